@@ -1,0 +1,49 @@
+#!/bin/sh
+# usage: setup.sh VENV run|test
+# Makes the virtual environment, and installs through apt what is missing where that is possible (Debian, as root);
+# otherwise says what to install. `test` adds the development tools and Chromium.
+set -eu
+venv=$1
+purpose=$2
+python=${PYTHON:-python3}
+
+need=
+command -v "$python" >/dev/null || need="$need python3"
+"$python" -c 'import ensurepip, venv' 2>/dev/null || need="$need python3-venv"
+command -v perf >/dev/null || need="$need linux-perf"
+if [ "$purpose" = test ]; then
+  command -v chromium >/dev/null || need="$need chromium"
+  command -v gcc >/dev/null || need="$need gcc libc6-dev"
+  command -v g++ >/dev/null || need="$need g++"
+  command -v npm >/dev/null || need="$need nodejs npm"
+  command -v setpriv >/dev/null || need="$need util-linux"
+fi
+if [ -n "$need" ]; then
+  if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+    echo "Installing$need with apt-get."
+    export DEBIAN_FRONTEND=noninteractive
+    apt-get update -qq
+    # shellcheck disable=SC2086  # a list of package names
+    apt-get install -y -qq --no-install-recommends $need >/dev/null
+  else
+    echo "Missing:$need. Install them (Debian and Ubuntu: apt-get install$need; perf is linux-tools-\$(uname -r) on Ubuntu," \
+      "perf on Fedora), then run make again." >&2
+    case $need in *python3*) exit 1 ;; esac
+  fi
+fi
+
+"$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
+  echo "$("$python" --version) is too old: pinprof needs Python 3.11 or newer. Run make PYTHON=/path/to/python3.11." >&2
+  exit 1
+}
+[ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
+
+extras=
+[ "$purpose" = test ] && extras=dev
+if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+  --editable ".${extras:+[$extras]}"
+
+if [ "$purpose" = test ] && command -v npm >/dev/null; then
+  npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/tools || echo "speedscope is not installed: its tests will be skipped." >&2
+fi
