@@ -1,0 +1,304 @@
+"""What CUDA, the GPU and the operating system did, as frozen tables of columns; no I/O here.
+
+Tables are numpy columns of one length, ordered by their first time column; integer nanoseconds of the capture's clock,
+integer bytes. A name is an index into the table's `names`, -1 without name. `-1` stands for what was not recorded in
+columns of signed numbers, 255 (`UNRECORDED`) in columns of enum values. Enum values are CUPTI's own numbers
+(cupti_activity.h), which Nsight Systems exports unchanged; what a later version adds keeps its number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+UInt64 = NDArray[np.uint64]
+UInt8 = NDArray[np.uint8]
+
+_DTYPES: dict[str, Any] = {"Int64": np.int64, "Int32": np.int32, "UInt64": np.uint64, "UInt8": np.uint8}
+
+UNRECORDED = 255
+"""In a column of enum values: the source did not say."""
+
+
+class Api(IntEnum):
+    """Which of CUDA's two interfaces a call belongs to (nsys: eventClass)."""
+
+    RUNTIME = 0
+    DRIVER = 1
+
+
+class OpKind(IntEnum):
+    """What a row of GpuOpTable is; the numbers are pinprof's."""
+
+    KERNEL = 0
+    COPY = 1
+    """An explicit copy: cudaMemcpy and its relatives."""
+    MEMSET = 2
+    SYNC = 3
+    """Host time spent waiting for an event, a stream or a context; not work of the GPU."""
+    MIGRATION = 4
+    """Pages of managed memory moved by the driver."""
+    GRAPH = 5
+    """A whole CUDA graph launch, recorded as one interval."""
+
+
+class CopyKind(IntEnum):
+    """Direction of a copy or migration (CUpti_ActivityMemcpyKind; 11–13 are nsys's for unified memory)."""
+
+    UNKNOWN = 0
+    HOST_TO_DEVICE = 1
+    DEVICE_TO_HOST = 2
+    HOST_TO_ARRAY = 3
+    ARRAY_TO_HOST = 4
+    ARRAY_TO_ARRAY = 5
+    ARRAY_TO_DEVICE = 6
+    DEVICE_TO_ARRAY = 7
+    DEVICE_TO_DEVICE = 8
+    HOST_TO_HOST = 9
+    PEER_TO_PEER = 10
+    UVM_HOST_TO_DEVICE = 11
+    UVM_DEVICE_TO_HOST = 12
+    UVM_DEVICE_TO_DEVICE = 13
+
+
+class MemoryKind(IntEnum):
+    """Where memory lies; nsys's numbers, one lower than CUpti_ActivityMemoryKind."""
+
+    PAGEABLE = 0
+    PINNED = 1
+    DEVICE = 2
+    ARRAY = 3
+    MANAGED = 4
+    DEVICE_STATIC = 5
+    MANAGED_STATIC = 6
+    UNKNOWN = 7
+
+
+class MigrationCause(IntEnum):
+    """Why managed memory moved (CUpti_ActivityUnifiedMemoryMigrationCause)."""
+
+    UNKNOWN = 0
+    PREFETCH = 1
+    """The program asked: cudaMemPrefetchAsync."""
+    FAULT = 2
+    """A page that was touched (CUPTI: coherence)."""
+    SPECULATIVE = 3
+    """Pages around a touched one, moved by the driver's own prefetcher."""
+    EVICTION = 4
+    """To make room on the device."""
+    ACCESS_COUNTERS = 5
+
+
+class Access(IntEnum):
+    """What the GPU was doing when it faulted (CUpti_ActivityUnifiedMemoryAccessType)."""
+
+    UNKNOWN = 0
+    READ = 1
+    WRITE = 2
+    ATOMIC = 3
+    PREFETCH = 4
+
+
+class SyncKind(IntEnum):
+    """What the host waited for (CUpti_ActivitySynchronizationType)."""
+
+    UNKNOWN = 0
+    EVENT = 1
+    STREAM_WAIT_EVENT = 2
+    STREAM = 3
+    CONTEXT = 4
+
+
+class MemoryOperation(IntEnum):
+    """What happened to an allocation (nsys: ENUM_CUDA_DEV_MEM_EVENT_OPER)."""
+
+    ALLOCATE = 0
+    FREE = 1
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one length."""
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls(**{c.name: np.zeros(0, _DTYPES[c.type]) if c.type in _DTYPES else () for c in fields(cls)})
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """The rows of a boolean mask or an index array; names stay."""
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        return type(self)(**{name: v[rows] if isinstance(v, np.ndarray) else v for name, v in columns.items()})
+
+
+@dataclass(frozen=True)
+class ApiCallTable(Table):
+    """CUDA calls of the program. A call made inside another on the same thread is folded into the outer one."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int32
+    """Without version suffix: `cudaHostAlloc`, `cuMemAlloc`."""
+    pid: Int32
+    tid: Int32
+    correlation_id: Int64
+    """Joins GPU work of the same process; -1 when not recorded."""
+    status: Int32
+    """The call's return value, 0 for success."""
+    api: UInt8
+    """`Api`."""
+    folded: Int32
+    """Calls made inside this one."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class GpuOpTable(Table):
+    """Kernels, copies, memsets, migrations, graph launches, and the host's waits for them."""
+
+    start_ns: Int64
+    end_ns: Int64
+    kind: UInt8
+    """`OpKind`."""
+    name: Int32
+    """The kernel's demangled name; -1 for everything else."""
+    pid: Int32
+    device: Int32
+    stream: Int32
+    """-1 when not recorded."""
+    correlation_id: Int64
+    """The call that caused it, folded calls counted as their outer one; 0 or -1 for work without a call."""
+    size_bytes: Int64
+    """Of copies, migrations and memsets; 0 otherwise."""
+    copy_kind: UInt8
+    """`CopyKind` of copies and migrations."""
+    src_kind: UInt8
+    """`MemoryKind` of a copy's source."""
+    dst_kind: UInt8
+    """`MemoryKind` of a copy's destination, or of what a memset sets."""
+    cause: UInt8
+    """`MigrationCause` of migrations."""
+    sync: UInt8
+    """`SyncKind` of waits."""
+    address: UInt64
+    """Virtual address of a migration's first byte; 0 when not recorded."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PageFaultTable(Table):
+    """Faults on managed memory. A GPU row is a group that the driver served together, a CPU row one fault."""
+
+    time_ns: Int64
+    duration_ns: Int64
+    """0 for CPU faults, whose end is not recorded."""
+    device: Int32
+    """-1 for faults of the CPU."""
+    address: UInt64
+    count: Int64
+    """Faults in the row."""
+    access: UInt8
+    """`Access`; UNRECORDED for CPU faults."""
+    pid: Int32
+    function: Int32
+    """The function that touched the page, for CPU faults: index into `names`."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class MemoryUsageTable(Table):
+    """Allocations and frees of device, managed and pinned host memory."""
+
+    time_ns: Int64
+    size_bytes: Int64
+    address: UInt64
+    memory_kind: UInt8
+    """`MemoryKind`."""
+    operation: UInt8
+    """`MemoryOperation`."""
+    device: Int32
+    pid: Int32
+    correlation_id: Int64
+
+
+@dataclass(frozen=True)
+class OsCallTable(Table):
+    """Calls into libc that may block (nsys's OS runtime trace); short ones are left out by the recorder."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int32
+    pid: Int32
+    tid: Int32
+    nesting: Int32
+    """0 outermost."""
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class SchedTable(Table):
+    """Threads put on and taken off processors."""
+
+    time_ns: Int64
+    cpu: Int32
+    pid: Int32
+    tid: Int32
+    running: UInt8
+    """1 from here on the thread runs, 0 it waits."""
+
+
+@dataclass(frozen=True)
+class MarkTable(Table):
+    """NVTX marks: instants with a name."""
+
+    time_ns: Int64
+    name: Int32
+    domain: Int32
+    """Index into `names`; the default domain has the empty name."""
+    pid: Int32
+    tid: Int32
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Activity:
+    """Everything beside samples and ranges that a tracing tool recorded of one run."""
+
+    source: str
+    """Who wrote it: `Nsight Systems 2025.3.2.0, schema 3.20.3`."""
+    calls: ApiCallTable
+    gpu_ops: GpuOpTable
+    faults: PageFaultTable
+    memory: MemoryUsageTable
+    os_calls: OsCallTable
+    sched: SchedTable
+    marks: MarkTable
+    recorded: frozenset[str] = field(default_factory=frozenset)
+    """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`."""
+    start_utc_ns: int | None = None
+    """UTC, nanoseconds since 1970, at time 0."""
+    start_system_ns: int | None = None
+    """The machine's own clock at time 0, where the recorder notes it (schema 3.24.7 and later)."""
+
+    @classmethod
+    def empty(cls, source: str = "") -> Self:
+        """Nothing recorded."""
+        return cls(
+            source,
+            ApiCallTable.empty(),
+            GpuOpTable.empty(),
+            PageFaultTable.empty(),
+            MemoryUsageTable.empty(),
+            OsCallTable.empty(),
+            SchedTable.empty(),
+            MarkTable.empty(),
+        )

@@ -1,0 +1,82 @@
+"""Every error a user can meet, in one hierarchy.
+
+    PinprofError            exit 1
+    ├── UsageError                   a value on the command line that cannot be meant
+    ├── CaptureError                 a path that is no capture, or one this version cannot read
+    ├── FormatError                  a file whose bytes are not what its format says
+    ├── CollectError                 recording failed or is not permitted
+    │   └── ProgramNotFound exit 127 the program to record cannot be executed
+    ├── ToolMissing                  an external tool or an optional extra is not installed
+    ├── WorkloadError                a scenario failed, or computed a wrong result
+    │   └── CudaError                a CUDA call returned an error code
+    └── CheckFailed         exit 3   `pinprof check` found a threshold exceeded
+
+Each message is two sentences: what is wrong (`problem`), and what to do (`remedy`). `slug` names the entry
+in docs/messages.md that explains the error at length. Exit status 2 is left to the command line's own syntax.
+"""
+
+from __future__ import annotations
+
+
+class PinprofError(Exception):
+    """An error with a remedy; `main()` prints it without a traceback and exits with `exit_code`."""
+
+    exit_code = 1
+
+    def __init__(self, problem: str, remedy: str, slug: str) -> None:
+        super().__init__(problem)
+        self.problem = problem
+        self.remedy = remedy
+        self.slug = slug
+
+    def __str__(self) -> str:
+        return f"{self.problem} {self.remedy}"
+
+
+class UsageError(PinprofError):
+    """A value on the command line that cannot be meant: a size of zero, an unknown scenario."""
+
+
+class CaptureError(PinprofError):
+    """A path that is no capture, or a capture this version of pinprof cannot read."""
+
+
+class FormatError(PinprofError):
+    """Bytes that are not what the format says; names what was expected, what was found and at which byte."""
+
+    def __init__(self, path: str, *, expected: str, found: str, offset: int, remedy: str, slug: str) -> None:
+        super().__init__(f"{path}: expected {expected} at byte {offset}, found {found}.", remedy, slug)
+        self.offset = offset
+
+
+class CollectError(PinprofError):
+    """Recording failed, or the system does not permit it."""
+
+
+class ProgramNotFound(CollectError):
+    """The program to record does not exist or cannot be executed; exits as a shell does."""
+
+    exit_code = 127
+
+
+class ToolMissing(PinprofError):
+    """An external tool or an optional extra is not installed."""
+
+
+class WorkloadError(PinprofError):
+    """A scenario failed or computed a wrong result."""
+
+
+class CudaError(WorkloadError):
+    """A CUDA call returned an error; names the call, the code and its meaning."""
+
+    def __init__(self, call: str, code: int, meaning: str, remedy: str) -> None:
+        super().__init__(f"{call} failed with error {code}: {meaning}.", remedy, "cuda-error")
+        self.call = call
+        self.code = code
+
+
+class CheckFailed(PinprofError):
+    """A threshold given to `pinprof check` is exceeded."""
+
+    exit_code = 3

@@ -1,0 +1,25 @@
+"""What a capture says about itself; apart from `model`, so that recording needs no numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What is known about how a capture was made. Holds no environment variables, user names or host names."""
+
+    schema_version: int
+    tool_version: str
+    command: tuple[str, ...]
+    """The profiled command line; empty when unknown."""
+    scenario: Mapping[str, Any]
+    """`name, backend, emulation, parameters, calls` of a pinprof scenario (workload.WorkloadSpec); empty otherwise."""
+    host: Mapping[str, Any]
+    """Machine facts (collect.host.facts): kernel, cpu, memory, THP, GPU, driver, link."""
+    collectors: tuple[Mapping[str, Any], ...]
+    """Per collector: `name, version, command, options`."""
+    outcome: Mapping[str, Any]
+    """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`."""

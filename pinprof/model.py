@@ -1,0 +1,226 @@
+"""The frozen types that readers produce and everything after them consumes; no I/O here.
+
+Tables are columns: numpy arrays of one length, integer nanoseconds and bytes, the unit in the field's name.
+Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC in pinprof's own captures).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import Activity
+from pinprof.manifest import Manifest
+
+Unit = Literal["ns", "faults", "bytes", "samples"]
+Int64 = NDArray[np.int64]
+Int32 = NDArray[np.int32]
+Int16 = NDArray[np.int16]
+UInt64 = NDArray[np.uint64]
+UInt8 = NDArray[np.uint8]
+
+USER, KERNEL = 0, 1
+"""Values of `FrameTable.mode`."""
+
+NO_NODE = -1
+"""`SampleTable.stack` of a sample without a callchain, and `StackTable.parent` of a root."""
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One sampled event. Events are never merged: a weight is only comparable within its event."""
+
+    name: str
+    """As recorded, for example `cpu-clock/freq=999/`."""
+    unit: Unit
+    period: int | None
+    """Fixed sampling period in `unit`, None when the event samples at a frequency."""
+    freq_hz: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Dso:
+    """A dynamic shared object, or what stands for one: `[kernel.kallsyms]`, `[nvidia_uvm]`, `[vdso]`, `[anon]`."""
+
+    path: str
+    build_id: str
+    """Lower-case hex; empty when unknown."""
+    kind: Literal["kernel", "module", "file", "vdso", "jit", "anon"]
+
+    @property
+    def name(self) -> str:
+        """The last path component: `libcuda.so.580.159.04`, `[nvidia]`."""
+        return self.path.rsplit("/", 1)[-1] or self.path
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """One function in a callchain, as a row of `FrameTable`."""
+
+    symbol: str
+    """Demangled function name, or the DSO name in brackets when the address has no symbol."""
+    dso: Dso
+    mode: int
+
+
+@dataclass(frozen=True)
+class FrameTable:
+    """The distinct functions of a capture; a frame is (symbol, DSO, mode), addresses within one are merged."""
+
+    symbol: tuple[str, ...]
+    dso: Int32
+    """Index into `dsos`."""
+    mode: UInt8
+    """USER or KERNEL."""
+    dsos: tuple[Dso, ...]
+
+    def __len__(self) -> int:
+        return len(self.symbol)
+
+    def __getitem__(self, index: int) -> Frame:
+        return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))
+
+
+@dataclass(frozen=True)
+class StackTable:
+    """All callchains as one prefix tree. Every parent precedes its children, so one pass in order walks root to leaf.
+
+    A stack is named by its innermost node; following `parent` yields the chain leaf first, as perf stores it.
+    """
+
+    parent: Int32
+    """Node index of the caller; NO_NODE for a root (outermost frame)."""
+    frame: Int32
+    """Index into `frames`."""
+    frames: FrameTable
+
+    def __len__(self) -> int:
+        return len(self.parent)
+
+    def chain(self, node: int) -> Iterator[int]:
+        """Node indices from `node` outward to the root: leaf first."""
+        while node != NO_NODE:
+            yield node
+            node = int(self.parent[node])
+
+    def levels(self) -> Iterator[Int32]:
+        """Node indices grouped by depth, roots first: the order for vectorised passes down the tree."""
+        depth = self.depth()
+        order = np.argsort(depth, kind="stable").astype(np.int32)
+        bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
+        for start, end in pairwise(bounds):
+            yield order[start:end]
+
+    def depth(self) -> Int32:
+        """Per node, the number of its ancestors; roots are 0."""
+        depth = np.zeros(len(self), np.int32)
+        ancestor = self.parent.copy()
+        live = np.flatnonzero(ancestor != NO_NODE)
+        while live.size:
+            depth[live] += 1
+            ancestor[live] = self.parent[ancestor[live]]
+            live = live[ancestor[live] != NO_NODE]
+        return depth
+
+
+@dataclass(frozen=True)
+class SampleTable:
+    """One row per sample, ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    tid: Int32
+    cpu: Int32
+    """-1 when not recorded."""
+    event: Int16
+    """Index into `Capture.events`."""
+    weight: Int64
+    """The sample's period in its event's unit."""
+    stack: Int32
+    """Innermost node in the stack table; NO_NODE for a sample without callchain."""
+    ip: UInt64
+    """Address of the innermost instruction; 0 when not recorded."""
+    address: UInt64
+    """Data address (page-fault events recorded with -d); 0 when not recorded."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+@dataclass(frozen=True)
+class RangeTable:
+    """NVTX ranges, ordered by start, one row each; half-open intervals [start_ns, end_ns)."""
+
+    name: tuple[str, ...]
+    domain: tuple[str, ...]
+    start_ns: Int64
+    end_ns: Int64
+    pid: Int32
+    """-1 when the source does not say."""
+    tid: Int32
+    depth: Int32
+    """Nesting depth within its thread, 0 outermost."""
+
+    def __len__(self) -> int:
+        return len(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class ClockSync:
+    """Which clock sample times count in, and how far ranges may be off against it."""
+
+    source: str
+    """`monotonic`, or the name of the clock of a capture whose ranges cannot be aligned."""
+    offset_ns: int
+    """Added to range times to reach sample times."""
+    uncertainty_ns: int
+    """0 when both sides read the same clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """Everything a reader could not use, counted: nothing is dropped silently."""
+
+    lost_samples: int = 0
+    """Samples the kernel reported as lost for want of ring-buffer space."""
+    unknown_records: int = 0
+    """Records of a type this version does not know; skipped whole."""
+    truncated_chains: int = 0
+    """Callchains that reached the recording depth limit: their outermost frames are missing."""
+    corrupt_bytes: int = 0
+    """Bytes at the end of the file, or inside it, that hold no whole record."""
+    unresolved_frames: int = 0
+    """Sampled frames (sample × frame) whose address has no symbol."""
+    missing_stacks: int = 0
+    """Samples without any callchain."""
+    other_processes: int = 0
+    """Samples of processes outside the recorded program, left out of everything else."""
+    notes: tuple[str, ...] = ()
+    """Sentences for the reader about what this capture cannot say."""
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What one recording says, whatever wrote it."""
+
+    path: str
+    manifest: Manifest
+    events: tuple[Event, ...]
+    samples: SampleTable
+    stacks: StackTable
+    ranges: RangeTable
+    threads: Mapping[tuple[int, int], str]
+    """(pid, tid) → thread name, for threads that have samples."""
+    clock: ClockSync
+    losses: Losses = field(default_factory=Losses)
+    activity: Activity | None = None
+    """What a tracing tool recorded of CUDA, the GPU and the system; None when nothing traced it."""
+    utc_offset_ns: int | None = None
+    """Added to sample times gives UTC, nanoseconds since 1970; None when the recorder noted no such pair."""
+    traced: Capture | None = None
+    """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""

@@ -1,0 +1,159 @@
+"""The capture directory `NAME.pinprof/`: the only thing that passes from collecting to reading.
+
+    manifest.json       what was recorded, how, where and how it ended (manifest.Manifest)
+    perf.data           samples
+    perf-script.txt.gz  with copied stacks or branch records: what perf made of them where they were recorded
+    kallsyms.gz         kernel symbols of the recording boot
+    symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
+    ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
+    nsys.sqlite         what Nsight Systems traced, its own export without what is private
+    nsys.nsys-rep       its report, only when asked for: it holds the program's environment
+    collector.log       what the recording tools printed
+
+It is written under `NAME.pinprof.partial` and renamed when whole. An interrupted one keeps that name, is marked in
+its manifest (`outcome.state`), and still reads.
+
+Schema history: 1 — first version.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Self
+
+from pinprof import __version__
+from pinprof.errors import CaptureError, CollectError
+from pinprof.manifest import Manifest
+
+SCHEMA_VERSION = 1
+
+MANIFEST = "manifest.json"
+PERF_DATA = "perf.data"
+PERF_SCRIPT = "perf-script.txt.gz"
+KALLSYMS = "kallsyms.gz"
+SYMBOLS = "symbols.json.gz"
+RANGES = "ranges.jsonl"
+LOG = "collector.log"
+NSYS_SQLITE = "nsys.sqlite"
+NSYS_REPORT = "nsys.nsys-rep"
+
+SUFFIX = ".pinprof"
+PARTIAL = ".partial"
+
+_RESERVE = ".reserve"
+_RESERVE_BYTES = 256 * 1024
+"""Held while recording and given back before the manifest is written, so that a full disk cannot lose a capture."""
+
+
+@dataclass(frozen=True)
+class CaptureWriter:
+    """A capture directory being written; `finish()` makes it whole."""
+
+    path: Path
+    """The directory to write into, `NAME.pinprof.partial`."""
+    target: Path
+    """Its final name."""
+
+    @classmethod
+    def create(cls, target: Path, manifest: Manifest, *, force: bool = False) -> Self:
+        """Make the directory with a first manifest; CollectError if it cannot be, or if it exists and not `force`."""
+        target = target if target.name.endswith(SUFFIX) else target.with_name(target.name + SUFFIX)
+        partial = target.with_name(target.name + PARTIAL)
+        for existing in (target, partial):
+            if existing.exists():
+                if not force:
+                    raise CollectError(
+                        f"{existing} exists already.", "Give another name with -o, or --force to replace it.", "output"
+                    )
+                if not (existing / MANIFEST).is_file():
+                    raise CollectError(
+                        f"{existing} is not a pinprof capture, so --force does not replace it.",
+                        "Give another name with -o.",
+                        "output",
+                    )
+                shutil.rmtree(existing)
+        try:
+            partial.mkdir(parents=True)
+            (partial / _RESERVE).write_bytes(bytes(_RESERVE_BYTES))
+            _write_manifest(partial, manifest)
+        except OSError as error:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise CollectError(
+                f"The capture {partial} cannot be written: {error.strerror}.",
+                "Choose a writable place with enough room with -o.",
+                "output",
+            ) from error
+        return cls(partial, target)
+
+    def release_reserve(self) -> None:
+        """Give the reserved bytes back, before the last files are written."""
+        (self.path / _RESERVE).unlink(missing_ok=True)
+
+    def finish(self, manifest: Manifest) -> Path:
+        """Write the final manifest, rename the directory to its final name and return that."""
+        self.release_reserve()
+        _write_manifest(self.path, manifest)
+        self.path.rename(self.target)
+        return self.target
+
+
+def new_manifest(**facts: Any) -> Manifest:
+    """A manifest of this version; fields not given are empty."""
+    empty: dict[str, Any] = {"command": (), "scenario": {}, "host": {}, "collectors": (), "outcome": {}}
+    return Manifest(schema_version=SCHEMA_VERSION, tool_version=__version__, **(empty | facts))
+
+
+def is_capture(path: Path) -> bool:
+    """Whether a path is a directory with a manifest."""
+    return (path / MANIFEST).is_file()
+
+
+def read_manifest(path: Path) -> Manifest:
+    """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
+    try:
+        raw: Any = json.loads((path / MANIFEST).read_text("utf-8"))
+    except FileNotFoundError:
+        raise CaptureError(
+            f"{path} is a directory without a {MANIFEST}, so it is no pinprof capture.",
+            "Give the directory that `pinprof record` wrote, or a perf.data file.",
+            "not-a-capture",
+        ) from None
+    except (OSError, ValueError) as error:
+        raise CaptureError(
+            f"{path / MANIFEST} cannot be read: {error}.",
+            f"The samples may be whole: try `pinprof report {path / PERF_DATA}`.",
+            "manifest",
+        ) from error
+    version = raw.get("schema_version") if isinstance(raw, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CaptureError(
+            f"{path} has capture schema version {version!r}; pinprof {__version__} reads version {SCHEMA_VERSION}.",
+            "Read it with the pinprof version that wrote it, or install a newer pinprof.",
+            "schema-version",
+        )
+    return Manifest(
+        schema_version=SCHEMA_VERSION,
+        tool_version=str(raw.get("tool_version", "unknown")),
+        command=tuple(str(word) for word in _typed(raw, "command", list)),
+        scenario=_typed(raw, "scenario", dict),
+        host=_typed(raw, "host", dict),
+        collectors=tuple(entry for entry in _typed(raw, "collectors", list) if isinstance(entry, Mapping)),
+        outcome=_typed(raw, "outcome", dict),
+    )
+
+
+def _typed(raw: Mapping[str, Any], key: str, kind: type) -> Any:
+    """The value at `key` if it has the expected JSON type, else an empty one: a manifest may be edited by hand."""
+    value = raw.get(key)
+    return value if isinstance(value, kind) else kind()
+
+
+def _write_manifest(directory: Path, manifest: Manifest) -> None:
+    """Replace the manifest in one step, so that a reader never sees half of one."""
+    temporary = directory / (MANIFEST + ".new")
+    temporary.write_text(json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n", "utf-8")
+    temporary.replace(directory / MANIFEST)
