@@ -1,0 +1,190 @@
+"""Recordings of any known format → Capture: `read()` looks at what a path is and calls the right reader.
+
+READERS is asked in order; the first whose `sniff` knows the first bytes of the file reads it. A capture directory is
+read through the perf.data inside it, with the symbols, kernel symbols and ranges that lie beside it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import cast
+
+from pinprof.errors import CaptureError, FormatError
+from pinprof.model import Capture
+
+__all__ = ["READERS", "ReadOptions", "Reader", "read", "seal_symbols"]
+
+_HEAD_BYTES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the command line adds to a recording; each is found inside a capture directory by itself."""
+
+    kallsyms: Path | None = None
+    """A saved /proc/kallsyms of the recording boot, plain or gzip."""
+    symfs: Path | None = None
+    """A directory with the recording machine's files."""
+    ranges: Path | None = None
+    """NVTX ranges (`ranges.jsonl`)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One input format."""
+
+    name: str
+    """What a file of this format is called in messages."""
+    sniff: Callable[[bytes], bool]
+    """Whether a file that begins with these bytes (at least 64 KiB, or all of it) is of this format."""
+    read: Callable[[Path, ReadOptions], Capture]
+
+
+def _sniff_perf_data(head: bytes) -> bool:
+    from pinprof.read.perf_header import MAGICS
+
+    return head[:8] in MAGICS
+
+
+def _read_perf_data(path: Path, options: ReadOptions) -> Capture:
+    from pinprof.read import perf_capture
+
+    return perf_capture.read_file(path, options)
+
+
+def _sniff_perf_script(head: bytes) -> bool:
+    from pinprof.read import perf_script
+
+    return perf_script.sniff(head)
+
+
+def _read_perf_script(path: Path, options: ReadOptions) -> Capture:
+    from pinprof.read import perf_capture
+
+    return perf_capture.read_script(path, options)
+
+
+def _foreign(name: str, module: str, *, takes_options: bool = False) -> Reader:
+    """Another tool's format, read by `read/<module>.py`, which is imported when first asked."""
+
+    def sniff(head: bytes) -> bool:
+        return bool(importlib.import_module(f"pinprof.read.{module}").sniff(head))
+
+    def read_file(path: Path, options: ReadOptions) -> Capture:
+        arguments = (path, options) if takes_options else (path,)
+        return cast("Capture", importlib.import_module(f"pinprof.read.{module}").read(*arguments))
+
+    return Reader(name, sniff, read_file)
+
+
+READERS: tuple[Reader, ...] = (
+    Reader("perf.data", _sniff_perf_data, _read_perf_data),
+    _foreign("Nsight Systems export", "nsys_export", takes_options=True),
+    _foreign("Nsight Systems report", "nsys_tool", takes_options=True),
+    _foreign("speedscope file", "speedscope"),
+    _foreign("Chrome trace", "chrome_trace"),
+    _foreign("pprof profile", "pprof"),
+    Reader("perf script text", _sniff_perf_script, _read_perf_script),
+    _foreign("folded stacks", "folded"),
+)
+
+
+def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
+    """The capture in a directory or file; `-` is standard input, which may be a pipe.
+
+    CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
+    """
+    path = Path(path)
+    if path.is_dir():
+        from pinprof.read import nsys_capture, nsys_export, perf_capture
+
+        if nsys_export.sniff_directory(path):
+            return nsys_export.read(path, options)
+        if nsys_capture.is_traced(path):
+            return nsys_capture.read_directory(path, options)
+        return perf_capture.read_directory(path, options)
+    with _seekable(path) as file:
+        reader = _reader_of(file, str(path))
+        capture = reader.read(file, options)
+    return capture if file == path else replace(capture, path=str(path))
+
+
+def seal_symbols(directory: Path) -> None:
+    """Resolve every address in a capture just recorded on this machine, and store the symbols inside it."""
+    from pinprof.read import nsys_capture, perf_capture
+
+    if nsys_capture.is_traced_only(directory):
+        nsys_capture.seal(directory)
+    else:
+        perf_capture.seal(directory)
+
+
+def _reader_of(file: Path, shown: str) -> Reader:
+    try:
+        with file.open("rb") as stream:
+            head = stream.read(_HEAD_BYTES)
+    except OSError as error:
+        raise _unreadable(shown, error) from error
+    if not head:
+        raise CaptureError(
+            f"{shown} is empty.",
+            "The recording was cut off before its first byte; record again.",
+            "empty-file",
+        )
+    if head[:2] == b"\x1f\x8b":
+        # Compressed text (perf script output, folded stacks); perf.data is not stored compressed.
+        from pinprof.read.byte_source import ByteSource
+
+        head = ByteSource(file).head(_HEAD_BYTES)
+    for reader in READERS:
+        if reader.sniff(head):
+            return reader
+    raise FormatError(
+        shown,
+        expected=", ".join(reader.name for reader in READERS) + " or a capture directory",
+        found=repr(head[:16]),
+        offset=0,
+        remedy="Give a recording that pinprof or perf wrote.",
+        slug="unknown-format",
+    )
+
+
+@contextmanager
+def _seekable(path: Path) -> Iterator[Path]:
+    """The path itself if it is a regular file, else a temporary copy of what standard input or a pipe delivers."""
+    piped = str(path) == "-"
+    try:
+        regular = not piped and stat.S_ISREG(path.stat().st_mode)
+    except FileNotFoundError:
+        raise CaptureError(
+            f"{path} does not exist.", "Give a capture directory or a perf.data file.", "no-capture"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise _unreadable(str(path), error) from error
+    if regular:
+        yield path
+        return
+    with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
+        try:
+            if piped:
+                shutil.copyfileobj(sys.stdin.buffer, copy)
+            else:
+                with path.open("rb") as source:
+                    shutil.copyfileobj(source, copy)
+        except OSError as error:
+            raise _unreadable(str(path), error) from error
+        copy.flush()
+        yield Path(copy.name)
+
+
+def _unreadable(shown: str, error: OSError | ValueError) -> CaptureError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CaptureError(f"{shown} cannot be read: {reason}.", "Check the path and its permissions.", "no-capture")

@@ -1,0 +1,212 @@
+r"""Kernel symbols from a saved `/proc/kallsyms`: plain text, .gz or .xz.
+
+A line is `ADDRESS TYPE NAME` with an optional `\t[MODULE]`; the core kernel's lines are sorted, modules' are not.
+The file has 7 MB and 200,000 lines, so it is parsed as columns and names are decoded only for addresses that hit.
+
+Addresses are looked up over all modules at once. perf first looks up the module by its mapped extent and then the
+symbol inside it, which misnames `[nvidia_uvm]` where its pages lie inside the extent of `[nvidia]`.
+
+Sources: kernel `kernel/kallsyms.c` (s_show), perf `tools/perf/util/symbol.c` (symbols__fixup_end, choose_best_symbol).
+"""
+
+from __future__ import annotations
+
+import lzma
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.errors import CaptureError, FormatError
+from pinprof.model import Int32, Int64, UInt8, UInt64
+
+MAX_BYTES = 512 << 20
+"""More than any kernel has symbols: a compressed file that grows beyond it is not a kallsyms."""
+
+_PAGE = 4096
+_LONGEST_FUNCTION = np.uint64(256 << 10)
+"""No kernel function is longer; what follows is a gap between sections, not the function's body."""
+_PADDING = 64
+"""Zero bytes behind the text, so that eight-byte reads at its end stay inside the buffer."""
+_NO_DIGIT = np.uint64(0xF0F0_F0F0_F0F0_F0F0)
+_NIBBLE = np.full(256, 0xFF, np.uint8)
+_NIBBLE[np.frombuffer(b"0123456789abcdef", np.uint8)] = np.arange(16)
+
+
+@dataclass(frozen=True)
+class Kallsyms:
+    """Text symbols ordered by address, one row per distinct address; intervals are half-open [start, end).
+
+    Of several names at one address the last in the file is taken, as perf does: symbols__fixup_end leaves the earlier
+    ones empty and choose_best_symbol prefers one with a length.
+    """
+
+    text: bytes
+    starts: UInt64
+    ends: UInt64
+    name_at: Int64
+    """Byte offset of the name in `text`."""
+    name_end: Int64
+    module_end: Int64
+    """Byte offset behind the module's name, which begins two bytes behind `name_end`; equal to it for the core."""
+    hidden: bool
+    """Every address is zero: kptr_restrict kept them from whoever saved the file."""
+
+    def __len__(self) -> int:
+        return len(self.starts)
+
+    def find(self, ips: UInt64) -> Int32:
+        """Per address the row of its symbol, -1 if it lies in none."""
+        if not len(self):
+            return np.full(len(ips), -1, np.int32)
+        rows = np.searchsorted(self.starts, ips, side="right") - 1
+        return np.where((rows >= 0) & (ips < self.ends[rows]), rows, -1).astype(np.int32)
+
+    def name(self, row: int) -> str:
+        """The symbol's name."""
+        return self.text[self.name_at[row] : self.name_end[row]].decode("utf-8", "replace")
+
+    def module(self, row: int) -> str:
+        """The module's name in brackets, `[nvidia_uvm]`; `[kernel.kallsyms]` for the core kernel."""
+        name = self.text[self.name_end[row] + 2 : self.module_end[row]].decode("utf-8", "replace")
+        return f"[{name}]" if name else "[kernel.kallsyms]"
+
+
+def load_kallsyms(path: Path) -> Kallsyms:
+    """Kernel symbols of a saved kallsyms; CaptureError if it cannot be read, FormatError if it is something else."""
+    try:
+        text = _decompress(path.read_bytes())
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CaptureError(
+            f"The kernel symbols {path} cannot be read: {reason}.",
+            "Give a copy of /proc/kallsyms saved as root on the recording machine with --kallsyms.",
+            "kallsyms",
+        ) from error
+    table = parse_kallsyms(text)
+    if table is None:
+        raise FormatError(
+            str(path),
+            expected="a line `ADDRESS TYPE NAME` as in /proc/kallsyms",
+            found=repr(text[:24].decode("utf-8", "replace")),
+            offset=0,
+            remedy="Give a copy of /proc/kallsyms saved as root on the recording machine with --kallsyms.",
+            slug="kallsyms",
+        )
+    return table
+
+
+def parse_kallsyms(text: bytes) -> Kallsyms | None:
+    """Symbols of kallsyms text; lines that are none are skipped, None if bytes are there but no line is one."""
+    padded = text + bytes(_PADDING)
+    chars = np.frombuffer(padded, np.uint8)
+    words: UInt64 = np.ndarray(len(text) + _PADDING - 7, "<u8", padded, strides=(1,))
+    line_end = np.flatnonzero(chars[: len(text)] == ord("\n"))
+    line_at = np.concatenate([np.zeros(1, np.int64), line_end + 1])
+    line_end = np.append(line_end, len(text))
+
+    digits = 16 if text[16:17] == b" " else 8
+    whole = (line_end - line_at) > digits + 3
+    line_at, line_end = line_at[whole], line_end[whole]
+    address, valid = _hex(words, line_at, digits)
+    valid &= (chars[line_at + digits] == ord(" ")) & (chars[line_at + digits + 2] == ord(" "))
+    if not valid.any() and text.strip():
+        return None
+    line_at, line_end, address = line_at[valid], line_end[valid], address[valid]
+    hidden = bool(len(address)) and not address.any()
+    name_at, name_end, module_end = line_at + digits + 3, line_end.copy(), line_end.copy()
+    _split_modules(chars[: len(text)], line_at, name_end, module_end)
+
+    order = np.argsort(address, kind="stable")
+    module = _module_keys(words, name_end, module_end)[order]
+    address = address[order]
+    kind = chars[line_at + digits + 1][order] | 0x20
+    marker = chars[name_at][order] == ord("$")  # arm64's mapping symbols: $x, $d
+    rows = np.flatnonzero(((kind == ord("t")) | (kind == ord("w"))) & ~marker)
+    if hidden:
+        rows = rows[:0]
+    rows = rows[np.append(np.diff(address[rows]) != 0, True)[: len(rows)]]
+    starts = address[rows]
+    picked = order[rows]
+    return Kallsyms(
+        text=text,
+        starts=starts,
+        ends=_ends(starts, module[rows], address, module),
+        name_at=name_at[picked],
+        name_end=name_end[picked],
+        module_end=module_end[picked],
+        hidden=hidden,
+    )
+
+
+def _decompress(data: bytes) -> bytes:
+    """Text of a plain, gzip or xz file, up to MAX_BYTES."""
+    if data.startswith(b"\x1f\x8b"):
+        gunzip = zlib.decompressobj(wbits=31)
+        text = gunzip.decompress(data, MAX_BYTES)
+        whole = gunzip.eof
+    elif data.startswith(b"\xfd7zXZ\0"):
+        unxz = lzma.LZMADecompressor()
+        text = unxz.decompress(data, MAX_BYTES)
+        whole = unxz.eof
+    else:
+        return data
+    if not whole:
+        raise EOFError("the compressed data end early" if len(text) < MAX_BYTES else "it is too large")
+    return text
+
+
+def _hex(words: UInt64, at: Int64, digits: int) -> tuple[UInt64, NDArray[np.bool_]]:
+    """Values of the 8 or 16 hexadecimal digits at each position, and whether all of them are digits."""
+    columns = np.stack([words[at + column] for column in range(0, digits, 8)], axis=1)
+    nibbles = _NIBBLE[columns.view(np.uint8)]
+    valid = (nibbles.view(np.uint64) & _NO_DIGIT == 0).all(axis=1)
+    value = nibbles[:, ::2] << 4 | nibbles[:, 1::2]
+    return value.view(">u8" if digits == 16 else ">u4").ravel().astype(np.uint64), valid
+
+
+def _split_modules(chars: UInt8, line_at: Int64, name_end: Int64, module_end: Int64) -> None:
+    r"""Shorten `name_end` and `module_end` in place for the lines that end in `\t[MODULE]`."""
+    tabs = np.flatnonzero(chars == ord("\t"))
+    lines = np.searchsorted(line_at, tabs, side="right") - 1
+    lines, first = np.unique(lines, return_index=True)
+    lines, tabs = lines[lines >= 0], tabs[first][lines >= 0]  # tabs before the first symbol belong to no line
+    named = (tabs < name_end[lines] - 3) & (tabs > line_at[lines])
+    named &= (chars[np.minimum(tabs + 1, len(chars) - 1)] == ord("[")) & (chars[name_end[lines] - 1] == ord("]"))
+    lines, tabs = lines[named], tabs[named]
+    module_end[:] = name_end
+    module_end[lines] -= 1
+    name_end[lines] = tabs
+
+
+def _module_keys(words: UInt64, name_end: Int64, module_end: Int64) -> UInt64:
+    """A number per symbol that tells modules apart, from the bytes of the name; 0 for the core kernel."""
+    key = np.zeros(len(name_end), np.uint64)
+    rows = np.flatnonzero(module_end > name_end)
+    at, length = name_end[rows] + 2, module_end[rows] - name_end[rows] - 2
+    mixed = length.astype(np.uint64) + np.uint64(1)
+    for column in range(0, min(int(length.max(initial=0)), _PADDING - 8), 8):
+        left = np.clip(length - column, 0, 8).astype(np.uint64)
+        mask = np.where(left > 0, ~np.uint64(0) >> (np.uint64(64) - np.uint64(8) * np.maximum(left, 1)), 0)
+        word = words[np.minimum(at + column, len(words) - 1)] & mask.astype(np.uint64)
+        mixed = (mixed ^ word) * np.uint64(0x9E37_79B9_7F4A_7C15)
+    key[rows] = mixed
+    return key
+
+
+def _ends(starts: UInt64, module: UInt64, address: UInt64, modules: UInt64) -> UInt64:
+    """Where each text symbol ends: at the next symbol of any type, or with its page at the end of its module.
+
+    `starts` and `module` belong to the text symbols, `address` and `modules` to all symbols, both ordered by address.
+    A start in the last page of the address space would wrap; such a symbol ends at the highest address.
+    """
+    following = np.searchsorted(address, starts, side="right")
+    last = following == len(address)
+    following = np.minimum(following, max(len(address) - 1, 0))
+    top = ~np.uint64(0)
+    next_start = np.where(last, top, address[following])
+    page_end = (starts + np.uint64(2 * _PAGE - 1)) & ~np.uint64(_PAGE - 1)
+    limit = np.where(last | (modules[following] != module), page_end, starts + _LONGEST_FUNCTION)
+    return np.minimum(next_start, np.where(limit > starts, limit, top))

@@ -1,0 +1,301 @@
+"""Binary layouts of perf's records and event attributes; no file handling here.
+
+Sources: `include/uapi/linux/perf_event.h` (kernel records, perf_event_attr), `tools/lib/perf/include/perf/event.h`
+(records that perf itself writes, types ≥ 64). Only little-endian layouts: every platform pinprof runs on is one.
+A record is `u32 type, u16 misc, u16 size` and a body of `size - 8` bytes. Parsers raise struct.error on short bodies.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+RECORD_HEADER = struct.Struct("<IHH")
+
+MMAP, LOST, COMM, FORK, SAMPLE, MMAP2, LOST_SAMPLES = 1, 2, 3, 7, 9, 10, 13
+HEADER_ATTR, TRACING_DATA, HEADER_BUILD_ID, AUXTRACE, EVENT_UPDATE, HEADER_FEATURE = 64, 66, 67, 71, 78, 80
+COMPRESSED, COMPRESSED2 = 81, 83
+
+SKIPPED = frozenset(
+    {
+        4,  # EXIT: what follows under the same pid begins with a FORK
+        5,  # THROTTLE
+        6,  # UNTHROTTLE
+        8,  # READ
+        11,  # AUX
+        12,  # ITRACE_START
+        14,  # SWITCH
+        15,  # SWITCH_CPU_WIDE
+        16,  # NAMESPACES
+        17,  # KSYMBOL: BPF programs and trampolines; kallsyms lists them too
+        18,  # BPF_EVENT
+        19,  # CGROUP
+        20,  # TEXT_POKE
+        21,  # AUX_OUTPUT_HW_ID
+        65,  # HEADER_EVENT_TYPE, long gone
+        68,  # FINISHED_ROUND: a sorting hint, and everything is sorted at the end
+        69,  # ID_INDEX: repeats the ids of the attributes
+        70,  # AUXTRACE_INFO
+        72,  # AUXTRACE_ERROR
+        73,  # THREAD_MAP
+        74,  # CPU_MAP
+        75,  # STAT_CONFIG
+        76,  # STAT
+        77,  # STAT_ROUND
+        79,  # TIME_CONV: TSC to perf clock, for hardware traces
+        82,  # FINISHED_INIT
+        84,  # BPF_METADATA
+    }
+)
+"""Types that are known and say nothing this reader needs."""
+
+MISC_CPUMODE_MASK, MISC_KERNEL, MISC_USER = 7, 1, 2
+MISC_MMAP_DATA = MISC_COMM_EXEC = MISC_FORK_EXEC = 1 << 13
+MISC_MMAP_BUILD_ID = 1 << 14
+MISC_BUILD_ID_SIZE = MISC_LOST_SAMPLES_BPF = 1 << 15
+
+PROT_EXEC = 4
+
+TYPE_SOFTWARE = 1
+SOFTWARE_NAMES = (
+    "cpu-clock",
+    "task-clock",
+    "page-faults",
+    "context-switches",
+    "cpu-migrations",
+    "minor-faults",
+    "major-faults",
+    "alignment-faults",
+    "emulation-faults",
+    "dummy",
+    "bpf-output",
+    "cgroup-switches",
+)
+HARDWARE_NAMES = (
+    "cycles",
+    "instructions",
+    "cache-references",
+    "cache-misses",
+    "branches",
+    "branch-misses",
+    "bus-cycles",
+    "stalled-cycles-frontend",
+    "stalled-cycles-backend",
+    "ref-cycles",
+)
+CLOCKS, FAULTS, DUMMY = frozenset({0, 1}), frozenset({2, 5, 6}), 9
+"""Values of `Attr.config` among software events."""
+
+IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID = (1 << bit for bit in range(10))
+BRANCH_STACK, STACK_USER, IDENTIFIER = 1 << 11, 1 << 13, 1 << 16
+
+BRANCH_CALL_STACK = 1 << 11
+"""Bit of branch_sample_type: the branch stack holds the user's call chain (`--call-graph lbr`)."""
+
+FORMAT_ENABLED, FORMAT_RUNNING, FORMAT_ID, FORMAT_GROUP, FORMAT_LOST = (1 << bit for bit in range(5))
+
+CONTEXT_LOWEST = 2**64 - 4095
+CONTEXT_KERNEL, CONTEXT_USER = 2**64 - 128, 2**64 - 512
+"""Markers inside a callchain (PERF_CONTEXT_*): they say what the addresses after them are. All are ≥ CONTEXT_LOWEST."""
+
+KERNEL_START = 2**63
+MAX_STACK = 127
+"""Callchain depth limit when neither attribute nor sysctl changed it (PERF_MAX_STACK_DEPTH)."""
+
+_FLAG_FREQ, _FLAG_SAMPLE_ID_ALL, _FLAG_USE_CLOCKID = 1 << 10, 1 << 18, 1 << 25
+
+
+@dataclass(frozen=True, slots=True)
+class Attr:
+    """What of `struct perf_event_attr` reading needs; fields beyond an older, shorter struct are 0."""
+
+    type: int
+    config: int
+    period_or_freq: int
+    sample_type: int
+    read_format: int
+    flags: int
+    branch_sample_type: int
+    clockid: int
+    sample_max_stack: int
+
+    @property
+    def freq(self) -> bool:
+        """Whether the event samples at a frequency rather than a fixed period."""
+        return bool(self.flags & _FLAG_FREQ)
+
+    @property
+    def sample_id_all(self) -> bool:
+        """Whether records other than samples end in time and identity."""
+        return bool(self.flags & _FLAG_SAMPLE_ID_ALL)
+
+    @property
+    def use_clockid(self) -> bool:
+        """Whether times count in `clockid` (`-k`) instead of perf's own clock."""
+        return bool(self.flags & _FLAG_USE_CLOCKID)
+
+    @property
+    def is_dummy(self) -> bool:
+        """Whether this is the event that perf adds for side-band records only: it never samples."""
+        return self.type == TYPE_SOFTWARE and self.config == DUMMY
+
+    @property
+    def needs_unwinding(self) -> bool:
+        """Whether call chains have yet to be made from copied stacks or branch records, which only perf does."""
+        return bool(self.sample_type & STACK_USER) or (
+            bool(self.sample_type & BRANCH_STACK) and bool(self.branch_sample_type & BRANCH_CALL_STACK)
+        )
+
+    def default_name(self) -> str:
+        """A name for an event whose file does not name it."""
+        names = {TYPE_SOFTWARE: SOFTWARE_NAMES, 0: HARDWARE_NAMES}.get(self.type, ())
+        return names[self.config] if self.config < len(names) else f"event-{self.type}:{self.config:#x}"
+
+
+def parse_attr(raw: bytes) -> Attr:
+    """`struct perf_event_attr` of any size from 64 bytes (its first version) on."""
+    kind, _size, config, period, sample_type, read_format, flags = struct.unpack_from("<IIQQQQQ", raw)
+    padded = raw[:128].ljust(128, b"\0")
+    (branch_sample_type,) = struct.unpack_from("<Q", padded, 72)
+    (clockid,) = struct.unpack_from("<i", padded, 92)
+    (sample_max_stack,) = struct.unpack_from("<H", padded, 108)
+    return Attr(kind, config, period, sample_type, read_format, flags, branch_sample_type, clockid, sample_max_stack)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLayout:
+    """Where the fields of an event's samples lie, in 8-byte words from the start of the record; None when absent."""
+
+    ip: int | None
+    tid: int | None
+    time: int | None
+    addr: int | None
+    id: int | None
+    cpu: int | None
+    period: int | None
+    tail: int
+    """First word after the fixed fields: READ if there is one, then the callchain."""
+    read_words: int
+    """Words of a READ field that is not a group, 0 without one."""
+    read_group_words: tuple[int, int] | None
+    """(words before the counters, words per counter) of a group READ field; its first word is their number."""
+    callchain: bool
+    trailer_time: int | None
+    """Words from the end of a non-sample record back to its time; None when such records carry none."""
+
+
+def sample_layout(attr: Attr) -> SampleLayout:
+    """The layout that `sample_type` and `read_format` prescribe (comment at PERF_RECORD_SAMPLE in perf_event.h)."""
+    position = 1
+    words: dict[int, int] = {}
+    for field in (IDENTIFIER, IP, TID, TIME, ADDR, ID, STREAM_ID, CPU, PERIOD):
+        if attr.sample_type & field:
+            words[field] = position
+            position += 1
+    read_words, group = 0, None
+    if attr.sample_type & READ:
+        form = attr.read_format
+        times = bool(form & FORMAT_ENABLED) + bool(form & FORMAT_RUNNING)
+        counter = 1 + bool(form & FORMAT_ID) + bool(form & FORMAT_LOST)
+        if form & FORMAT_GROUP:
+            group = (1 + times, counter)
+        else:
+            read_words = times + counter
+    behind_time = sum(bool(attr.sample_type & field) for field in (ID, STREAM_ID, CPU, IDENTIFIER))
+    return SampleLayout(
+        ip=words.get(IP),
+        tid=words.get(TID),
+        time=words.get(TIME),
+        addr=words.get(ADDR),
+        id=words.get(IDENTIFIER, words.get(ID)),
+        cpu=words.get(CPU),
+        period=words.get(PERIOD),
+        tail=position,
+        read_words=read_words,
+        read_group_words=group,
+        callchain=bool(attr.sample_type & CALLCHAIN),
+        trailer_time=behind_time + 1 if attr.sample_id_all and attr.sample_type & TIME else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class MapRecord:
+    """An executable mapping of a user process came to be (MMAP, MMAP2)."""
+
+    pid: int
+    start: int
+    end: int
+    pgoff: int
+    path: str
+    build_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class CommRecord:
+    """A thread was named; `exec` when by starting a new program."""
+
+    pid: int
+    tid: int
+    name: str
+    exec: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ForkRecord:
+    """A thread or process began; `clones` is False where perf only lists an existing process."""
+
+    pid: int
+    parent_pid: int
+    tid: int
+    parent_tid: int
+    clones: bool
+
+
+def parse_mmap(misc: int, body: bytes) -> MapRecord | None:
+    """MMAP: `u32 pid, tid; u64 addr, len, pgoff; char filename[]`. None for kernel and data mappings."""
+    pid, _tid, start, length, pgoff = struct.unpack_from("<iIQQQ", body)
+    if misc & MISC_MMAP_DATA or not _is_user_range(misc, start, length):
+        return None
+    return MapRecord(pid, start, start + length, pgoff, c_string(body, 32), "")
+
+
+def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
+    """MMAP2: as MMAP, then device and inode or (MISC_MMAP_BUILD_ID) a build id, then protection and flags."""
+    pid, _tid, start, length, pgoff, id_size = struct.unpack_from("<iIQQQB", body)
+    (protection,) = struct.unpack_from("<I", body, 56)
+    if misc & MISC_MMAP_DATA or not protection & PROT_EXEC or not _is_user_range(misc, start, length):
+        return None
+    build_id = body[36 : 36 + min(id_size, 20)].hex() if misc & MISC_MMAP_BUILD_ID else ""
+    return MapRecord(pid, start, start + length, pgoff, c_string(body, 64), build_id)
+
+
+def _is_user_range(misc: int, start: int, length: int) -> bool:
+    return misc & MISC_CPUMODE_MASK == MISC_USER and length > 0 and start + length <= KERNEL_START
+
+
+def parse_comm(misc: int, body: bytes) -> CommRecord:
+    """COMM: `u32 pid, tid; char comm[]`."""
+    pid, tid = struct.unpack_from("<ii", body)
+    return CommRecord(pid, tid, c_string(body, 8), bool(misc & MISC_COMM_EXEC))
+
+
+def parse_fork(misc: int, body: bytes) -> ForkRecord:
+    """FORK: `u32 pid, ppid, tid, ptid; u64 time`."""
+    pid, parent_pid, tid, parent_tid = struct.unpack_from("<iiii", body)
+    return ForkRecord(pid, parent_pid, tid, parent_tid, not misc & MISC_FORK_EXEC)
+
+
+def parse_build_id(misc: int, body: bytes) -> tuple[str, str]:
+    """Path and build id of a BUILD_ID entry: `s32 pid; u8 build_id[20], size, pad[3]; char filename[]`."""
+    size = min(body[24], 20) if misc & MISC_BUILD_ID_SIZE and len(body) > 24 else 20
+    build_id = body[4 : 4 + size].hex()
+    if not misc & MISC_BUILD_ID_SIZE:
+        # Before the size was recorded, shorter ids (16-byte md5) were padded with zeros.
+        build_id = build_id.removesuffix("00000000")
+    return c_string(body, 28), build_id
+
+
+def c_string(body: bytes, start: int, limit: int | None = None) -> str:
+    """NUL-terminated text; bytes that are not UTF-8 become U+FFFD."""
+    end = body.find(b"\0", start, limit)
+    return body[start : limit if end < 0 else end].decode("utf-8", "replace")

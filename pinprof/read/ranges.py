@@ -1,0 +1,172 @@
+"""NVTX ranges from `ranges.jsonl`: one JSON object a line, times in nanoseconds of CLOCK_MONOTONIC.
+
+    {"name": "alloc", "start_ns": 1, "end_ns": 9, "domain": "pinprof", "pid": 7, "tid": 7, "depth": 1}
+
+Only the name and the times are needed; `start` and `end` are accepted as their names. Rules for what is not as it
+should be:
+
+- a line that is no such object, a time outside 0 … 2^63-1, an end before its start: left out and counted as bad;
+- a last line without its newline (the program died writing it) likewise;
+- no end, or null (the program died inside the range): it ends at the latest time in the file and is counted as open;
+- no depth: the number of ranges of its thread that began before it, or with it and end later, and are still open.
+  Ranges that overlap without nesting are kept as they are.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+from collections import defaultdict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pinprof.errors import CaptureError, FormatError
+from pinprof.model import RangeTable
+
+_MAX = 2**63 - 1
+_OPEN = -1
+
+
+@dataclass(frozen=True)
+class LoadedRanges:
+    """Ranges of one file, and what was wrong with it."""
+
+    table: RangeTable
+    bad_lines: int
+    open_ranges: int
+    """Ranges without an end, closed at the latest time in the file."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the reader about what was left out or assumed."""
+        notes = []
+        if self.bad_lines:
+            notes.append(f"{self.bad_lines} unreadable lines of the ranges file were left out.")
+        if self.open_ranges:
+            notes.append(f"{self.open_ranges} ranges never ended; they are taken to end with the last one recorded.")
+        return tuple(notes)
+
+
+class _Range(NamedTuple):
+    name: str
+    domain: str
+    start: int
+    end: int
+    pid: int
+    tid: int
+    depth: int
+
+
+def load_ranges(path: Path) -> RangeTable:
+    """Ranges of a file, ordered by start, an outer range before the inner ones that start with it; see read_ranges."""
+    return read_ranges(path).table
+
+
+def read_ranges(path: Path) -> LoadedRanges:
+    """Ranges of a file and what was wrong with it.
+
+    CaptureError if it cannot be read, FormatError if it has lines but no range.
+    """
+    try:
+        text = path.read_bytes()
+    except OSError as error:
+        raise CaptureError(
+            f"The ranges {path} cannot be read: {error.strerror}.",
+            "Give a ranges.jsonl that a pinprof scenario wrote with --ranges.",
+            "ranges",
+        ) from error
+    loaded = parse_ranges(text)
+    if not len(loaded.table) and text.partition(b"\n")[1] and text.strip():
+        raise FormatError(
+            str(path),
+            expected='a line like {"name": "alloc", "start_ns": 1, "end_ns": 9}',
+            found=repr(text[:24].decode("utf-8", "replace")),
+            offset=0,
+            remedy="Give a ranges.jsonl that a pinprof scenario wrote with --ranges.",
+            slug="ranges",
+        )
+    return loaded
+
+
+def parse_ranges(text: bytes) -> LoadedRanges:
+    """Ranges of the text of a file; nothing in it raises an error."""
+    ranges, bad, unclosed = [], 0, 0
+    for line in text.split(b"\n"):
+        if not line.strip():
+            continue
+        found = _parse(line)
+        if found is None:
+            bad += 1
+            continue
+        ranges.append(found)
+        unclosed += found.end == _OPEN
+    if unclosed:
+        latest = max(max(found.start, found.end) for found in ranges)
+        ranges = [found._replace(end=latest) if found.end == _OPEN else found for found in ranges]
+    ranges.sort(key=lambda found: (found.start, -found.end, found.depth))
+    return LoadedRanges(_table(ranges), bad, unclosed)
+
+
+def _parse(line: bytes) -> _Range | None:
+    """The range of one line, end _OPEN and depth -1 where not given; None if there is none."""
+    try:
+        raw: Any = json.loads(line)
+        if not isinstance(raw, dict) or not isinstance(raw["name"], str):
+            return None
+        start = _time(raw["start_ns"] if "start_ns" in raw else raw["start"])
+        end = raw["end_ns"] if "end_ns" in raw else raw.get("end")
+        end = _OPEN if end is None else _time(end)
+        if not 0 <= start <= _MAX or not (end == _OPEN or start <= end <= _MAX):
+            return None
+        return _Range(
+            _text(raw["name"]),
+            _text(raw.get("domain")),
+            start,
+            end,
+            _small(raw.get("pid")),
+            _small(raw.get("tid")),
+            _small(raw.get("depth")),
+        )
+    except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        return None
+
+
+def _time(value: object) -> int:
+    """Nanoseconds; TypeError for anything but a number, ValueError or OverflowError for an impossible one."""
+    if not isinstance(value, int | float) or isinstance(value, bool) or value < 0:
+        raise TypeError("not a time")
+    return int(value)
+
+
+def _text(value: object) -> str:
+    """Text that can be written in UTF-8: JSON may spell lone surrogates."""
+    return value.encode("utf-8", "replace").decode("utf-8") if isinstance(value, str) else ""
+
+
+def _small(value: object) -> int:
+    """A number from 0 to 2^31-1, -1 for anything else."""
+    return value if isinstance(value, int) and 0 <= value < 2**31 else -1
+
+
+def _table(ranges: list[_Range]) -> RangeTable:
+    """Columns of ranges in order, with the depths that are missing."""
+    open_ends: dict[tuple[int, int], list[int]] = defaultdict(list)
+    depths = []
+    for found in ranges:
+        ends = open_ends[found.pid, found.tid]
+        while ends and ends[0] <= found.start:
+            heapq.heappop(ends)
+        depths.append(len(ends) if found.depth < 0 else found.depth)
+        heapq.heappush(ends, found.end)
+    return RangeTable(
+        name=tuple(found.name for found in ranges),
+        domain=tuple(found.domain for found in ranges),
+        start_ns=np.array([found.start for found in ranges], np.int64),
+        end_ns=np.array([found.end for found in ranges], np.int64),
+        pid=np.array([found.pid for found in ranges], np.int32),
+        tid=np.array([found.tid for found in ranges], np.int32),
+        depth=np.array(depths, np.int32),
+    )

@@ -1,0 +1,164 @@
+"""`symbols.json.gz`: every address seen in a capture with its symbol, so that the capture reads anywhere.
+
+One gzip-compressed JSON object:
+
+    schema    1
+    names     [function names], sorted
+    kernel    {hidden, dsos: [path], ips: [address], dso: [index into dsos], name: [index into names]}
+    user      [{path, build_id, kind, pid, offsets: [file offset], name: [index into names]}]
+
+`ips` and `offsets` ascend; a name of -1 says that the address has no symbol. `hidden` says that kptr_restrict kept
+kernel addresses secret. `pid` is 0 except for code made at run time (kinds `jit` and `anon`), whose `offsets` are
+absolute addresses of that process. Equal symbols make equal bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+
+from pinprof.errors import CaptureError
+from pinprof.model import Dso, Int32, UInt64
+
+SCHEMA_VERSION = 1
+
+MAX_BYTES = 512 << 20
+
+UserKey = tuple[str, str, str, int]
+"""(path, build id, kind, pid) of a DSO; pid is 0 unless addresses are the process's own."""
+
+
+def user_key(dso: Dso, pid: int) -> UserKey:
+    """What identifies the addresses of a DSO."""
+    return dso.path, dso.build_id, dso.kind, pid if dso.kind in ("jit", "anon") else 0
+
+
+@dataclass(frozen=True)
+class SealedAddresses:
+    """Addresses in ascending order and, per address, the index of its name (-1: it has no symbol)."""
+
+    addresses: UInt64
+    names: Int32
+
+    def find(self, wanted: UInt64) -> Int32:
+        """Per wanted address its row, -1 if it was not seen when sealing."""
+        if not len(self.addresses):
+            return np.full(len(wanted), -1, np.int32)
+        rows = np.minimum(np.searchsorted(self.addresses, wanted), len(self.addresses) - 1)
+        return np.where(self.addresses[rows] == wanted, rows, -1).astype(np.int32)
+
+
+_NOTHING = SealedAddresses(np.zeros(0, np.uint64), np.zeros(0, np.int32))
+
+
+@dataclass(frozen=True)
+class SealedSymbols:
+    """The symbols of one capture, as resolved on the machine that recorded it."""
+
+    names: tuple[str, ...] = ()
+    kernel: SealedAddresses = _NOTHING
+    kernel_dso: Int32 = field(default_factory=lambda: np.zeros(0, np.int32))
+    """Per kernel address, index into `kernel_dsos`."""
+    kernel_dsos: tuple[str, ...] = ()
+    kernel_hidden: bool = False
+    user: Mapping[UserKey, SealedAddresses] = field(default_factory=dict)
+
+    @classmethod
+    def load(cls, path: Path) -> Self:
+        """Symbols of a capture; CaptureError if the file cannot be read or is not what this version writes."""
+        try:
+            return cls._from_json(json.loads(_gunzip(path.read_bytes())))
+        except (
+            OSError,
+            EOFError,
+            zlib.error,
+            ValueError,
+            TypeError,
+            LookupError,
+            OverflowError,
+            RecursionError,
+        ) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            raise CaptureError(
+                f"The symbols {path} cannot be read: {reason}.",
+                "Delete the file to resolve addresses on this machine again, if the programs are installed here.",
+                "symbols",
+            ) from error
+
+    def save(self, path: Path) -> None:
+        """Write the symbols; the same symbols always give the same bytes."""
+        kernel = {
+            "hidden": self.kernel_hidden,
+            "dsos": list(self.kernel_dsos),
+            "ips": self.kernel.addresses.tolist(),
+            "dso": self.kernel_dso.tolist(),
+            "name": self.kernel.names.tolist(),
+        }
+        user = [
+            dict(zip(("path", "build_id", "kind", "pid"), key, strict=True))
+            | {"offsets": sealed.addresses.tolist(), "name": sealed.names.tolist()}
+            for key, sealed in sorted(self.user.items())
+        ]
+        content = {"schema": SCHEMA_VERSION, "names": list(self.names), "kernel": kernel, "user": user}
+        text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
+        path.write_bytes(gzip.compress(text.encode("ascii"), mtime=0))
+
+    @classmethod
+    def _from_json(cls, raw: Any) -> Self:
+        """Symbols of the decoded object; ValueError, TypeError or LookupError where it is not as documented."""
+        if raw["schema"] != SCHEMA_VERSION:
+            raise ValueError(f"it has schema version {raw['schema']!r}, this version reads {SCHEMA_VERSION}")
+        names = tuple(_texts(raw["names"]))
+        kernel = raw["kernel"]
+        dsos = tuple(_texts(kernel["dsos"]))
+        addresses = _addresses(kernel["ips"], kernel["name"], len(names))
+        return cls(
+            names=names,
+            kernel=addresses,
+            kernel_dso=_indices(kernel["dso"], len(addresses.addresses), 0, len(dsos)),
+            kernel_dsos=dsos,
+            kernel_hidden=kernel["hidden"] is True,
+            user={_user_key(entry): _addresses(entry["offsets"], entry["name"], len(names)) for entry in raw["user"]},
+        )
+
+
+def _gunzip(data: bytes) -> bytes:
+    gunzip = zlib.decompressobj(wbits=31)
+    text = gunzip.decompress(data, MAX_BYTES)
+    if not gunzip.eof:
+        raise EOFError("the compressed data end early")
+    return text
+
+
+def _user_key(entry: Any) -> UserKey:
+    path, build_id, kind = _texts([entry["path"], entry["build_id"], entry["kind"]])
+    return path, build_id, kind, int(entry["pid"])
+
+
+def _texts(raw: Sequence[Any]) -> list[str]:
+    """Strings that can be written in UTF-8: JSON may spell lone surrogates."""
+    if not isinstance(raw, list) or not all(isinstance(text, str) for text in raw):
+        raise TypeError("a list of names holds something else")
+    return [text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8") for text in raw]
+
+
+def _addresses(raw: Any, names: Any, name_count: int) -> SealedAddresses:
+    addresses = np.array(raw, np.uint64)
+    if addresses.ndim != 1 or (addresses[1:] <= addresses[:-1]).any():
+        raise ValueError("addresses do not ascend")
+    return SealedAddresses(addresses, _indices(names, len(addresses), -1, name_count))
+
+
+def _indices(raw: Any, length: int, lowest: int, end: int) -> Int32:
+    """A column of `length` indices from `lowest` up to, not including, `end`."""
+    indices = np.array(raw, np.int32)
+    if indices.shape != (length,) or (length and not lowest <= int(indices.min()) <= int(indices.max()) < end):
+        raise ValueError("indices do not fit their tables")
+    return indices
