@@ -1,0 +1,58 @@
+"""From a capture to an explanation: every sample gets one cause, every range its shares, every rule its verdict."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pinprof.analyze.activity import activity_headline, analyze_activity
+from pinprof.analyze.attribution import GROUPS, Attribution, attribute
+from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS, Category
+from pinprof.analyze.clock import join
+from pinprof.analyze.explain import Explanation, explain
+from pinprof.analyze.headline import headline
+from pinprof.analyze.ranges import summarise
+from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
+from pinprof.analyze.rules import findings
+from pinprof.analyze.tree import CallTree, build_tree, in_range
+from pinprof.analyze.work import WORK_ATTRIBUTES
+from pinprof.errors import CaptureError
+from pinprof.model import Capture
+from pinprof.read import nsys_export
+
+__all__ = [
+    "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "CallTree", "Category",
+    "EventResult", "Explanation", "Finding", "RangeResult", "analyze", "build_tree", "explain", "in_range",
+]  # fmt: skip
+
+
+def analyze(capture: Capture) -> Analysis:
+    """Explain a capture; never fails on a valid one, however little it holds.
+
+    What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so.
+    """
+    capture = _joined(capture)
+    attribution = attribute(capture)
+    events, ranges = summarise(capture, attribution)
+    activity = analyze_activity(capture, attribution)
+    # Samples of nsys end at the kernel's door: they cannot say what memory calls spend their time on.
+    traced_only = activity is not None and (capture.clock.source == nsys_export.CLOCK or not len(capture.samples))
+    return Analysis(
+        capture=capture,
+        attribution=attribution,
+        events=events,
+        ranges=ranges,
+        findings=findings(capture, events, ranges, activity),
+        headline=activity_headline(activity) if activity and traced_only else headline(capture, events, ranges),
+        activity=activity,
+    )
+
+
+def _joined(capture: Capture) -> Capture:
+    if capture.traced is None:
+        return capture
+    alone = replace(capture, traced=None)
+    try:
+        return join(alone, capture.traced)
+    except CaptureError as error:
+        notes = (*alone.losses.notes, f"What nsys traced is left out: {error.problem}")
+        return replace(alone, losses=replace(alone.losses, notes=notes))

@@ -1,0 +1,403 @@
+"""What the analysis of CUDA and GPU activity returns: frozen and plain; tables of columns where there can be many rows.
+
+Rates are decimal gigabytes per second, which is bytes per nanosecond, as vendors state link rates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Event, Int32, Int64, UInt64
+
+Purpose = Literal[
+    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
+    "set", "prefetch", "advise", "launch", "sync", "other",
+]  # fmt: skip
+Direction = Literal["H2D", "D2H", "D2D", "H2H", "P2P", "other"]
+Cause = Literal["prefetch", "fault", "speculative", "eviction", "access counters", "unknown"]
+Pattern = Literal["prefetched", "fault storm", "on demand", "host only"]
+
+GIB = 1 << 30
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How a quantity is distributed, in its own unit."""
+
+    total: int
+    least: int
+    median: int
+    most: int
+
+
+@dataclass(frozen=True)
+class CallSplit:
+    """Where the calling threads spent the time of some calls, by cause; from samples of the same run."""
+
+    event: Event
+    """The sampled clock."""
+    samples: int
+    by_leaf: Mapping[str, int]
+    """Leaf → nanoseconds on a CPU, heaviest first."""
+    unsampled_ns: int
+    """The calls' own time less the sampled time: asleep or preempted. Sampling error makes it negative at times."""
+
+    @property
+    def sampled_ns(self) -> int:
+        """Time on a CPU inside the calls."""
+        return sum(self.by_leaf.values())
+
+
+@dataclass(frozen=True)
+class CallResult:
+    """All calls of one name, but those that initialised a context."""
+
+    name: str
+    """Without version suffix."""
+    purpose: Purpose
+    count: int
+    time_ns: Spread
+    first_ns: int
+    """The first call of this name; often the dearest, because it also sets something up."""
+    size_bytes: int | None
+    """Allocated, freed, copied or set; None when the recording does not say."""
+    failures: int
+    """Calls that returned an error."""
+    split: CallSplit | None
+    """None without samples of the calling threads on the same clock."""
+
+    @property
+    def ns_per_gib(self) -> float | None:
+        """Cost by size; None for calls without one."""
+        return self.time_ns.total / self.size_bytes * GIB if self.size_bytes else None
+
+
+@dataclass(frozen=True)
+class ContextInit:
+    """The call of a process that had to create its CUDA context; counted nowhere else."""
+
+    name: str
+    pid: int
+    start_ns: int
+    duration_ns: int
+    typical_ns: int | None
+    """Median of the later calls it was compared with; None when there are none."""
+    split: CallSplit | None
+
+
+@dataclass(frozen=True)
+class CopyResult:
+    """Copies of one direction and kind of memory; migrations of managed memory are not among them."""
+
+    direction: Direction
+    memory: str
+    """Kind of the memory on the host's side (`pageable`, `pinned`, `managed`); of the source where no host is."""
+    asynchronous: bool
+    """By the name of the call: it may return before the copy is done."""
+    count: int
+    size_bytes: Spread
+    busy_ns: int
+    """Sum of the copies' own times."""
+    host_ns: int
+    """Time that threads of the program spent inside the calls that made the copies."""
+    link_share: float | None
+    """Bandwidth, of the link's practical rate; None for unknown links and copies that cross none."""
+
+    @property
+    def gb_per_s(self) -> float:
+        """Bandwidth while copying; 0 when no time was recorded."""
+        return self.size_bytes.total / self.busy_ns if self.busy_ns else 0.0
+
+
+@dataclass(frozen=True)
+class MigrationResult:
+    """Migrations of managed memory of one direction and cause."""
+
+    direction: Direction
+    cause: Cause
+    count: int
+    size_bytes: Spread
+    busy_ns: int
+    in_kernel_count: int
+    """Of them, those that began while a kernel ran."""
+    in_kernel_bytes: int
+
+    @property
+    def gb_per_s(self) -> float:
+        """Bandwidth while moving; 0 when no time was recorded."""
+        return self.size_bytes.total / self.busy_ns if self.busy_ns else 0.0
+
+
+@dataclass(frozen=True)
+class ScopeActivity:
+    """What happened in one range, all its instances together, or in the whole recording.
+
+    Calls belong to the range they begin in, copies and kernels to the range of the call that made them, everything
+    else to the range it happens in. GPU times are what the GPUs did while the range lasted, whoever asked for it;
+    several GPUs count separately.
+    """
+
+    path: tuple[str, ...]
+    """As in `RangeResult`; empty for the whole recording."""
+    calls: tuple[CallResult, ...]
+    """Longest total first."""
+    copies: tuple[CopyResult, ...]
+    migrations: tuple[MigrationResult, ...]
+    kernels: int
+    kernel_ns: int
+    copy_ns: int
+    """Explicit copies and migrations."""
+    overlap_ns: int
+    """Time in which copies and kernels ran at once."""
+    busy_ns: int
+    """Time in which the GPU did anything."""
+    lost_ns: int
+    """Kernel time in which the GPU waited for pages; see `UvmAnalysis.lost_ns`."""
+    gpu_fault_groups: int
+    gpu_faults: int
+    cpu_faults: int
+
+
+@dataclass(frozen=True)
+class Link:
+    """The way between host and GPU, and what it delivers in practice."""
+
+    name: str
+    """`PCIe 5.0 x16`, `NVLink-C2C`."""
+    to_device_gb_per_s: float
+    to_host_gb_per_s: float
+    source: str
+    """How the link is known, and where the rate comes from."""
+
+    def rate(self, direction: Direction) -> float | None:
+        """Practical rate of a direction; None where the link is not crossed."""
+        return {"H2D": self.to_device_gb_per_s, "D2H": self.to_host_gb_per_s}.get(direction)
+
+
+@dataclass(frozen=True)
+class BandwidthPoints:
+    """Size against bandwidth, thinned to a bounded number of points; columns of one length."""
+
+    size_bytes: Int64
+    gb_per_s: NDArray[np.float64]
+    count: Int64
+    """Copies that the point stands for."""
+    group: Int32
+    """Index into `groups`."""
+    groups: tuple[tuple[Direction, str], ...]
+    """(direction, memory)."""
+
+    def __len__(self) -> int:
+        return len(self.size_bytes)
+
+
+@dataclass(frozen=True)
+class DeviceTime:
+    """What one GPU did."""
+
+    device: int
+    span_ns: int
+    """From its first work to its last."""
+    busy_ns: int
+    kernel_ns: int
+    copy_ns: int
+    overlap_ns: int
+    idle_gaps: int
+    longest_gaps: tuple[tuple[int, int], ...]
+    """(start, duration) of the longest idle gaps, longest first."""
+
+    @property
+    def idle_ns(self) -> int:
+        """Time between its first work and its last in which it did nothing."""
+        return self.span_ns - self.busy_ns
+
+
+@dataclass(frozen=True)
+class CopyTotals:
+    """A sum over some copies, for a verdict."""
+
+    count: int = 0
+    size_bytes: int = 0
+    busy_ns: int = 0
+    host_ns: int = 0
+
+
+@dataclass(frozen=True)
+class DirectionTotals:
+    """All copies of one direction, whatever the memory."""
+
+    direction: Direction
+    count: int
+    size_bytes: int
+    median_bytes: int
+    busy_ns: int
+    large_pinned: CopyTotals
+    """Copies of pinned memory large enough to show what the link can do."""
+
+
+@dataclass(frozen=True)
+class Serialisation:
+    """Copies that the program waited for before it did anything else."""
+
+    count: int
+    copy_ns: int
+    """Time in which such copies ran."""
+    overlapped_ns: int
+    """Of it, while kernels ran."""
+    span_ns: int
+    """GPU span, all devices."""
+
+
+@dataclass(frozen=True)
+class TransferAnalysis:
+    """Copies and what they left of the GPU's time."""
+
+    link: Link | None
+    """None when the recording does not tell which link the GPU has, or GPUs have different ones."""
+    devices: tuple[DeviceTime, ...]
+    directions: tuple[DirectionTotals, ...]
+    points: BandwidthPoints
+    pageable_async: CopyTotals
+    """Copies by `*Async` calls of pageable memory that block the caller all the same."""
+    serial: Serialisation
+
+
+@dataclass(frozen=True)
+class SizeHistogram:
+    """Migrations of one direction by size: powers of two, as columns."""
+
+    direction: Direction
+    at_least_bytes: Int64
+    count: Int64
+    size_bytes: Int64
+
+
+@dataclass(frozen=True)
+class KernelTable:
+    """Kernels during which managed memory moved or was waited for, in order of their start; columns of one length."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int32
+    fault_migrations: Int64
+    """Migrations to the device with cause fault that began inside."""
+    uvm_bytes: Int64
+    """Migrated to the device inside, whatever the cause."""
+    fault_bytes: Int64
+    """Of them with cause fault or speculative."""
+    prefetch_bytes: Int64
+    copying_ns: Int64
+    """Inside, time in which copies or migrations ran."""
+    lost_ns: Int64
+    """Inside, time spent on faults while nothing was copied."""
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True)
+class BlockTable:
+    """Managed memory by 2 MiB block, the driver's unit (uvm_va_block); columns of one length, ordered by address."""
+
+    address: UInt64
+    to_device_bytes: Int64
+    to_host_bytes: Int64
+    migrations: Int64
+    gpu_faults: Int64
+    cpu_faults: Int64
+    flips: Int64
+    """How often the direction changed from one migration to the next within the life of one allocation."""
+
+    def __len__(self) -> int:
+        return len(self.address)
+
+
+@dataclass(frozen=True)
+class UvmAnalysis:
+    """Managed memory: what moved, why, and what waiting for it cost."""
+
+    pattern: Pattern
+    """`fault storm`: a dense field of small faults inside kernels; `prefetched`: a few bulk migrations."""
+    summary: str
+    """One sentence that tells the two apart."""
+    sizes: tuple[SizeHistogram, ...]
+    gpu_fault_groups: int | None
+    """None when GPU faults were not recorded."""
+    gpu_faults: int | None
+    gpu_fault_ns: int | None
+    """Time in which GPU faults were being served."""
+    cpu_faults: int | None
+    """None when CPU faults were not recorded."""
+    cpu_fault_functions: tuple[tuple[str, int], ...]
+    """Who touched the pages on the CPU, most faults first."""
+    kernel_ns: int
+    """Time of the kernels in `kernels`, overlapping ones once."""
+    lost_ns: int
+    """Of it, time in fault windows while nothing was copied."""
+    lost_from: Literal["fault windows", "migration causes"]
+    """Without fault tables a kernel's fault window is taken to last from its start to its last faulted migration."""
+    kernels: KernelTable
+    drain_ns: int
+    """Time outside kernels in which the CPU's touches brought pages back, piece by piece."""
+    drain_bytes: int
+    blocks: BlockTable
+    """The busiest ones where there are very many; `block_count` counts all."""
+    block_count: int
+    flips_per_block: float
+    """Direction changes per block and allocation."""
+    moved_per_byte: float
+    """Bytes migrated for each byte of memory that migrated at all, per allocation."""
+    eviction_share: float
+    """Evicted bytes, of all migrated ones."""
+
+
+@dataclass(frozen=True)
+class MemoryPeaks:
+    """The most memory of each kind that was allocated at once."""
+
+    pinned_bytes: int
+    managed_bytes: int
+    device_bytes: int
+    largest_pin_bytes: int
+    """The largest single allocation of pinned memory."""
+
+
+@dataclass(frozen=True)
+class AllocLoop:
+    """Allocations of one kind and size class that were freed again, after the first kernel."""
+
+    what: str
+    """`pinned`, `device`, `managed`, `registered`."""
+    up_to_bytes: int | None
+    """The size class's upper end, a power of two; None when sizes are unknown."""
+    pairs: int
+    cost_ns: int
+    """Time in those calls, allocating and freeing."""
+
+
+@dataclass(frozen=True)
+class ActivityAnalysis:
+    """CUDA and GPU activity, explained."""
+
+    source: str
+    recorded: frozenset[str]
+    """As in `Activity`."""
+    span_ns: int
+    """From the first CUDA call or GPU work to the last."""
+    whole: ScopeActivity
+    ranges: tuple[ScopeActivity, ...]
+    """One for each of `Analysis.ranges`, in its order."""
+    context_init: tuple[ContextInit, ...]
+    loops: tuple[AllocLoop, ...]
+    """Dearest first."""
+    transfers: TransferAnalysis
+    uvm: UvmAnalysis | None
+    """None when no managed memory moved or faulted."""
+    memory: MemoryPeaks | None
+    """None when memory was not recorded."""

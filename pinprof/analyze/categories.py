@@ -1,0 +1,374 @@
+"""The taxonomy: every leaf a sample can land in, as visible rows, with the frame names that lead to it.
+
+A row says its tier, level, meaning and remedy, and which frames decide. Tiers are tried in the order
+S (specific) → O (UVM owner) → G (generic memory management) → D (remainders) → U (no kernel frame); `attribution.py`
+is the machine that walks them. Frame names are normalised first (`attribution.normalise`), then matched whole.
+
+Scopes: `k` any kernel frame outside NVIDIA's modules, `nv` the `[nvidia]` module, `uv` `[nvidia_uvm]`.
+A pattern under `unseen=` comes from reading sources (Linux 4.18–6.12, arm64, other drivers: open modules 515–595, code
+that is inlined or was not run where the captures were made). All others are functions of Linux 6.18 and driver
+580.159.04, the kernel and driver of the captures: a test looks each up in that boot's symbol table.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+Tier = Literal["S", "O", "G", "D", "U"]
+Scope = Literal["k", "nv", "uv"]
+
+
+@dataclass(frozen=True, slots=True)
+class Frames:
+    """Names of functions in one scope: a regular expression that must match the whole normalised name."""
+
+    scope: Scope
+    pattern: str
+    seen: bool
+    """False when the names come from sources only."""
+
+
+@dataclass(frozen=True, slots=True)
+class Category:
+    """One leaf of the taxonomy."""
+
+    name: str
+    tier: Tier
+    meaning: str
+    """What the CPU time was spent on, for a reader."""
+    remedy: str
+    frames: tuple[Frames, ...] = ()
+    """Frames that decide (S, O, D), or that give the kind inside `context` (G)."""
+    context: str = ""
+    """Tier G: the name of the nearest context (a row of `CONTEXTS`)."""
+
+    @property
+    def level(self) -> str:
+        """The row of the headline bar this leaf belongs to (`LEVELS`)."""
+        return _LEVEL_OF.get(self.name, self.name.partition(".")[0])
+
+
+def _frames(scope: Scope, seen: str, unseen: str) -> tuple[Frames, ...]:
+    return tuple(Frames(scope, pattern, flag) for pattern, flag in ((seen, True), (unseen, False)) if pattern)
+
+
+def k(seen: str = "", unseen: str = "") -> tuple[Frames, ...]:
+    """Kernel functions."""
+    return _frames("k", seen, unseen)
+
+
+def nv(seen: str = "", unseen: str = "") -> tuple[Frames, ...]:
+    """Functions of the `[nvidia]` module."""
+    return _frames("nv", seen, unseen)
+
+
+def uv(seen: str = "", unseen: str = "") -> tuple[Frames, ...]:
+    """Functions of the `[nvidia_uvm]` module."""
+    return _frames("uv", seen, unseen)
+
+
+LEVELS: tuple[tuple[str, str], ...] = (
+    ("pin", "pinning and unpinning pages"),
+    ("fault", "page faults"),
+    ("uvm", "unified memory (UVM)"),
+    ("dma", "DMA mapping"),
+    ("free", "freeing pages"),
+    ("copy", "copying"),
+    ("sync", "waiting"),
+    ("rm", "the NVIDIA driver"),
+    ("user", "user code"),
+    ("sys", "kernel housekeeping"),
+    ("other", "everything else"),
+)
+"""Rows of the headline bar, in reading order, with what to call them in a sentence."""
+
+_LEVEL_OF = {"unpin": "pin", "populate": "fault", "uffd.service": "fault", "mm.vma": "sys", "lost.nostack": "other"}
+
+CATEGORIES: tuple[Category, ...] = (
+    # Page faults: the nearest context outward is an exception; the kind is the most telling frame inside it.
+    Category(
+        "fault.anon", "G", "first touch of malloc'd memory", "Reuse buffers, use huge pages, populate early.",
+        k("do_anonymous_page", r"do_huge_pmd_anonymous_page|vma_alloc_anon_folio_pmd|hugetlb_fault|hugetlb_no_page"),
+        context="exception",
+    ),
+    Category(
+        "fault.file", "G", "first touch of file or shared memory", "Use MAP_POPULATE, or read() instead of mapping.",
+        k(r"do_(read_|shared_)?fault|__do_fault|shmem_fault|filemap_\w+|finish_fault"), context="exception",
+    ),
+    Category(
+        "fault.cow", "G", "write to memory shared by a fork", "Spawn processes instead of forking.",
+        k("do_wp_page", r"wp_page_copy|do_cow_fault|hugetlb_wp|hugetlb_cow|do_huge_pmd_wp_page|do_huge_zero_wp_pmd"),
+        context="exception",
+    ),
+    Category(
+        "fault.swap", "G", "waiting for swap, NUMA balancing or page migration", "Bind memory and threads to a node.",
+        k("", r"do_swap_page|do_numa_page|do_huge_pmd_numa_page|\w*migration_entry_wait\w*"), context="exception",
+    ),
+    Category(
+        "fault.uffd", "G", "fault handed to a userfaultfd handler", "Let the handler resolve larger pieces at a time.",
+        context="uffd fault",
+    ),
+    Category(
+        "uffd.service", "G", "the userfaultfd handler filling pages", "Resolve larger pieces per call.",
+        context="uffd service",
+    ),
+    Category(
+        "fault.core", "G", "fault handling whose kind is not visible", "Fewer, larger pages.",
+        k(r"(__)?handle_mm_fault", "handle_pte_fault"), context="exception",
+    ),
+    Category(
+        "fault.entry", "G", "exception entry and VMA lookup of a fault", "Fewer, larger pages.", context="exception"
+    ),
+    Category("populate", "G", "explicit prefault", "Fine as it is; do it in parallel.", context="populate"),
+    # Pinning: the nearest context outward is get_user_pages; a fault inside it means that pages are being created.
+    Category(
+        "pin.faultin", "G", "pages created while being pinned", "Pin memory that is already touched; pool it.",
+        context="gup",
+    ),
+    Category("pin.walk", "G", "pinning pages that are present", "Register once and keep it.", context="gup"),
+    Category(
+        "pin.migrate", "G", "moving pages out of CMA or movable zones before pinning", "Register once and keep it.",
+        k("", r"migrate_longterm\w*|check_and_migrate\w*"), context="gup",
+    ),
+    Category("pin.account", "G", "page arrays and accounting of a pin", "Register once and keep it.", context="pinner"),
+    Category(
+        "pin.transient", "G", "pages borrowed for one call (O_DIRECT, ptrace, process_vm)",
+        "Use registered buffers for repeated I/O.", context="gup borrow",
+    ),
+    Category(
+        "unpin", "S", "releasing pins", "Keep registrations.",
+        (
+            *k(
+                r"unpin_user_\w+|io_release_ubuf|gup_put_folio",
+                r"put_user_pages\w*|vfio_unpin_\w+|batch_unpin|io_buffer_unmap",
+            ),
+            *nv("os_unlock_user_pages", r"nv_unregister_user_pages"),
+        ),
+    ),
+    Category(
+        "free.shmem", "G", "freeing shared pages, among them those of cudaMallocHost", "Pool the buffers.",
+        context="shmem free",
+    ),
+    Category("free.unmap", "G", "unmapping pages, TLB flushes", "Pool; raise M_MMAP_THRESHOLD.", context="unmap"),
+    # Bus mapping.
+    Category(
+        "dma.map", "S", "IOMMU and bus mapping", "Map fewer, larger pieces; IOMMU passthrough.",
+        (
+            *k(
+                r"dma_map_\w+|dma_direct_map_\w+",
+                r"__dma_map_\w+|iommu_dma_map\w*|\w*_iommu_map\w*|iommu_map\w*|arm_lpae_map\w*",
+            ),
+            *nv(r"nv_dma_map_\w+|nv_create_dma_map_\w+|memdescMapIommu\w*|osIovaMap\w*|iovaspaceAcquireMapping\w*"),
+        ),
+    ),
+    Category(
+        "dma.unmap", "S", "removing IOMMU and bus mappings", "Keep registrations.",
+        (
+            *k(
+                r"dma_unmap_\w+|dma_direct_unmap_\w+",
+                r"__dma_unmap_\w+|iommu_dma_unmap\w*|\w*_iommu_unmap\w*|iommu_unmap\w*|arm_lpae_unmap\w*",
+            ),
+            *nv(
+                r"nv_dma_unmap_\w+|nv_destroy_dma_map_\w+|memdescUnmapIommu\w*|osIovaUnmap\w*"
+                r"|iovaspace(Release|Destroy)Mapping\w*"
+            ),
+        ),
+    ),
+    Category(
+        "dma.bounce", "S", "copies through the software I/O TLB",
+        "Turn the IOMMU on; under confidential computing this is its cost.", k("", r"swiotlb_\w+"),
+    ),
+    # Unified memory: the outermost entry point gives the reason.
+    Category(
+        "uvm.cpu_fault", "O", "the CPU touched managed memory", "Prefetch to the host; advise.",
+        uv(r"uvm_vm_fault\w*|uvm_va_space_cpu_fault\w*", r"devmem_fault\w*"),
+    ),
+    Category(
+        "uvm.gpu_fault", "O", "the GPU touched pages that are not resident", "Prefetch to the device.",
+        uv(
+            r"\w*replayable_faults_isr_bottom_half\w*|uvm_(parent_)?gpu_service_\w+|service_fault_batch\w*",
+            r"uvm_ats_service_\w+|\w*service_access_counters\w*",
+        ),
+    ),
+    Category(
+        "uvm.migrate", "O", "prefetch and advise calls", "Fine when overlapped; batch the ranges.",
+        uv(r"uvm_api_migrate\w*|uvm_migrate\w*", r"uvm_\w*populate_pageable\w*|uvm_api_(un)?set_\w+"),
+    ),
+    Category(
+        "uvm.free", "O", "tearing managed memory or mappings down", "Pool the buffers.",
+        uv(r"uvm_vm_close_\w+|uvm_api_free", r"uvm_api_unmap_external\w*|uvm_release\w*|uvm_va_space_destroy"),
+    ),
+    Category(
+        "uvm.map_ext", "O", "GPU page tables of memory allocated elsewhere", "Allocate and register less often.",
+        uv(r"uvm_api_map_external_\w+"),
+    ),
+    Category(
+        "uvm.setup", "O", "setting unified memory up", "Once per process; keep it out of loops.",
+        uv(r"uvm_api_(un)?register_\w+", r"uvm_(api_)?initialize\w*|uvm_api_mm_initialize|uvm_open\w*|uvm_mmap\w*"),
+    ),
+    Category("uvm.other", "O", "unified memory, reason not visible", "See the call tree."),
+    # The resource manager, NVIDIA's main kernel module.
+    Category(
+        "rm.gsp_rpc", "S", "the CPU spins for the GPU's firmware (GSP)", "Fewer allocations and initialisations.",
+        nv(r"_issueRpc\w*|_kgspRpc\w*|rpc\w*_GSP|kgspHealthCheck\w*|GspMsgQueue\w*"),
+    ),
+    Category(
+        "rm.sysmem", "S", "the driver's own host pages", "Fewer, larger allocations; reuse.",
+        nv(r"nv_alloc_\w*pages|osAllocPages\w*", r"nv_mem_pool_\w+"),
+    ),
+    Category("rm.isr", "D", "the driver's interrupt handling", "Cost of GPU events.", nv(r"\w*_isr\w*")),
+    Category(
+        "rm.mmap", "D", "mapping driver memory", "Fewer allocations; reuse.", nv(r"nvidia_mmap\w*", "nvidia_fault")
+    ),
+    Category("rm.free", "D", "freeing driver objects", "Pool the buffers.", nv(r"rmapiFree\w*|nv_free_\w+")),
+    Category(
+        "rm.opaque", "D", "the proprietary driver, functions without names", "Use the open kernel modules to see more.",
+        nv("", r"_nv\d{4,6}rm"),
+    ),
+    Category("rm.other", "D", "the driver, reason not visible", "See the call tree."),
+    # Copies.
+    Category("copy.user", "U", "memcpy, memmove, memset", "Copy less; use non-temporal or parallel copies."),
+    Category(
+        "copy.staging", "U", "libcuda copies through its bounce buffer", "Pinned memory and asynchronous copies."
+    ),
+    Category(
+        "copy.kernel", "D", "read, write and pipe copies", "Map files, or read straight into the buffer.",
+        k(
+            r"_copy_(to|from)_\w+|rep_movs_alternative|vfs_(read|write)v?|copy_page_(to|from)_iter\w*",
+            r"copy_user_\w+|__arch_copy_(to|from)_user|raw_copy_(to|from)_user",
+        ),
+    ),
+    # Waiting.
+    Category("sync.poll", "U", "spinning until the GPU is done", "Blocking synchronisation; overlap work."),
+    Category(
+        "sync.block", "D", "sleeping until something happens", "Fine; overlap work.",
+        k(
+            r"sys_(poll|ppoll|select|pselect6|epoll_p?wait2?|nanosleep|clock_nanosleep|sched_yield|pause)"
+            r"|do_sys_poll|do_select|do_epoll_wait|hrtimer_nanosleep|do_nanosleep|do_sched_yield"
+        ),
+    ),
+    Category(
+        "sync.ipc", "D", "pipes, futexes, sockets", "Blocking synchronisation; fewer messages.",
+        k(
+            r"pipe_\w+|anon_pipe_\w+|futex_\w+|do_futex|sys_futex\w*|eventfd_\w+|unix_\w+|sock_(send|recv|read|write)\w*"
+            r"|sys_(sendto|recvfrom|sendmsg|recvmsg|connect|accept4?)"
+        ),
+    ),
+    # No kernel frame: whose code.
+    Category("user.app", "U", "the program and its libraries", "The program's own work."),
+    Category("user.libcuda", "U", "the CUDA libraries", "Fewer, larger calls; CUDA graphs."),
+    Category("user.python", "U", "the Python interpreter", "Vectorise, or move the loop out of Python."),
+    Category("user.malloc", "U", "the memory allocator", "Allocate less often."),
+    Category("user.libc", "U", "the C and C++ libraries", "See the call tree."),
+    Category("user.loader", "U", "loading libraries", "Once per process."),
+    Category("user.clock", "U", "reading clocks", "Read clocks less often."),
+    Category("user.unknown", "U", "code without a file", "Record with symbols or a perf map."),
+    # Kernel housekeeping and remainders.
+    Category(
+        "mm.vma", "D", "changing the address space", "Fewer mmap, munmap, mprotect and brk calls.",
+        k(
+            r"sys_(mmap|mmap_pgoff|munmap|mprotect|brk|mremap|madvise|mlock2?|munlock|mbind|move_pages|ftruncate)"
+            r"|ksys_mmap_pgoff|vm_mmap_pgoff|(__)?mmap_region|do_(mmap|munmap|vmi_\w+|brk_flags|madvise|mprotect_pkey)"
+            r"|__vm_munmap|unmap_mapping_(range|pages|folio)"
+        ),
+    ),
+    Category("sys.irq", "D", "interrupts and softirqs", "Not the program's doing."),
+    Category(
+        "sys.idle", "D", "idle CPU", "Nothing ran.",
+        k(
+            r"do_idle|cpu_startup_entry|default_idle\w*|cpuidle_\w+|arch_cpu_idle|pv_native_safe_halt|intel_idle\w*",
+            r"native_safe_halt|mwait_idle\w*|acpi_idle\w*|cpu_do_idle",
+        ),
+    ),
+    Category(
+        "sys.sched", "D", "scheduling and context switches", "Fewer threads than cores.",
+        k(
+            r"schedule|__schedule|schedule_\w+|preempt_schedule\w*|try_to_wake_up|wake_up_\w+|__wake_up\w*"
+            r"|finish_task_switch|schedule_tail|sched_balance_\w+|__cond_resched",
+            "load_balance|newidle_balance",
+        ),
+    ),
+    Category("sys.entry", "D", "entering and leaving the kernel", "Fewer system calls."),
+    Category(
+        "sys.proc", "D", "starting and ending processes", "Start fewer processes.",
+        k(
+            r"sys_(clone3?|fork|vfork|execve|execveat|exit|exit_group|wait4|waitid)|kernel_clone|copy_process|do_exit"
+            r"|do_group_exit|(begin_new|bprm)_exec\w*|load_elf_binary|copy_page_range|dup_mmap|mmput",
+            "exit_mm",
+        ),
+    ),
+    Category(
+        "sys.reclaim", "D", "reclaiming and compacting memory", "Leave memory free; defer+madvise for huge pages.",
+        k(
+            r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*|balance_pgdat"
+            r"|khugepaged\w*|migrate_pages\w*"
+        ),
+    ),
+    Category("other.kernel", "D", "kernel work without a row of its own", "See the call tree."),
+    Category("other.driver", "D", "other kernel modules", "See the call tree."),
+    Category("lost.nostack", "D", "samples without a callchain", "Record with -g."),
+)  # fmt: skip
+
+LEAF = {category.name: index for index, category in enumerate(CATEGORIES)}
+"""Leaf name → index into `CATEGORIES`."""
+
+CONTEXTS: dict[str, tuple[Frames, ...]] = {
+    "exception": k(
+        r"asm_exc_page_fault|exc_page_fault",
+        r"do_user_addr_fault|page_fault|async_page_fault|(__)?do_page_fault|el0_da|el1_abort|do_mem_abort|do_translation_fault",
+    ),
+    "gup": k(
+        r"(pin|get)_user_pages\w*|__get_user_pages\w*|__gup_longterm_locked|gup_fast\w*|follow_page_\w+|try_grab_\w+",
+        r"get_user_pages_longterm|internal_get_user_pages_fast|(__)?gup_p.?d_range|__gup_device_\w+",
+    ),
+    "populate": k(
+        r"__mm_populate|populate_vma_page_range|faultin_(vma_)?page_range|do_mlock|mlock_fixup|shmem_fallocate"
+    ),
+    "pinner": (
+        *k(r"io_pin_pages|io_sqe_buffer_register", r"io_sqe_buffers_register|vfio_pin_\w+|iopt_\w+|ib_umem_get\w*"),
+        *nv("os_lock_user_pages", "nv_register_user_pages"),
+    ),
+    "shmem free": k(r"shmem_evict_inode|shmem_undo_range", r"truncate_inode_pages\w*"),
+    "unmap": k(
+        r"unmap_vmas|unmap_page_range|vms_\w+|exit_mmap|tlb_finish_mmu|unmap_region|free_pgtables|zap_page_range\w*"
+    ),
+    "uffd fault": k("handle_userfault"),
+    "uffd service": k(r"userfaultfd_ioctl|mfill_atomic\w*", r"__mcopy_atomic\w*|move_pages\w*"),
+}
+"""Tier G: the frames that open a context. The nearest one outward counts, and only what lies inside it."""
+
+BORROW = k(
+    r"process_vm_rw\w*|bio_iov_iter_get_pages",
+    r"(__)?access_remote_vm|ptrace_access_vm|iov_iter_(get|extract)_pages\w*|get_futex_key|get_arg_page|get_dump_page",
+)
+"""Frames that borrow pages for one call; a pinner frame on the same stack outweighs them."""
+
+MIGRATING = next(category.frames for category in CATEGORIES if category.name == "pin.migrate")
+
+KEEPS_PAGES = k(r"unmap_mapping_(range|pages|folio)")
+"""Frames under which unmapping frees nothing: the file keeps its pages."""
+
+INTERRUPT = k(
+    r"asm_sysvec_\w+|sysvec_\w+|asm_common_interrupt|common_interrupt|(__)?irq_exit_rcu|irq_exit|handle_softirqs"
+    r"|do_softirq\w*|run_ksoftirqd|hrtimer_interrupt|(__)?handle_irq_event\w*|handle_edge_irq|asm_exc_nmi|exc_nmi",
+    r"__do_softirq|do_IRQ|ret_from_intr|smp_apic_timer_interrupt|apic_timer_interrupt|call_softirq|gic_handle_irq"
+    r"|el[01]_interrupt|el0t_64_irq\w*|el1h_64_irq\w*|el[01]_irq",
+)
+
+RETURN_TO_USER = k(r"exit_to_user_mode_loop|irqentry_exit_to_user_mode", r"exit_to_user_mode_prepare|do_notify_resume")
+"""Inside an interrupt: from here on the work is the task's own again (deferred file closes, signals)."""
+
+ENTRY = k(
+    r"entry_SYSCALL_64\w*|do_syscall_64|x64_sys_call|sys_\w+|entry_SYSENTER\w*|do_fast_syscall_32|syscall_\w+"
+    r"|exit_to_user_mode_loop|irqentry_\w+|task_work_run|ret_from_fork\w*|kthread"
+    r"|asm_\w+|exc_\w+|sysvec_\w+|common_interrupt|common_startup_64",
+    r"exit_to_user_mode_prepare|ret_to_user\w*|__fdget\w*|vfs_ioctl|invoke_syscall|el0_svc\w*|el0t_64_sync\w*|el0_sync|do_el0_svc|secondary_startup_64\w*",
+)
+"""Ways into and out of the kernel; a stack of nothing else is `sys.entry`."""
+
+UVM_THREAD = r"UVM GPU\d+ (BH|KC)"
+"""Names of the kernel threads that service GPU faults: bottom halves and kill-channel work."""
+
+NEAR_FRAMES = 6
+"""How many frames outward libcuda counts as near (copies and clock reads made for it)."""

@@ -1,0 +1,84 @@
+"""Rows that share a key, and sums, extremes and medians over them: what `GROUP BY` is to a table."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Int64
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Rows sorted into groups by integer columns; groups stand in ascending order of their keys."""
+
+    keys: tuple[Int64, ...]
+    """Per column, the value of each group."""
+    of: Int64
+    """Per row, its group."""
+    count: Int64
+    """Per group, its rows; never 0."""
+
+    def __len__(self) -> int:
+        return len(self.count)
+
+    def sum(self, values: NDArray[np.integer]) -> Int64:
+        """Exact sums by group."""
+        total = np.zeros(len(self), np.int64)
+        np.add.at(total, self.of, values)
+        return total
+
+    def min(self, values: Int64) -> Int64:
+        """Least value by group."""
+        least = np.full(len(self), np.iinfo(np.int64).max)
+        np.minimum.at(least, self.of, values)
+        return least
+
+    def max(self, values: Int64) -> Int64:
+        """Greatest value by group."""
+        most = np.full(len(self), np.iinfo(np.int64).min)
+        np.maximum.at(most, self.of, values)
+        return most
+
+    def median(self, values: Int64) -> Int64:
+        """The middle value by group, the lower one of two."""
+        if not len(self):
+            return np.zeros(0, np.int64)
+        low, width = int(values.min()), int(values.max()) - int(values.min()) + 1
+        middle = np.cumsum(self.count) - self.count + (self.count - 1) // 2
+        if width * len(self) < 1 << 62:
+            return np.asarray(np.sort(self.of * width + (values - low))[middle] % width + low)
+        return np.asarray(values[np.lexsort((values, self.of))][middle])
+
+    def first(self, values: Int64) -> Int64:
+        """The value of each group's first row."""
+        row = self.min(np.arange(len(self.of)))
+        return np.asarray(values[row])
+
+
+def group(*columns: NDArray[np.integer]) -> Groups:
+    """Group rows by columns of integers ≥ 0."""
+    sizes = [int(column.max(initial=0)) + 1 for column in columns]
+    code = columns[0].astype(np.int64)
+    for column, size in zip(columns[1:], sizes[1:], strict=True):
+        code = code * size + column
+    cells = 1
+    for size in sizes:
+        cells *= size
+    if cells <= 4 * len(code) + 1024:
+        present = np.bincount(code, minlength=cells)
+        distinct = np.flatnonzero(present)
+        place = np.zeros(cells, np.int64)
+        place[distinct] = np.arange(len(distinct))
+        of, count = place[code], present[distinct].astype(np.int64)
+    else:
+        distinct, of, count = np.unique(code, return_inverse=True, return_counts=True)
+        of = of.reshape(-1)
+    keys = []
+    rest = distinct.astype(np.int64)
+    for size in reversed(sizes[1:]):
+        rest, key = np.divmod(rest, size)
+        keys.append(key)
+    return Groups((rest, *reversed(keys)), of.astype(np.int64), count.astype(np.int64))

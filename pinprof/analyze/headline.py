@@ -1,0 +1,92 @@
+"""The answer in one sentence: what the time of the most telling range is."""
+
+from __future__ import annotations
+
+from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS
+from pinprof.analyze.results import EventResult, RangeResult, main_event
+from pinprof.model import Capture
+from pinprof.units import format_share, format_weight
+
+PIN_SHARE = 0.5
+"""From this share of pinning on, a range is told as a pinning call."""
+
+RANGE_SHARE = 0.05
+"""Ranges with less of the recording's time than this are not worth a headline."""
+
+MENTION_SHARE = 0.10
+"""A second cause is named from this share on."""
+
+MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
+"""Levels that are about memory or the driver: told before the program's own code."""
+
+_LEVEL_PHRASES = {**dict(LEVELS), "pin": "pinning", "uvm": "unified memory", "user": "the program's own code"}
+_LEAF_PHRASES = {
+    "copy.staging": "staging copies by the driver",
+    "sync.poll": "waiting for the GPU in a spin loop",
+    "uvm.cpu_fault": "CPU faults on managed memory",
+    "uvm.gpu_fault": "GPU faults on managed memory",
+    "uffd.service": "userfaultfd filling pages",
+    "free.shmem": "freeing shared pages",
+}
+
+
+def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
+    """One sentence, never empty: of a pinning call if there is one, else of the outermost range, else of all time."""
+    main = main_event(events)
+    if main is None:
+        return "This recording holds no samples."
+    scenario = capture.manifest.scenario
+    calls = scenario.get("calls") or {}
+    emulated = " (host emulation)" if scenario.get("backend") == "host" else ""
+    pinning = [
+        (part.total, entry, part)
+        for entry in ranges
+        if (part := entry.event(main.event)).total >= RANGE_SHARE * main.total
+        and part.inclusive["pin_user_pages"] >= PIN_SHARE * part.total
+    ]
+    if pinning:
+        # The innermost range tells most exactly which call it is; of several the one with most time.
+        deepest = max(entry.depth for _, entry, _ in pinning)
+        _, entry, part = max((item for item in pinning if item[1].depth == deepest), key=lambda item: item[0])
+        return pin_sentence(str(calls.get(entry.name) or f"the {entry.name} range") + emulated, part)
+    outer = [(part.total, entry, part) for entry in ranges if not entry.depth for part in (entry.event(main.event),)]
+    if outer and (found := max(outer, key=lambda item: item[0]))[0] >= RANGE_SHARE * main.total:
+        _, entry, part = found
+        name = scenario.get("name")
+        subject = str(name) if name else f"the {entry.name} range"
+        return share_sentence(subject + emulated, part)
+    if main.event.unit == "ns":
+        return share_sentence("the CPU time", main)
+    return share_sentence(f"the {main.event.name} samples", main)
+
+
+def pin_sentence(call: str, part: EventResult) -> str:
+    """`94 % of cudaMallocHost is pin_user_pages; 87 % is creating the pages.`"""
+    sentence = f"{format_share(part.inclusive['pin_user_pages'], part.total)} of {call} is pin_user_pages"
+    created = part.by_leaf.get("pin.faultin", 0)
+    if created >= MENTION_SHARE * part.total:
+        return f"{sentence}; {format_share(created, part.total)} is creating the pages."
+    return f"{sentence}, of pages that are already there."
+
+
+def share_sentence(subject: str, part: EventResult) -> str:
+    """`52 % of pageable is page faults; 25 % is staging copies by the driver.`"""
+    shares = [(level, part.by_level[level]) for level in part.by_level if level in MEMORY_LEVELS]
+    shares = [(level, weight) for level, weight in shares if weight >= MENTION_SHARE * part.total]
+    if not shares:
+        level, weight = next(iter(part.by_level.items()))
+        return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}; no memory cost stands out."
+    told = [_phrase(level, part) for level, _ in shares[:2]]
+    sentence = f"{format_share(told[0][1], part.total)} of {subject} is {told[0][0]}"
+    if len(told) > 1:
+        sentence += f"; {format_share(told[1][1], part.total)} is {told[1][0]}"
+    return f"{sentence} ({format_weight(part.total, part.event.unit)} sampled)."
+
+
+def _phrase(level: str, part: EventResult) -> tuple[str, int]:
+    """The level's name and weight, or those of its leaf where one leaf is nearly all of it."""
+    for leaf, phrase in _LEAF_PHRASES.items():
+        weight = part.by_leaf.get(leaf, 0)
+        if CATEGORIES[LEAF[leaf]].level == level and weight >= 0.9 * part.by_level[level]:
+            return phrase, weight
+    return _LEVEL_PHRASES[level], part.by_level[level]

@@ -1,0 +1,116 @@
+"""Sets of time, as sorted disjoint half-open intervals; every operation is a few passes over numpy arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Int64
+
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """A set of instants: [start, end) rows in ascending order, none empty, none touching the next."""
+
+    start: Int64
+    end: Int64
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    @property
+    def total(self) -> int:
+        """Length of the whole set."""
+        return int((self.end - self.start).sum())
+
+    @property
+    def span(self) -> int:
+        """From the first instant to the last; 0 of nothing."""
+        return int(self.end[-1] - self.start[0]) if len(self) else 0
+
+    def covered(self, start: Int64, end: Int64) -> Int64:
+        """For each [start, end), how much of it lies in the set; nothing of an interval that ends before it starts."""
+        return self._before(np.maximum(start, end)) - self._before(start)
+
+    def contains(self, instant: Int64) -> Bool:
+        """For each instant, whether it lies in the set."""
+        place = np.searchsorted(self.start, instant, "right") - 1
+        return np.asarray((place >= 0) & (instant < np.append(self.end, 0)[place]))
+
+    def gaps(self) -> Intervals:
+        """What lies between the intervals."""
+        return Intervals(self.end[:-1], self.start[1:])
+
+    def _before(self, instant: Int64) -> Int64:
+        """Length of the set before each instant."""
+        if not len(self):
+            return np.zeros(len(instant), np.int64)
+        length = self.end - self.start
+        whole = np.cumsum(length) - length
+        place = np.maximum(np.searchsorted(self.start, instant, "right") - 1, 0)
+        return np.asarray(whole[place] + np.clip(instant - self.start[place], 0, length[place]))
+
+
+def union(start: Int64, end: Int64) -> Intervals:
+    """The instants in any of the given intervals, which may overlap and come in any order; empty ones count nothing."""
+    kept = end > start
+    if not kept.all():
+        start, end = start[kept], end[kept]
+    if (start[1:] < start[:-1]).any():
+        order = np.argsort(start, kind="stable")
+        start, end = start[order], end[order]
+    reach = np.maximum.accumulate(end)
+    fresh = np.ones(len(start), np.bool_)
+    fresh[1:] = start[1:] > reach[:-1]
+    leaders = np.flatnonzero(fresh)
+    return Intervals(start[leaders], reach[np.append(leaders[1:], len(start))[: len(leaders)] - 1])
+
+
+def intersection(left: Intervals, right: Intervals) -> Intervals:
+    """The instants in both sets."""
+    return _where(left, right, 2, 1)
+
+
+def difference(left: Intervals, right: Intervals) -> Intervals:
+    """The instants of the left set that are not in the right one."""
+    return _where(left, right, 1, -1)
+
+
+def _where(left: Intervals, right: Intervals, depth: int, sign: int) -> Intervals:
+    """Where membership of the left set plus `sign` × membership of the right one comes to `depth`."""
+    instant = np.concatenate([left.start, left.end, right.start, right.end])
+    step = np.repeat(np.array([1, -1, sign, -sign], np.int64), [len(left), len(left), len(right), len(right)])
+    order = np.argsort(instant, kind="stable")
+    instant, level = instant[order], np.cumsum(step[order])
+    here = np.flatnonzero(level[:-1] == depth)
+    return union(instant[here], instant[here + 1])
+
+
+def union_by_key(key: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64, Int64]:
+    """The union within each key ≥ 0: (key, start, end) of what remains, ordered by key and start."""
+    if not len(key):
+        return key, start, end
+    low, width = int(start.min()), max(int(end.max()), int(start.max())) - int(start.min()) + 1
+    if width * (int(key.max()) + 1) < 1 << 62:
+        offset = key * width - low
+        merged = union(start + offset, np.maximum(end, start) + offset)
+        kept = merged.start // width
+        return kept, merged.start - kept * width + low, merged.end - kept * width + low
+    instants, rank = np.unique(np.concatenate([start, end]), return_inverse=True)
+    first, last = np.split(rank.reshape(-1).astype(np.int64), 2)
+    width = len(instants) + 1
+    merged = union(key * width + first, key * width + last)
+    kept = merged.start // width
+    return kept, instants[merged.start - kept * width], instants[merged.end - kept * width]
+
+
+def numbers(first: Int64, last: Int64) -> tuple[Int64, Int64]:
+    """All integers of the ranges [first, last), each with the position of its range."""
+    length = np.maximum(last - first, 0)
+    place = np.repeat(np.arange(len(first)), length)
+    offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
+    return place, first[place] + offset

@@ -1,0 +1,118 @@
+"""What the analysis returns: frozen, plain, and complete enough for every report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from pinprof.analyze.activity_results import ActivityAnalysis
+from pinprof.analyze.attribution import Attribution
+from pinprof.model import Capture, Event
+
+Severity = Literal["critical", "warning", "info", "ok", "not-assessable"]
+
+
+@dataclass(frozen=True)
+class EventResult:
+    """One event's weight by cause, over a whole capture or inside a range. Leaves sum to `total` exactly."""
+
+    event: Event
+    samples: int
+    total: int
+    """In the event's unit."""
+    by_leaf: Mapping[str, int]
+    """Heaviest first; leaves without weight are absent."""
+    by_work: Mapping[str, Mapping[str, int]]
+    """Leaf → work attribute → weight, each heaviest first."""
+    by_level: Mapping[str, int]
+    """Heaviest first."""
+    inclusive: Mapping[str, int]
+    """Weight of samples with such a frame anywhere on the stack (`attribution.GROUPS`)."""
+    heuristic: int
+    """Weight whose leaf comes from the hot-loop rule."""
+
+    def share(self, *leaves: str) -> float:
+        """The share of these leaves, or levels (a name ending in `.*`), from 0 to 1; 0 of nothing."""
+        weight = 0
+        for leaf in leaves:
+            weight += self.by_level.get(leaf[:-2], 0) if leaf.endswith(".*") else self.by_leaf.get(leaf, 0)
+        return weight / self.total if self.total else 0.0
+
+
+@dataclass(frozen=True)
+class RangeResult:
+    """All instances of one range: same domain, same name, same chain of enclosing ranges."""
+
+    name: str
+    domain: str
+    depth: int
+    path: tuple[str, ...]
+    """Names of the enclosing ranges, outermost first, then its own."""
+    count: int
+    wall_ns: int
+    """Sum of the instances' own clock."""
+    wall_min_ns: int
+    wall_median_ns: int
+    wall_max_ns: int
+    events: tuple[EventResult, ...]
+    """In the capture's order of events, one each, also those without samples here."""
+    own_thread_ns: int | None
+    """Sampled on-CPU time of the threads that opened the range; None when they are unknown or nothing sampled time."""
+
+    def event(self, event: Event) -> EventResult:
+        """This range's part of one event."""
+        return next(result for result in self.events if result.event is event)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One verdict of one rule (`rules.RULES`)."""
+
+    rule: str
+    severity: Severity
+    """`ok`: judged and clear. `not-assessable`: the input is missing, no claim is made."""
+    title: str
+    """One sentence."""
+    evidence: tuple[str, ...]
+    """The inputs of the verdict, with the threshold."""
+    advice: str
+    missing: str
+    """What the capture lacks for a verdict, or a better one; empty when nothing."""
+    slug: str
+    """Entry of docs/diagnoses.md."""
+
+    @property
+    def status(self) -> Literal["fired", "clear", "not-assessable"]:
+        """The verdict without its weight."""
+        if self.severity == "not-assessable":
+            return "not-assessable"
+        return "clear" if self.severity == "ok" else "fired"
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """A capture, explained."""
+
+    capture: Capture
+    attribution: Attribution
+    events: tuple[EventResult, ...]
+    """One per event of the capture, in its order."""
+    ranges: tuple[RangeResult, ...]
+    """In the order of their first start."""
+    findings: tuple[Finding, ...]
+    headline: str
+    """The answer in one sentence."""
+    activity: ActivityAnalysis | None = None
+    """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
+
+    @property
+    def main(self) -> EventResult | None:
+        """The event that tells where time went: the first in ns, else the first with samples, else None."""
+        return main_event(self.events)
+
+
+def main_event(events: tuple[EventResult, ...]) -> EventResult | None:
+    """The first event in ns with weight, else the first with weight, else None."""
+    timed = [result for result in events if result.event.unit == "ns" and result.total]
+    return next(iter(timed), None) or next((result for result in events if result.total), None)

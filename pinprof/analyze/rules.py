@@ -1,0 +1,408 @@
+"""The rules that turn shares into findings. A rule whose input is missing says so and makes no claim.
+
+Every threshold is a named constant here, a starting point from real captures; docs/diagnoses.md has an entry per rule.
+Rules about CUDA calls and GPU activity are in `activity_rules`; where they judge the same by better data, they win.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyze.activity_results import ActivityAnalysis
+from pinprof.analyze.activity_rules import ACTIVITY_RULES
+from pinprof.analyze.activity_rules import alloc_loop as alloc_loop_by_calls
+from pinprof.analyze.activity_view import ActivityRule, ActivityView
+from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, main_event
+from pinprof.model import Capture
+from pinprof.read import nsys_export
+from pinprof.units import format_bytes, format_count, format_ns, format_share, format_weight
+
+FIRST_TOUCH_IN_PIN = 0.50
+"""pin.faultin, of the pinning call."""
+PINNING_CALL = 0.10
+"""A range counts as a pinning call when pinning is at least this much of it."""
+COMPACTION_OF_PIN = 0.10
+"""Samples with reclaim or compaction on the stack, of pinning."""
+HUGE_PAGES_BYTES = 64 << 20
+HUGE_PAGES_SHARE = 0.10
+"""fault.anon + pin.faultin."""
+BASE_PAGE_STEP = 4
+"""Memory per fault, in base pages, up to which a buffer counts as mapped without huge pages."""
+ALLOC_PAIRS = 3
+ALLOC_SHARE, ALLOC_WALL_NS = 0.01, 50_000_000
+FIRST_TOUCH = 0.30
+"""fault.anon + fault.entry + fault.core."""
+STAGING = 0.10
+MANAGED_CPU_FAULTS = 0.10
+FREEING = 0.10
+"""free.* + unpin."""
+SAMPLING_GAP = 0.05
+GAP_WALL_NS = 50_000_000
+"""Ranges shorter than this hold too few samples to compare the clocks."""
+GAPS_NAMED = 3
+"""How many ranges a finding names before it counts the rest."""
+
+MIN_SAMPLES = 20
+"""Ranges with fewer samples are not judged: chance would."""
+
+BASE_PAGE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a share is taken of: one range, or the whole recording."""
+
+    name: str
+    part: EventResult
+    range: RangeResult | None
+
+    def states(self, what: str, share: float) -> str:
+        """`pin.faultin is 87 % of alloc (492 ms sampled)`."""
+        total = format_weight(self.part.total, self.part.event.unit)
+        return f"{what} is {format_share(share * self.part.total, self.part.total)} of {self.name} ({total} sampled)"
+
+
+@dataclass(frozen=True)
+class View:
+    """What rules look at."""
+
+    capture: Capture
+    events: tuple[EventResult, ...]
+    ranges: tuple[RangeResult, ...]
+    main: EventResult
+
+    def scopes(self) -> Iterator[Scope]:
+        """Every range with enough samples, then the whole recording."""
+        for entry in self.ranges:
+            part = entry.event(self.main.event)
+            if part.samples >= MIN_SAMPLES:
+                yield Scope(" > ".join(entry.path), part, entry)
+        yield Scope("the whole recording", self.main, None)
+
+    def innermost(self) -> list[Scope]:
+        """Ranges that enclose no other, or the whole recording where there are no ranges."""
+        outer = {entry.path[:-1] for entry in self.ranges}
+        found = [scope for scope in self.scopes() if scope.range and scope.range.path not in outer]
+        return found or [scope for scope in self.scopes() if not scope.range]
+
+    def worst(self, *leaves: str) -> tuple[Scope, float]:
+        """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges."""
+        outer = [scope for scope in self.scopes() if scope.range and not scope.range.depth]
+        scopes = outer or [scope for scope in self.scopes() if not scope.range]
+        return max(((scope, scope.part.share(*leaves)) for scope in scopes), key=lambda item: item[1])
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule's name, which is its slug in docs/diagnoses.md, and its judgement."""
+
+    name: str
+    judge: Callable[[View], Finding]
+
+
+def _finding(rule: str, severity: Severity, title: str, *evidence: str, advice: str = "", missing: str = "") -> Finding:
+    return Finding(rule, severity, title, tuple(evidence), advice, missing, rule)
+
+
+def _percent(threshold: float) -> str:
+    return f"{threshold:.0%}".replace("%", " %")
+
+
+@dataclass(frozen=True)
+class _ShareRule:
+    """A rule that compares one share with a threshold."""
+
+    rule: str
+    leaves: tuple[str, ...]
+    threshold: float
+    what: str
+    title: str
+    clear: str
+    advice: str
+    missing: str = ""
+
+    def __call__(self, view: View) -> Finding:
+        scope, share = view.worst(*self.leaves)
+        evidence = [f"{scope.states(self.what, share)}; threshold {_percent(self.threshold)}."]
+        if share < self.threshold:
+            return _finding(self.rule, "ok", self.clear, *evidence, missing=self.missing)
+        if scope.part.heuristic and "copy.staging" in self.leaves:
+            evidence.append("The copy loop is told by the hot-loop rule (heuristic): libcuda has no symbols.")
+        return _finding(self.rule, "warning", self.title, *evidence, advice=self.advice, missing=self.missing)
+
+
+def alloc_loop(view: View) -> Finding:
+    """1: allocating and freeing, or registering and unregistering, again and again."""
+    rule = "alloc-loop"
+    pairs = []
+    for opening, closing in (("alloc", "free"), ("register", "unregister")):
+        for entry in view.ranges:
+            twin = next(
+                (other for other in view.ranges if other.path[:-1] == entry.path[:-1] and other.name == closing), None
+            )
+            if entry.name == opening and twin:
+                pairs.append((min(entry.count, twin.count), entry.wall_ns + twin.wall_ns, entry))
+    missing = "Buffer sizes and the time of the first kernel: pairs are counted by range names only."
+    if not pairs:
+        return _finding(
+            rule, "not-assessable", "Repeated allocation cannot be judged.",
+            missing="Ranges named alloc and free (or register and unregister) around the calls.",
+        )  # fmt: skip
+    count, cost, entry = max(pairs, key=lambda pair: pair[1])
+    parent = next((other for other in view.ranges if other.path == entry.path[:-1]), None)
+    starts, ends = view.capture.ranges.start_ns, view.capture.ranges.end_ns
+    whole = parent.wall_ns if parent else int(ends.max() - starts.min())
+    evidence = (
+        f"{format_count(count)} pairs (threshold {ALLOC_PAIRS}) take {format_ns(cost)}, {format_share(cost, whole)} "
+        f"of {format_ns(whole)} (threshold {_percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
+    )
+    if count >= ALLOC_PAIRS and (cost >= ALLOC_SHARE * whole or cost >= ALLOC_WALL_NS):
+        return _finding(
+            rule, "warning", "The same buffers are allocated and freed again and again.", evidence,
+            advice="Allocate once and reuse, or take buffers from a pool.", missing=missing,
+        )  # fmt: skip
+    return _finding(rule, "ok", "Allocation is not repeated at a noticeable cost.", evidence, missing=missing)
+
+
+def first_touch_in_pin(view: View) -> Finding:
+    """12: the pinning call creates the pages it pins."""
+    rule = "first-touch-in-pin"
+    calls = [scope for scope in view.innermost() if scope.part.share("pin.*") >= PINNING_CALL]
+    if not calls:
+        return _finding(rule, "ok", "No call spends its time pinning.", "No range or recording with 10 % of pin.*.")
+    scope = max(calls, key=lambda call: call.part.by_leaf.get("pin.faultin", 0))
+    # Without ranges the call's own time is not known: pinning itself is the best measure.
+    whole = scope.part.total if scope.range else sum(_pinning(scope.part).values())
+    created = scope.part.by_leaf.get("pin.faultin", 0)
+    evidence = (
+        f"pin.faultin is {format_share(created, whole)} of {scope.name if scope.range else 'pinning'}; "
+        f"threshold {_percent(FIRST_TOUCH_IN_PIN)}."
+    )
+    if created >= FIRST_TOUCH_IN_PIN * whole:
+        return _finding(
+            rule, "warning", "Pinning is cheap; here the call creates the pages, and that is what takes the time.",
+            evidence,
+            advice="Touch the memory first, in parallel and in huge pages, then register it; pool pinned buffers. In "
+            "PyTorch: PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
+        )  # fmt: skip
+    return _finding(rule, "ok", "The pages were there before they were pinned.", evidence)
+
+
+def _pinning(part: EventResult) -> dict[str, int]:
+    return {leaf: weight for leaf, weight in part.by_leaf.items() if leaf.startswith("pin.")}
+
+
+def no_huge_pages(view: View) -> Finding:
+    """13: large buffers in small pages, as far as the page-fault event's addresses tell."""
+    rule = "no-huge-pages"
+    lacks = "AnonHugePages of the process over time; page-faults cannot see pages created inside a pin."
+    scope, share = view.worst("fault.anon", "pin.faultin")
+    shares = scope.states("fault.anon + pin.faultin", share)
+    if share < HUGE_PAGES_SHARE:
+        below = f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}."
+        return _finding(rule, "ok", "Creating pages costs little.", below, missing=lacks)
+    step, memory = fault_step(view.capture)
+    if not step or memory < HUGE_PAGES_BYTES:
+        return _finding(
+            rule, "not-assessable", "Whether huge pages back the large buffers cannot be judged.", f"{shares}.",
+            missing=f"A page-faults event with addresses over at least {format_bytes(HUGE_PAGES_BYTES)}, or {lacks}",
+        )  # fmt: skip
+    spacing = (
+        f"Neighbouring faults lie {format_bytes(step)} apart per fault, over {format_bytes(memory)} (threshold "
+        f"{format_bytes(BASE_PAGE_STEP * BASE_PAGE_BYTES)} apart, {format_bytes(HUGE_PAGES_BYTES)})."
+    )
+    evidence = (f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}.", spacing)
+    if step <= BASE_PAGE_STEP * BASE_PAGE_BYTES:
+        return _finding(
+            rule, "warning", "Large buffers are made of small pages.", *evidence,
+            advice="madvise(MADV_HUGEPAGE) before the first touch, or hugetlbfs.", missing=lacks,
+        )  # fmt: skip
+    return _finding(rule, "ok", "Large buffers are mapped in large pieces.", *evidence, missing=lacks)
+
+
+def fault_step(capture: Capture) -> tuple[int, int]:
+    """(bytes per fault where faults run through a buffer, bytes they cover), (0, 0) when the data cannot tell.
+
+    Consecutive samples of a fixed period p lie p pages apart in a buffer that is touched in order.
+    """
+    samples = capture.samples
+    for number, event in enumerate(capture.events):
+        if event.unit != "faults":
+            continue
+        rows = np.flatnonzero((samples.event == number) & (samples.address != 0))
+        if len(rows) < 2:
+            continue
+        gap = np.diff(samples.address[rows].astype(np.int64))
+        forward = (gap > 0) & (gap < HUGE_PAGES_BYTES)
+        if np.count_nonzero(forward) * 2 > len(gap):
+            step = float(np.median(gap[forward] / np.maximum(samples.weight[rows][1:][forward], 1)))
+            return round(step), round(step * float(samples.weight[rows].sum()))
+    return 0, 0
+
+
+def compaction(view: View) -> Finding:
+    """14: making room for the pages costs more than a little of pinning."""
+    rule = "compaction"
+    found = [(scope, sum(_pinning(scope.part).values())) for scope in view.innermost()]
+    found = [(scope, pinning) for scope, pinning in found if pinning >= PINNING_CALL * scope.part.total]
+    if not found:
+        return _finding(rule, "ok", "No call spends its time pinning.", "No range or recording with 10 % of pin.*.")
+    scope, pinning = max(found, key=lambda item: item[0].part.inclusive["reclaim"] / item[1])
+    reclaiming = scope.part.inclusive["reclaim"]
+    evidence = (
+        f"Reclaim or compaction runs in {format_share(reclaiming, pinning)} of pinning in {scope.name}; "
+        f"threshold {_percent(COMPACTION_OF_PIN)}."
+    )
+    if reclaiming >= COMPACTION_OF_PIN * pinning:
+        return _finding(
+            rule, "warning", "The kernel compacts or reclaims memory to find pages for the pin.", evidence,
+            advice="Reserve hugetlbfs pages, or set transparent huge page defrag to defer+madvise; leave memory free.",
+        )  # fmt: skip
+    return _finding(rule, "ok", "Pages for the pin were at hand.", evidence)
+
+
+first_touch = _ShareRule(
+    "first-touch",
+    ("fault.anon", "fault.entry", "fault.core"),
+    FIRST_TOUCH,
+    "First touch (fault.anon, fault.entry, fault.core)",
+    "The first touch of fresh memory takes a large part of the time.",
+    "The first touch of fresh memory is no large part of the time.",
+    "Reuse buffers instead of allocating new ones; madvise(MADV_HUGEPAGE); touch pages early and in parallel.",
+)
+
+staging = _ShareRule(
+    "staging-copies",
+    ("copy.staging",),
+    STAGING,
+    "copy.staging",
+    "The driver copies pageable memory through its own pinned buffer.",
+    "Staging copies by the driver do not stand out.",
+    "Copy from pinned memory, asynchronously; for one-off transfers staging may still be the cheaper way.",
+    "Sizes and kinds of the transfers (nsys).",
+)
+
+managed_cpu_faults = _ShareRule(
+    "managed-cpu-faults",
+    ("uvm.cpu_fault",),
+    MANAGED_CPU_FAULTS,
+    "uvm.cpu_fault",
+    "The CPU faults on managed memory.",
+    "CPU faults on managed memory do not stand out.",
+    "cudaMemPrefetchAsync to the host before reading; initialise on the GPU, or in ordinary memory.",
+    "Direction and cause of the migrations (nsys): creating pages and fetching them back look alike here.",
+)
+
+freeing = _ShareRule(
+    "freeing",
+    ("free.*", "unpin"),
+    FREEING,
+    "Freeing and unpinning (free.*, unpin)",
+    "Giving memory back takes a noticeable part of the time.",
+    "Giving memory back does not stand out.",
+    "Keep buffers; for malloc raise M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.",
+    "Teardown at exit: recent kernels stop per-task sampling before it (record -a, or free explicitly).",
+)
+
+
+def _why_off_cpu(capture: Capture) -> str:
+    """What the run's own counters say about time off the CPU; empty when they were not recorded."""
+    outcome = capture.manifest.outcome
+    known = []
+    for section, name, unit in (
+        ("counters", "cpu_steal_ns", "stolen by the hypervisor, all CPUs"),
+        ("resources", "involuntary_switches", "preemptions"),
+        ("resources", "voluntary_switches", "voluntary waits"),
+    ):
+        facts = outcome.get(section)
+        value = facts.get(name) if isinstance(facts, Mapping) else None
+        if isinstance(value, int):
+            known.append(f"{format_ns(value) if name.endswith('_ns') else format_count(value)} {unit}")
+    return f"The whole run counted {', '.join(known)}." if known else ""
+
+
+def sampling_gap(view: View) -> Finding:
+    """21: what the samples may not show."""
+    rule, losses, samples = "sampling-gap", view.capture.losses, view.capture.samples
+    count = len(samples)
+    stacked = samples.stack[samples.stack >= 0]
+    frames = int((view.capture.stacks.depth()[stacked] + 1).sum()) if len(stacked) else 0
+    shares = [
+        ("of all samples were lost", losses.lost_samples, count + losses.lost_samples),
+        ("of samples have truncated callchains", losses.truncated_chains, count),
+        ("of samples have no callchain", losses.missing_stacks, count),
+        ("of frames have no symbol", losses.unresolved_frames, frames),
+    ]
+    gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
+    compared = [
+        (entry.wall_ns - entry.own_thread_ns, entry)
+        for entry in view.ranges
+        if entry.own_thread_ns is not None and entry.wall_ns >= GAP_WALL_NS
+    ]
+    waiting = sorted(
+        ((off, entry) for off, entry in compared if off > SAMPLING_GAP * entry.wall_ns), key=lambda pair: -pair[0]
+    )
+    if waiting:
+        named = [
+            f"{' > '.join(entry.path)} {format_share(off, entry.wall_ns)} of {format_ns(entry.wall_ns)}"
+            for off, entry in waiting[:GAPS_NAMED]
+        ]
+        more = f" and {len(waiting) - GAPS_NAMED} more" if len(waiting) > GAPS_NAMED else ""
+        gaps.append(f"Not on the CPU: {', '.join(named)}{more}. {_why_off_cpu(view.capture)}".rstrip())
+    missing = "" if compared else f"Ranges of at least {format_ns(GAP_WALL_NS)} with thread ids, to compare the clocks."
+    if gaps:
+        return _finding(
+            rule, "info", "The samples do not show everything.", *gaps, "Threshold 5 % each.",
+            advice="Read shares with this in mind; -a sees other threads, symbols come with --symfs.", missing=missing,
+        )  # fmt: skip
+    return _finding(rule, "ok", "Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
+
+
+RULES: tuple[Rule | ActivityRule, ...] = (
+    Rule("first-touch-in-pin", first_touch_in_pin),
+    Rule("first-touch", first_touch),
+    Rule("staging-copies", staging),
+    Rule("managed-cpu-faults", managed_cpu_faults),
+    Rule("alloc-loop", alloc_loop),
+    Rule("freeing", freeing),
+    Rule("no-huge-pages", no_huge_pages),
+    Rule("compaction", compaction),
+    Rule("sampling-gap", sampling_gap),
+    *ACTIVITY_RULES,
+)
+"""In the order of reports; docs/diagnoses.md has an entry for each."""
+
+_ORDER: tuple[Severity, ...] = ("critical", "warning", "info", "not-assessable", "ok")
+
+
+def findings(
+    capture: Capture,
+    events: tuple[EventResult, ...],
+    ranges: tuple[RangeResult, ...],
+    activity: ActivityAnalysis | None = None,
+) -> tuple[Finding, ...]:
+    """Every rule's verdict, what fired first; nothing when the recording holds neither samples nor activity."""
+    main = main_event(events)
+    if main is None and activity is None:
+        return ()
+    sampled = View(capture, events, ranges, main) if main else None
+    traced = ActivityView(activity, capture.manifest.host) if activity else None
+    verdicts = [_judge(rule, sampled, traced) for rule in RULES]
+    return tuple(sorted(verdicts, key=lambda found: _ORDER.index(found.severity)))
+
+
+def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView | None) -> Finding:
+    if isinstance(rule, ActivityRule):
+        return rule.judge(traced) if traced and traced.knows_cuda else rule.without_activity()
+    if traced and traced.knows_cuda and rule.judge is alloc_loop:
+        return alloc_loop_by_calls(traced)
+    if sampled is None:
+        lacks = "CPU samples with kernel call chains: record with perf."
+        return _finding(rule.name, "not-assessable", "Without samples this cannot be judged.", missing=lacks)
+    if traced and sampled.capture.clock.source == nsys_export.CLOCK and rule.judge is not sampling_gap:
+        lacks = "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well."
+        return _finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
+    return rule.judge(sampled)
