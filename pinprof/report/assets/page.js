@@ -1,0 +1,140 @@
+// Brings the finished page to life: which event is shown, what is filtered, the theme, hints and copying. Nothing here
+// computes results. In the worker made of this script (engine.js) there is no document: there it answers questions.
+
+import { Chart } from "./chart.js";
+import { byId, element, inflatedText, readJson } from "./embedded.js";
+import { serve } from "./engine.js";
+import { FieldPanel } from "./field.js";
+import { FlamePanel } from "./flamepanel.js";
+import { Plots } from "./plots.js";
+import { Store } from "./state.js";
+import { startTheme } from "./theme.js";
+import { TimelinePanel } from "./timeline.js";
+
+if (typeof document === "undefined") serve();
+else startPage(readJson("page-data"));
+
+function startPage(page) {
+  const { dsos, threads, frames } = page.flame.facts;
+  const functions = Object.fromEntries(["sandwich", "focus", "hide", "drop", "fold"].map((key) => [key, frames]));
+  const sizes = { ...functions, event: page.events.length, range: page.ranges.length, dsos, modules: dsos, threads, modes: 3 };
+  const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
+  const chart = byId("chart") ? new Chart(page) : null;
+  const flame = byId("flame") ? new FlamePanel(page, store, byId("page-script").textContent) : null;
+  const plots = new Plots(page.plots);
+  const drawn = [];
+  startTheme(byId("theme"), () => {
+    flame?.recolour();
+    plots.recolour();
+    for (const panel of drawn) panel.draw();
+    if (chart?.event !== undefined) chart.draw();
+  });
+  startEvents(store, chart);
+  startCauses(store);
+  startSections();
+  startHints(page);
+  startCopying();
+  flame?.start();
+  startDrawings(page, store, drawn);
+}
+
+// What is drawn over time is unpacked apart from the flamegraph, whose engine has its own columns.
+async function startDrawings(page, store, drawn) {
+  if (!byId("drawings")) return;
+  const { timeline, field } = JSON.parse(await inflatedText("drawings"));
+  if (timeline) drawn.push(new TimelinePanel(page, store, timeline));
+  if (field) drawn.push(new FieldPanel(field));
+}
+
+function startEvents(store, chart) {
+  const tabs = [...document.querySelectorAll("#events [role=tab]")];
+  const choose = (chosen) => store.set({ event: chosen, zoom: [], view: null, upper: [] });
+  const show = (chosen) => {
+    for (const tab of tabs) {
+      tab.setAttribute("aria-selected", String(Number(tab.dataset.event) === chosen));
+      tab.tabIndex = Number(tab.dataset.event) === chosen ? 0 : -1;
+    }
+    for (const block of document.querySelectorAll("[data-of-event]")) {
+      block.hidden = Number(block.dataset.ofEvent) !== chosen;
+    }
+    chart?.show(chosen);
+  };
+  tabs.forEach((tab, index) => {
+    tab.addEventListener("click", () => choose(Number(tab.dataset.event)));
+    tab.addEventListener("keydown", (event) => {
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (!step) return;
+      const next = tabs[(index + step + tabs.length) % tabs.length];
+      next.focus();
+      choose(Number(next.dataset.event));
+    });
+  });
+  store.subscribe((state, before) => {
+    if (state.event !== before.event) show(state.event);
+  });
+  show(store.state.event);
+}
+
+// The 100 % bar and the list below it filter by cause; what is not chosen steps back.
+function startCauses(store) {
+  const marked = [...document.querySelectorAll("[data-cause], [data-filter]")];
+  const causeOf = (node) => Number(node.dataset.cause ?? node.dataset.filter);
+  document.addEventListener("click", (event) => {
+    const node = event.target.closest?.("[data-cause], [data-filter]");
+    if (node) store.toggle("causes", causeOf(node));
+  });
+  const show = ({ causes }) => {
+    for (const node of marked) {
+      const chosen = causes.includes(causeOf(node));
+      node.classList.toggle("off", causes.length > 0 && !chosen);
+      if (node.dataset.filter) node.setAttribute("aria-pressed", String(chosen));
+    }
+  };
+  store.subscribe((state, before) => {
+    if (state.causes !== before.causes) show(state);
+  });
+  show(store.state);
+}
+
+// Links to sections scroll without replacing the state in the address.
+function startSections() {
+  for (const link of document.querySelectorAll(".sections a")) {
+    link.addEventListener("click", (event) => {
+      if (!location.hash.includes("=")) return;
+      event.preventDefault();
+      document.querySelector(link.getAttribute("href")).scrollIntoView();
+    });
+  }
+}
+
+// What a coloured segment means, on hover: the same words stand in the list below the bar.
+function startHints(page) {
+  const tip = byId("hint");
+  document.addEventListener("pointermove", (event) => {
+    const segment = event.target.closest?.("[data-cause]");
+    tip.hidden = !segment;
+    if (!segment) return;
+    const cause = page.causes[Number(segment.dataset.cause)];
+    tip.replaceChildren(element("strong", "", segment.dataset.title), element("p", "", cause.meaning));
+    if (cause.remedy) tip.append(element("p", "remedy", cause.remedy));
+    const width = tip.getBoundingClientRect().width;
+    tip.style.left = `${Math.max(8, Math.min(event.clientX + 12, document.documentElement.clientWidth - width - 8))}px`;
+    tip.style.top = `${event.clientY + 18}px`;
+  });
+}
+
+function startCopying() {
+  for (const button of document.querySelectorAll("button[data-copies]")) {
+    button.hidden = false;
+    button.addEventListener("click", async () => {
+      const source = byId(button.dataset.copies);
+      try {
+        await navigator.clipboard.writeText(source.textContent);
+        button.textContent = "Copied";
+      } catch {
+        // Not every browser lets a local file write to the clipboard: leave the text selected for the keyboard.
+        getSelection().selectAllChildren(source);
+      }
+    });
+  }
+}

@@ -1,0 +1,193 @@
+"""Tables for notebooks and databases: every sample with its cause, every range, every leaf of every event and range.
+
+    samples    time_ns, pid, tid, thread, cpu, event, unit, weight, leaf, level, work, function, dso
+    ranges     name, domain, start_ns, end_ns, pid, tid, depth
+    leaves     range, domain, depth, event, unit, leaf, level, work, weight    (range empty: the whole recording)
+    calls      name, start_ns, end_ns, pid, tid, correlation_id, status, api, folded
+    gpu_ops    kind, name, start_ns, end_ns, pid, device, stream, correlation_id, size_bytes, copy_kind, src_kind,
+               dst_kind, cause                                       (the last two only of recordings with GPU activity)
+
+The columns are the same in both formats. In CSV, texts that a spreadsheet would take for a formula get a leading
+apostrophe (OWASP, "CSV injection"): function names are whatever the profiled program says they are.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Mapping, Sequence
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+from pinprof.activity import (
+    UNRECORDED,
+    Api,
+    ApiCallTable,
+    CopyKind,
+    GpuOpTable,
+    MemoryKind,
+    MigrationCause,
+    OpKind,
+)
+from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
+from pinprof.errors import ToolMissing
+from pinprof.model import NO_NODE, Int32, UInt8
+from pinprof.report import rows
+
+Table = Mapping[str, Sequence[Any]]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_LEVEL = {category.name: category.level for category in CATEGORIES}
+
+
+def write_csv(analysis: Analysis, directory: Path) -> None:
+    """Write one CSV file per table into a directory, which is made; RFC 4180 quoting, UTF-8."""
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, table in tables(analysis).items():
+        with (directory / f"{name}.csv").open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+            writer = csv.writer(stream)
+            writer.writerow(table)
+            writer.writerows(zip(*(_harmless(column) for column in table.values()), strict=True))
+
+
+def write_parquet(analysis: Analysis, directory: Path) -> None:
+    """Write one Parquet file per table into a directory, which is made; ToolMissing without pyarrow."""
+    try:
+        import pyarrow as pa
+        from pyarrow import parquet
+    except ImportError as error:
+        raise ToolMissing(
+            "Parquet needs the pyarrow package.", "Install it: pip install 'pinprof[nsys]', or use csv.", "parquet"
+        ) from error
+    directory.mkdir(parents=True, exist_ok=True)
+    for name, table in tables(analysis).items():
+        columns = {
+            column: pa.array(map(_utf8, values), pa.string()).dictionary_encode()
+            if column in _TEXTS
+            else pa.array(values, pa.int64())
+            for column, values in table.items()
+        }
+        parquet.write_table(pa.table(columns), directory / f"{name}.parquet", compression="zstd")
+
+
+_TEXTS = {
+    "thread", "event", "unit", "leaf", "level", "work", "function", "dso", "name", "domain", "range", "api", "kind",
+    "copy_kind", "src_kind", "dst_kind", "cause",
+}  # fmt: skip
+
+
+def tables(analysis: Analysis) -> dict[str, Table]:
+    """The tables by name, columns of Python values; integers are 64-bit."""
+    found = {"samples": _samples(analysis), "ranges": _ranges(analysis), "leaves": _leaves(analysis)}
+    activity = analysis.capture.activity
+    return (
+        found if activity is None else found | {"calls": _calls(activity.calls), "gpu_ops": _gpu_ops(activity.gpu_ops)}
+    )
+
+
+def _samples(analysis: Analysis) -> Table:
+    capture = analysis.capture
+    samples, frames = capture.samples, capture.stacks.frames
+    names = rows.thread_names(capture)
+    dsos = [*rows.dso_names(frames), ""]
+    symbols = [*frames.symbol, ""]
+    leaf = [CATEGORIES[number].name for number in analysis.attribution.leaf.tolist()]
+    event = [capture.events[number] for number in samples.event.tolist()]
+    # -1 leads to the empty text at the end of both lists.
+    frame = [-1 if node == NO_NODE else int(capture.stacks.frame[node]) for node in samples.stack.tolist()]
+    return {
+        "time_ns": samples.time_ns.tolist(),
+        "pid": samples.pid.tolist(),
+        "tid": samples.tid.tolist(),
+        "thread": [names[thread] for thread in zip(samples.pid.tolist(), samples.tid.tolist(), strict=True)],
+        "cpu": samples.cpu.tolist(),
+        "event": [described.name for described in event],
+        "unit": [described.unit for described in event],
+        "weight": samples.weight.tolist(),
+        "leaf": leaf,
+        "level": [_LEVEL[name] for name in leaf],
+        "work": [WORK_ATTRIBUTES[number] for number in analysis.attribution.work.tolist()],
+        "function": [symbols[number] for number in frame],
+        "dso": [dsos[number] for number in frame],
+    }
+
+
+def _ranges(analysis: Analysis) -> Table:
+    ranges = analysis.capture.ranges
+    return {
+        "name": ranges.name,
+        "domain": ranges.domain,
+        "start_ns": ranges.start_ns.tolist(),
+        "end_ns": ranges.end_ns.tolist(),
+        "pid": ranges.pid.tolist(),
+        "tid": ranges.tid.tolist(),
+        "depth": ranges.depth.tolist(),
+    }
+
+
+def _calls(calls: ApiCallTable) -> Table:
+    return {
+        "name": _named(calls.name, calls.names),
+        "start_ns": calls.start_ns.tolist(),
+        "end_ns": calls.end_ns.tolist(),
+        "pid": calls.pid.tolist(),
+        "tid": calls.tid.tolist(),
+        "correlation_id": calls.correlation_id.tolist(),
+        "status": calls.status.tolist(),
+        "api": _words(calls.api, Api),
+        "folded": calls.folded.tolist(),
+    }
+
+
+def _gpu_ops(ops: GpuOpTable) -> Table:
+    return {
+        "kind": _words(ops.kind, OpKind),
+        "name": _named(ops.name, ops.names),
+        "start_ns": ops.start_ns.tolist(),
+        "end_ns": ops.end_ns.tolist(),
+        "pid": ops.pid.tolist(),
+        "device": ops.device.tolist(),
+        "stream": ops.stream.tolist(),
+        "correlation_id": ops.correlation_id.tolist(),
+        "size_bytes": ops.size_bytes.tolist(),
+        "copy_kind": _words(ops.copy_kind, CopyKind),
+        "src_kind": _words(ops.src_kind, MemoryKind),
+        "dst_kind": _words(ops.dst_kind, MemoryKind),
+        "cause": _words(ops.cause, MigrationCause),
+    }
+
+
+def _named(name: Int32, names: Sequence[str]) -> list[str]:
+    return [names[number] if number >= 0 else "" for number in name.tolist()]
+
+
+def _words(values: UInt8, enum: type[IntEnum]) -> list[str]:
+    """Enum values in words, numbers that this version does not know as numbers, nothing where not recorded."""
+    words = {int(member): member.name.lower() for member in enum} | {UNRECORDED: ""}
+    return [words.get(value, str(value)) for value in values.tolist()]
+
+
+def _leaves(analysis: Analysis) -> Table:
+    found = [("", "", -1, *row) for row in _weights(analysis.events)]
+    for result in analysis.ranges:
+        found += [(" > ".join(result.path), result.domain, result.depth, *row) for row in _weights(result.events)]
+    names = ("range", "domain", "depth", "event", "unit", "leaf", "level", "work", "weight")
+    return {name: [row[place] for row in found] for place, name in enumerate(names)}
+
+
+def _weights(events: Iterable[EventResult]) -> list[tuple[str, str, str, str, str, int]]:
+    return [
+        (result.event.name, result.event.unit, leaf, _LEVEL[leaf], work, weight)
+        for result in events
+        for leaf, works in result.by_work.items()
+        for work, weight in works.items()
+    ]
+
+
+def _harmless(column: Sequence[Any]) -> Iterable[Any]:
+    return (f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value for value in column)
+
+
+def _utf8(text: str) -> str:
+    """The text without lone surrogates, which no UTF-8 has; they are spelled out."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,160 @@
+"""Analysis → FlameData: the capture's stacks in preorder, its samples, threads and the samples of each range."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import numpy as np
+
+from pinprof.analyze import Analysis
+from pinprof.analyze.ranges import range_paths, rows_inside
+from pinprof.model import KERNEL, NO_NODE, FrameTable, Int16, Int32, StackTable
+from pinprof.report.flame import (
+    KERNEL_CODE,
+    MODULE_CODE,
+    NO_RANGES,
+    USER_CODE,
+    FlameData,
+    RangeRows,
+    Thread,
+)
+from pinprof.report.names import NO_CALLCHAIN
+
+MOST_SAMPLES = 2_000_000
+"""Recordings with more samples travel merged: their page has no time axis and no ranges to restrict to."""
+
+_MOST_RUNS = 1_000_000
+
+
+class Strings:
+    """Strings by index, each kept once."""
+
+    def __init__(self, *first: str) -> None:
+        self.index: dict[str, int] = {}
+        for text in first:
+            self.add(text)
+
+    def add(self, text: str) -> int:
+        """The index of a string, a new one for a new string."""
+        return self.index.setdefault(text, len(self.index))
+
+    def all(self) -> tuple[str, ...]:
+        """All strings, in the order of their indices."""
+        return tuple(self.index)
+
+
+def flame_data(analysis: Analysis, names: Strings, dsos: Strings) -> FlameData | None:
+    """The flamegraph's columns; None for a capture without samples. Adds the functions it shows to `names`, `dsos`."""
+    capture = analysis.capture
+    samples, stacks = capture.samples, capture.stacks
+    if not samples.weight.any():
+        return None
+    depth, place, order = preorder(stacks, samples.stack)
+    kept = np.flatnonzero(np.bincount(stacks.frame[order], minlength=1)) if len(order) else np.zeros(0, np.int64)
+    number = np.zeros(len(stacks.frames) + 1, np.int32)
+    number[kept] = np.arange(len(kept), dtype=np.int32)
+    name, dso, kind = _frames(stacks.frames, kept.tolist(), names, dsos)
+    node = np.where(samples.stack == NO_NODE, NO_NODE, place[samples.stack]).astype(np.int32)
+    node_frame, decided = number[stacks.frame[order]], _callers_up(analysis.attribution.decided, depth, place, order)
+    if (node == NO_NODE).any():
+        # Samples without callchain end in a function of their own, after all others.
+        node[node == NO_NODE] = len(depth)
+        depth, decided = np.append(depth, np.int16(0)), np.append(decided, np.int16(-1))
+        node_frame = np.append(node_frame, np.int32(len(name)))
+        name, dso, kind = [*name, names.add(NO_CALLCHAIN)], [*dso, 0], [*kind, USER_CODE]
+    pairs, thread = np.unique(np.stack([samples.pid, samples.tid]), axis=1, return_inverse=True)
+    timed = capture.clock.source != "none"
+    start = int(samples.time_ns.min()) if timed else 0
+    data = FlameData(
+        frame_name=np.array(name, np.int32),
+        frame_dso=np.array(dso, np.int32),
+        frame_kind=np.array(kind, np.uint8),
+        depth=depth,
+        node_frame=node_frame,
+        decided=decided,
+        node=node,
+        event=samples.event.astype(np.uint8),
+        cause=analysis.attribution.leaf.astype(np.int16),
+        likely=analysis.attribution.heuristic.astype(np.uint8),
+        thread=thread.reshape(-1).astype(np.int32),
+        weight=samples.weight,
+        time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
+        threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in pairs.T.tolist()),
+        timed=timed,
+        ranges=_range_rows(analysis),
+        start_ns=start,
+    )
+    return data if timed and len(samples) <= MOST_SAMPLES else data.merged()
+
+
+def preorder(stacks: StackTable, used: Int32) -> tuple[Int16, Int32, Int32]:
+    """The nodes that `used` nodes and their callers are, in preorder: (depth, old node → place, place → old node).
+
+    `place` has one more element, read by NO_NODE; nodes left out have NO_NODE there.
+    """
+    parent = stacks.parent
+    kept = np.zeros(len(stacks) + 1, np.bool_)
+    kept[NO_NODE] = True
+    front = used
+    while (front := front[~kept[front]]).size:
+        kept[front] = True
+        front = parent[front]
+    nodes = np.flatnonzero(kept[:-1]).astype(np.int32)
+    depth = _depth(parent, kept[:-1])
+    order = nodes[np.argsort(depth[nodes], kind="stable")]
+    bounds = np.searchsorted(depth[order], np.arange(int(depth[nodes].max(initial=-1)) + 2))
+    levels = [order[first:last] for first, last in pairwise(bounds)]
+    size = np.ones(len(stacks), np.int32)
+    for level in reversed(levels[1:]):
+        np.add.at(size, parent[level], size[level])
+    place = np.full(len(stacks) + 1, NO_NODE, np.int32)
+    for level in levels:
+        level = level[np.lexsort((-size[level], parent[level]))]
+        before = np.cumsum(size[level]) - size[level]
+        eldest = np.flatnonzero(np.diff(parent[level], prepend=-2))
+        family = np.repeat(before[eldest], np.diff(np.append(eldest, len(level))))
+        place[level] = place[parent[level]] + 1 + before - family
+    back = np.empty(len(nodes), np.int32)
+    back[place[nodes]] = nodes
+    return depth[back], place, back
+
+
+def _depth(parent: Int32, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Int16:
+    """Ancestors of each node, counted by jumps of doubling length."""
+    depth: Int16 = (parent != NO_NODE).astype(np.int16)
+    jump = np.where(kept, parent, NO_NODE)
+    while (far := np.flatnonzero(jump != NO_NODE)).size:
+        depth[far] += depth[jump[far]]
+        jump[far] = jump[jump[far]]
+    return depth
+
+
+def _frames(
+    frames: FrameTable, kept: list[int], names: Strings, dsos: Strings
+) -> tuple[list[int], list[int], list[int]]:
+    name, dso, kind = [], [], []
+    for index in kept:
+        origin = frames.dsos[int(frames.dso[index])]
+        name.append(names.add(frames.symbol[index]))
+        dso.append(dsos.add(origin.name))
+        code = MODULE_CODE if origin.kind == "module" else KERNEL_CODE
+        kind.append(code if int(frames.mode[index]) == KERNEL else USER_CODE)
+    return name, dso, kind
+
+
+def _callers_up(decided: Int32, depth: Int16, place: Int32, order: Int32) -> Int16:
+    where = np.where(decided[order] == NO_NODE, NO_NODE, place[decided[order]])
+    callers: Int16 = np.where(where == NO_NODE, -1, depth - depth[where]).astype(np.int16)
+    return callers
+
+
+def _range_rows(analysis: Analysis) -> RangeRows:
+    capture = analysis.capture
+    if not len(capture.ranges) or not len(capture.samples):
+        return NO_RANGES
+    inside, row = rows_inside(capture, range_paths(capture.ranges)[0])
+    fresh = np.flatnonzero(np.append(len(row) > 0, (np.diff(inside) != 0) | (np.diff(row) != 1))[: len(row)])
+    if len(fresh) > _MOST_RUNS:
+        return NO_RANGES
+    last = np.append(fresh[1:], len(row))[: len(fresh)] - 1
+    return RangeRows(inside[fresh].astype(np.int32), row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32))

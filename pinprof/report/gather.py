@@ -1,0 +1,145 @@
+"""Analysis → ReportData: choosing and naming what a report shows; every figure comes from the analysis."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import PurePath
+from typing import Any
+
+from pinprof.analyze import Analysis, EventResult, RangeResult
+from pinprof.analyze.categories import CATEGORIES, LEVELS, Category
+from pinprof.model import Event
+from pinprof.report.activity_data import activity_data
+from pinprof.report.data import (
+    CaptureFacts,
+    Cause,
+    EventData,
+    FindingData,
+    RangeData,
+    RangeEvent,
+    ReportData,
+)
+from pinprof.report.flame_tables import Strings, flame_data
+from pinprof.report.hot_tree import hot_trees
+from pinprof.report.timeline import timeline
+
+ROOT = "all"
+"""Name of the node that holds all of an event."""
+
+_HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
+
+
+def build(analysis: Analysis) -> ReportData:
+    """Everything a report shows, in the taxonomy's and the capture's order."""
+    capture, names, dsos = analysis.capture, Strings(ROOT), Strings("")
+    flame = flame_data(analysis, names, dsos)
+    calls = capture.manifest.scenario.get("calls")
+    return ReportData(
+        headline=analysis.headline,
+        capture=_facts(analysis),
+        causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
+        events=tuple(_event(event) for event in analysis.events),
+        ranges=tuple(_range(entry, calls if isinstance(calls, dict) else {}) for entry in analysis.ranges),
+        findings=tuple(
+            FindingData(
+                finding.rule,
+                finding.severity,
+                finding.title,
+                tuple(finding.evidence),
+                finding.advice,
+                finding.missing,
+                finding.slug,
+            )
+            for finding in analysis.findings
+        ),
+        losses=capture.losses,
+        flame=flame,
+        trees=hot_trees(flame, len(analysis.events)) if flame else (),
+        names=names.all(),
+        dsos=dsos.all(),
+        level_titles={level: title[:1].upper() + title[1:] for level, title in LEVELS},
+        activity=activity_data(analysis),
+        timeline=timeline(analysis),
+    )
+
+
+_RULES = {
+    "S": "this function says it, whatever called it",
+    "O": "the outermost call into [nvidia_uvm] says it",
+    "G": "the nearest memory-management call outward says it",
+    "D": "no stronger rule applies: the way into the kernel says it",
+    "U": "no kernel code: the innermost function's file and name say it",
+}
+"""How a cause of each tier is decided, for a reader who sees the deciding function beside it."""
+
+
+def _rule(row: Category) -> str:
+    return f"{_RULES[row.tier]} ({row.context})" if row.context else _RULES[row.tier]
+
+
+def _facts(analysis: Analysis) -> CaptureFacts:
+    capture = analysis.capture
+    manifest = capture.manifest
+    return CaptureFacts(
+        path=PurePath(capture.path).name,
+        tool_version=manifest.tool_version,
+        command=tuple(_without_home(manifest.command)),
+        scenario=_without_home(manifest.scenario),
+        host=_without_home(manifest.host),
+        collectors=tuple(_without_home(manifest.collectors)),
+        outcome=_without_home(manifest.outcome),
+        clock=asdict(capture.clock),
+    )
+
+
+def _without_home(value: Any) -> Any:
+    """The same facts with home directories written as `~`: they hold the user's name, and reports get shared."""
+    if isinstance(value, str):
+        return _HOME.sub("~", value)
+    if isinstance(value, Mapping):
+        return {key: _without_home(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_home(entry) for entry in value]
+    return value
+
+
+def _event(result: EventResult) -> EventData:
+    return EventData(
+        name=result.event.name,
+        unit=result.event.unit,
+        total=result.total,
+        leaves=dict(result.by_leaf),
+        work={leaf: dict(work) for leaf, work in result.by_work.items()},
+        sampling=_sampling(result.event),
+        samples=result.samples,
+        heuristic=result.heuristic,
+    )
+
+
+def _sampling(event: Event) -> str:
+    if event.freq_hz:
+        return f"{event.freq_hz} Hz"
+    if event.period:
+        unit = {"ns": "ns", "bytes": "bytes"}.get(event.unit, event.unit)
+        return f"every {event.period} {unit}" if event.period > 1 else f"every {unit.rstrip('s')}"
+    return ""
+
+
+def _range(result: RangeResult, calls: dict[str, Any]) -> RangeData:
+    return RangeData(
+        name=result.name,
+        domain=result.domain,
+        depth=result.depth,
+        count=result.count,
+        wall_ns=result.wall_ns,
+        wall_min_ns=result.wall_min_ns,
+        wall_median_ns=result.wall_median_ns,
+        wall_max_ns=result.wall_max_ns,
+        own_thread_ns=result.own_thread_ns,
+        events=tuple(
+            RangeEvent(event.event.name, event.total, dict(event.by_leaf)) for event in result.events if event.samples
+        ),
+        call=str(calls.get(result.name, "")),
+    )

@@ -1,0 +1,112 @@
+"""What the exports for other tools share: names that may travel, stacks unrolled, samples grouped."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import KERNEL, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
+
+
+def dso_names(frames: FrameTable) -> list[str]:
+    """Per frame the name of its DSO without directories, spelled so that it also tells the frame's mode.
+
+    Directories hold the names of users and projects. `read.assembly.dso_of` reads these names back.
+    """
+    return [
+        _dso_name(frames.dsos[dso].name, mode)
+        for dso, mode in zip(frames.dso.tolist(), frames.mode.tolist(), strict=True)
+    ]
+
+
+def _dso_name(name: str, mode: int) -> str:
+    name = name or UNKNOWN.path
+    if dso_of(name)[1] == mode:
+        return name
+    return KERNEL_IMAGE.path if mode == KERNEL else UNKNOWN.path
+
+
+def chain(stacks: StackTable, node: int) -> list[int]:
+    """Frame indices of a stack, root first; empty for NO_NODE."""
+    found = [int(stacks.frame[inner]) for inner in stacks.chain(node)]
+    found.reverse()
+    return found
+
+
+@dataclass(frozen=True)
+class Groups:
+    """Samples of one capture that agree in some columns, with their weights by event."""
+
+    keys: tuple[Int64, ...]
+    """The agreed columns, one row per group."""
+    weight: Int64
+    """Groups × events: weights of different events stay apart."""
+
+
+def group(capture: Capture, *columns: NDArray[np.integer]) -> Groups:
+    """Group the samples by columns of integers, in ascending order of the columns."""
+    table = np.stack([np.asarray(column, np.int64) for column in columns], axis=1)
+    distinct, number = np.unique(table, axis=0, return_inverse=True)
+    weight = np.zeros((len(distinct), len(capture.events)), np.int64)
+    np.add.at(weight, (number.reshape(-1), capture.samples.event), capture.samples.weight)
+    return Groups(tuple(distinct[:, column] for column in range(len(columns))), weight)
+
+
+def start_ns(capture: Capture) -> int:
+    """The earliest time of any sample, range, call or GPU work; 0 when nothing has any."""
+    columns = [capture.samples.time_ns, capture.ranges.start_ns]
+    if capture.activity is not None:
+        columns += [capture.activity.calls.start_ns, capture.activity.gpu_ops.start_ns]
+    times = [column for column in columns if len(column)]
+    return min((int(column.min()) for column in times), default=0)
+
+
+def range_threads(capture: Capture) -> list[tuple[int, int]]:
+    """Per range the (pid, tid) to show it under: of an unknown process the most sampled one, of unknown threads 0."""
+    sampled = capture.samples.pid[capture.samples.pid > 0]
+    main = int(np.bincount(sampled).argmax()) if len(sampled) else 0
+    pairs = zip(capture.ranges.pid.tolist(), capture.ranges.tid.tolist(), strict=True)
+    return [(pid if pid >= 0 else main, max(tid, 0)) for pid, tid in pairs]
+
+
+def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
+    """(pid, tid) → name of every thread with samples, ranges or calls, ascending; `thread 7` where it has no name."""
+    known = {*zip(capture.samples.pid.tolist(), capture.samples.tid.tolist(), strict=True), *range_threads(capture)}
+    if capture.activity is not None:
+        calls = capture.activity.calls
+        known |= {*zip(calls.pid.tolist(), calls.tid.tolist(), strict=True)}
+    return {thread: capture.threads.get(thread) or _nameless(thread[1]) for thread in sorted(known)}
+
+
+def _nameless(tid: int) -> str:
+    return f"thread {tid}" if tid > 0 else "all threads"
+
+
+def is_timed(capture: Capture) -> bool:
+    """Whether the samples have times."""
+    return capture.clock.source != "none"
+
+
+def leaf_nodes(capture: Capture, event: int) -> tuple[Int32, Int64]:
+    """One event's samples in the order of threads and time: (innermost node, weight), equal neighbours merged."""
+    samples = capture.samples
+    rows = np.flatnonzero(samples.event == event)
+    rows = rows[np.lexsort((samples.time_ns[rows], samples.tid[rows], samples.pid[rows]))]
+    node, weight = samples.stack[rows], samples.weight[rows]
+    if not len(rows):
+        return node, weight
+    first = np.flatnonzero(np.append(True, node[1:] != node[:-1]))
+    return node[first], np.add.reduceat(weight, first)
+
+
+def merged_nodes(capture: Capture, event: int) -> tuple[Int32, Int64]:
+    """One event's distinct innermost nodes and the weight of each."""
+    chosen = capture.samples.event == event
+    nodes, number = np.unique(capture.samples.stack[chosen], return_inverse=True)
+    weight = np.zeros(len(nodes), np.int64)
+    np.add.at(weight, number.reshape(-1), capture.samples.weight[chosen])
+    return nodes, weight

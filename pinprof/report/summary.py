@@ -1,0 +1,143 @@
+"""What the page and the terminal say in the same words: key facts, data quality, clocks."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pinprof import units
+from pinprof.report.data import ReportData
+
+_QUIET_SHARE = 0.01
+"""Unresolved, missing or truncated stacks up to this part of the samples change no verdict."""
+
+_SHORTEST_NS = 1_000_000
+"""Ranges shorter than this hold too few samples to compare with a clock."""
+
+
+_UNRECORDED = {
+    "gpu_faults": "Page faults of the GPU were not recorded.",
+    "cpu_faults": "Page faults of the CPU on managed memory were not recorded.",
+    "memory": "Sizes of allocations were not recorded.",
+}
+"""What a trace may lack, by the names of `Activity.recorded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure of data quality."""
+
+    label: str
+    value: str
+    warn: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRow:
+    """Sampled on-CPU time of a range beside its own clock."""
+
+    name: str
+    wall_ns: int
+    sampled_ns: int
+
+
+def hero_facts(data: ReportData) -> list[str]:
+    """A line of key facts under the headline."""
+    scenario, facts = data.capture.scenario, []
+    if name := scenario.get("name"):
+        facts.append(f"scenario {name}")
+    if backend := scenario.get("backend"):
+        facts.append(f"{backend} backend")
+    parameters = scenario.get("parameters")
+    if isinstance(parameters, dict):
+        size, iterations = parameters.get("size_bytes"), parameters.get("iterations")
+        if isinstance(size, int):
+            facts.append(f"{iterations} × {units.format_bytes(size)}" if iterations else units.format_bytes(size))
+    for event in data.events:
+        count = f"{units.format_count(event.samples)} {'sample' if event.samples == 1 else 'samples'} of {event.name}"
+        rate = re.search(r"\d+", event.sampling)
+        told = rate is None or re.search(rf"={rate[0]}\b", event.name)
+        facts.append(count if told else f"{count}, {event.sampling}")
+    facts += [f"{units.format_count(count)} {label}" for count, label in activity_counts(data)]
+    return facts
+
+
+def activity_counts(data: ReportData) -> list[tuple[int, str]]:
+    """How much a tracing tool recorded, by kind; without kinds of which there is nothing."""
+    if data.activity is None:
+        return []
+    whole = data.activity.analysis.whole
+    counts = [
+        (sum(call.count for call in whole.calls) + len(data.activity.analysis.context_init), "CUDA calls"),
+        (whole.kernels, "kernels"),
+        (sum(copy.count for copy in whole.copies), "copies"),
+        (sum(moved.count for moved in whole.migrations), "migrations"),
+    ]
+    return [(count, label) for count, label in counts if count]
+
+
+def quoted(words: Sequence[str]) -> str:
+    """Words as a shell reads them; a leading `~/` stays outside the quotes, so that it is expanded."""
+    return " ".join(
+        "~/" + shlex.quote(word[2:]) if word.startswith("~/") and word[2:] else shlex.quote(word) for word in words
+    )
+
+
+def quality_tiles(data: ReportData) -> list[Tile]:
+    """Losses as figures; those that may change a verdict warn."""
+    losses, samples = data.losses, sum(event.samples for event in data.events)
+    traced = [Tile(label, units.format_count(count), False) for count, label in activity_counts(data)]
+    if traced and not data.events:
+        return traced
+    return [
+        *traced,
+        Tile("samples", units.format_count(samples), samples == 0),
+        Tile("lost samples", units.format_count(losses.lost_samples), losses.lost_samples > 0),
+        Tile("unresolved frames", units.format_count(losses.unresolved_frames), False),
+        _counted("truncated callchains", losses.truncated_chains, samples),
+        _counted("without callchain", losses.missing_stacks, samples),
+        Tile("unknown records", units.format_count(losses.unknown_records), losses.unknown_records > 0),
+        Tile("unreadable", units.format_bytes(losses.corrupt_bytes), losses.corrupt_bytes > 0),
+        Tile("samples of other processes", units.format_count(losses.other_processes), False),
+    ]
+
+
+def _counted(label: str, count: int, samples: int) -> Tile:
+    share = f" ({units.format_share(count, samples)})" if count else ""
+    return Tile(label, f"{units.format_count(count)}{share}", count > _QUIET_SHARE * samples)
+
+
+def clock_rows(data: ReportData) -> list[ClockRow]:
+    """Per range its wall time and the sampled time of its own threads, or of all where those are unknown."""
+    timed = next((event.name for event in data.events if event.unit == "ns"), None)
+    rows = []
+    for entry in data.ranges:
+        part = entry.event(timed) if timed else None
+        if part and entry.wall_ns >= _SHORTEST_NS * entry.count:
+            sampled = part.total if entry.own_thread_ns is None else entry.own_thread_ns
+            rows.append(ClockRow(entry.name, entry.wall_ns, sampled))
+    return rows
+
+
+def quality_notes(data: ReportData) -> list[str]:
+    """Sentences about what this recording cannot say."""
+    notes = list(data.losses.notes)
+    outcome_notes = data.capture.outcome.get("notes")
+    if isinstance(outcome_notes, list | tuple):
+        notes += [str(note) for note in outcome_notes]
+    notes += [
+        f"{units.format_share(event.heuristic, event.total)} of {event.name} is attributed by a heuristic (hot loops "
+        "of stripped libraries), not by the name of a function."
+        for event in data.events
+        if event.heuristic
+    ]
+    if data.activity:
+        notes.append(f"CUDA activity comes from {data.activity.analysis.source}.")
+        notes += [told for kind, told in _UNRECORDED.items() if kind not in data.activity.analysis.recorded]
+    source, uncertainty = data.capture.clock.get("source"), data.capture.clock.get("uncertainty_ns", 0)
+    if source:
+        exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"
+        notes.append(f"Samples and ranges count on the {source} clock and agree {exact}.")
+    return list(dict.fromkeys(notes))

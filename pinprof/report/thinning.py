@@ -1,0 +1,110 @@
+"""Intervals thinned for drawing: a page of a million copies stays small, and nothing long gets lost.
+
+The longest intervals stay as they are; of the others, those of one style that begin in the same cell of time become
+one, which says how many it stands for and how much of it they fill.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from pinprof.analyze.groups import Groups, group
+from pinprof.model import Int32, Int64
+
+MERGED = -1
+"""`name` of an interval that stands for several."""
+
+
+@dataclass(frozen=True)
+class Spans:
+    """Intervals in order of their start, as columns of one length; times in nanoseconds."""
+
+    start_ns: Int64
+    end_ns: Int64
+    style: Int32
+    """Index into a list of styles."""
+    name: Int32
+    """Index into a list of names; MERGED where the interval stands for several."""
+    depth: Int32
+    """Nesting, 0 outermost."""
+    size_bytes: Int64
+    """0 where a size means nothing."""
+    count: Int64
+    """Intervals that this one stands for."""
+    busy_ns: Int64
+    """Sum of their lengths."""
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def take(self, rows: Int64) -> Spans:
+        """The rows of an index array."""
+        return Spans(**{column: values[rows] for column, values in vars(self).items()})
+
+    @classmethod
+    def single(
+        cls,
+        start_ns: Int64,
+        end_ns: Int64,
+        style: Int32,
+        name: Int32,
+        depth: Int32 | None = None,
+        size_bytes: Int64 | None = None,
+    ) -> Self:
+        """Intervals that each stand for themselves, sorted; one that ends before it starts becomes an instant."""
+        order = np.argsort(start_ns, kind="stable")
+        start = start_ns[order]
+        end = np.maximum(end_ns[order], start)
+        nothing = np.zeros(len(start), np.int64)
+        return cls(
+            start,
+            end,
+            style[order].astype(np.int32),
+            name[order].astype(np.int32),
+            nothing.astype(np.int32) if depth is None else depth[order].astype(np.int32),
+            nothing if size_bytes is None else size_bytes[order],
+            np.ones(len(start), np.int64),
+            end - start,
+        )
+
+
+def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> tuple[Spans, Int64]:
+    """At most about `limit` intervals that look the same from afar, and of each the first row that it stands for.
+
+    Intervals of different style, depth or `apart` never become one.
+    """
+    if len(spans) <= limit:
+        return spans, np.arange(len(spans))
+    kept = np.zeros(len(spans), np.bool_)
+    kept[np.argpartition(-spans.busy_ns, limit // 2)[: limit // 2]] = True
+    rest = np.flatnonzero(~kept)
+    part = spans.take(rest)
+    kinds = group(part.style, part.depth, np.zeros(len(rest), np.int64) if apart is None else apart[rest])
+    # Cells of time become coarser until few enough are left; what was merged once is merged further.
+    start = part.start_ns - spans.start_ns[0]
+    cells = group(kinds.of, start // max(int(start[-1]) // limit, 1))
+    of = cells.of
+    while len(cells) > max(limit // 2, len(kinds)):
+        cells = group(cells.keys[0], cells.keys[1] // 2)
+        of = cells.of[of]
+    merged = Groups(cells.keys, of, np.bincount(of).astype(np.int64))
+    first = merged.first(rest)
+    whole = spans.take(first)
+    combined = replace(
+        whole,
+        end_ns=merged.max(part.end_ns),
+        name=np.where(merged.count == 1, whole.name, MERGED).astype(np.int32),
+        size_bytes=merged.sum(part.size_bytes),
+        count=merged.sum(part.count),
+        busy_ns=merged.sum(part.busy_ns),
+    )
+    both = {
+        column: np.concatenate([values, getattr(combined, column)])
+        for column, values in vars(spans.take(np.flatnonzero(kept))).items()
+    }
+    row = np.concatenate([np.flatnonzero(kept), first])
+    order = np.argsort(both["start_ns"], kind="stable")
+    return Spans(**{column: values[order] for column, values in both.items()}), row[order]
