@@ -1,0 +1,58 @@
+"""Unified memory that comes back to a chosen NUMA node of the host."""
+
+from __future__ import annotations
+
+from pinprof.workload import RunContext, Variant, WorkloadSpec
+
+SPEC = WorkloadSpec(
+    name="numa",
+    family="unified memory",
+    summary="cudaMemPrefetchAsync to a NUMA node of the host: the one nearest to the GPU, or the farthest",
+    description=(
+        "Since CUDA 12.2 a prefetch names its target as a cudaMemLocation, which can be one NUMA node of the host. "
+        "Memory on the node that the GPU hangs on crosses no socket; `prefetch_back` of the farthest node shows what "
+        "the link between sockets takes away. On a machine with one node both variants are the same."
+    ),
+    phases=("alloc", "init", "prefetch", "kernel", "prefetch_back", "cpu_read", "free"),
+    memory=("managed",),
+    calls={
+        "cuda": {
+            "alloc": "cudaMallocManaged",
+            "init": "CPU first touch",
+            "prefetch": "cudaMemPrefetchAsync(device) + cudaDeviceSynchronize",
+            "kernel": "cuLaunchKernel + cudaDeviceSynchronize",
+            "prefetch_back": "cudaMemPrefetchAsync(nearest host NUMA node) + cudaDeviceSynchronize",
+            "cpu_read": "CPU reads",
+            "free": "cudaFree",
+        },
+    },
+    variants=(
+        Variant("nearest", "back to the node nearest to the GPU"),
+        Variant(
+            "farthest",
+            "back to the node farthest from it",
+            calls={"cuda": {"prefetch_back": "cudaMemPrefetchAsync(farthest host NUMA node) + cudaDeviceSynchronize"}},
+        ),
+    ),
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    nodes = ctx.gpu.host_nodes()
+    node = nodes[0] if ctx.variant == "nearest" else nodes[-1]
+    with ctx.phase("alloc"):
+        memory = ctx.gpu.managed(ctx.size_bytes)
+    with ctx.phase("init"):
+        memory.fill(ctx.value)
+    with ctx.phase("prefetch"):
+        ctx.gpu.prefetch(memory, "device")
+    with ctx.phase("kernel"):
+        ctx.gpu.add_two(memory)
+    with ctx.phase("prefetch_back"):
+        ctx.gpu.prefetch(memory, node)
+    with ctx.phase("cpu_read"):
+        memory.read()
+    ctx.verify(memory)
+    with ctx.phase("free"):
+        memory.free()

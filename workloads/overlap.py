@@ -1,0 +1,72 @@
+"""Copies and kernels one after another, against three streams that overlap them."""
+
+from __future__ import annotations
+
+from pinprof.workload import RunContext, Variant, WorkloadSpec
+
+PIECES = 24
+STREAMS = 3
+
+SPEC = WorkloadSpec(
+    name="overlap",
+    family="mistake and cure",
+    summary="a blocking loop over pieces, against three rotating streams with events",
+    description=(
+        "The data passes through the GPU in pieces: copy there, compute, copy back. The blocking loop waits for each "
+        "of the three, so link and GPU take turns. Three streams, each with a slot of its own on the device, let one "
+        "piece arrive while another is computed and a third leaves: both directions of the link are busy at once, and "
+        "`pipeline` falls towards half. An event behind each piece tells the host, in order, what has come back."
+    ),
+    phases=("alloc", "init", "pipeline", "free"),
+    memory=("pinned", "device"),
+    calls={
+        "cuda": {
+            "alloc": "cudaMallocHost + cudaMalloc + cudaStreamCreate",
+            "init": "write",
+            "pipeline": "cudaMemcpy + cuLaunchKernel + cudaMemcpy for each piece",
+            "free": "cudaFreeHost + cudaFree",
+        },
+    },
+    variants=(
+        Variant("blocking", "each copy and each kernel waits for the one before"),
+        Variant(
+            "streams",
+            "the cure: three rotating streams, an event behind each piece",
+            calls={"cuda": {"pipeline": "cudaMemcpyAsync + cuLaunchKernel + cudaMemcpyAsync + cudaEventRecord"}},
+        ),
+    ),
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    with ctx.phase("alloc"):
+        host = ctx.gpu.pinned(ctx.size_bytes)
+        pieces = ctx.pieces(host, count=PIECES)
+        slots = [ctx.gpu.device(pieces[0].size_bytes) for _ in range(STREAMS)]
+        streams = [ctx.gpu.stream() for _ in range(STREAMS)]
+    with ctx.phase("init"):
+        host.fill(ctx.value)
+    with ctx.phase("pipeline"):
+        events = []
+        for number, piece in enumerate(pieces):
+            slot = slots[number % STREAMS].part(0, piece.size_bytes)
+            if ctx.variant == "blocking":
+                ctx.gpu.copy_to_device(slot, piece)
+                ctx.gpu.add_two(slot)
+                ctx.gpu.copy_to_host(piece, slot)
+            else:
+                stream = streams[number % STREAMS]
+                stream.copy_to_device(slot, piece)
+                stream.add_two(slot)
+                stream.copy_to_host(piece, slot)
+                events.append(stream.record())
+        for event in events:
+            event.synchronize()
+    ctx.verify(host)
+    with ctx.phase("free"):
+        for stream in streams:
+            stream.free()
+        host.free()
+        for slot in slots:
+            slot.free()

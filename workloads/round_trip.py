@@ -1,0 +1,66 @@
+"""Data copied there and back for every step, against data that stays on the GPU."""
+
+from __future__ import annotations
+
+from pinprof.workload import RunContext, Variant, WorkloadSpec
+
+STEPS = 8
+
+SPEC = WorkloadSpec(
+    name="round-trip",
+    family="mistake and cure",
+    summary="eight kernels with a copy there and back around each, against one copy there and one back",
+    description=(
+        "Eight kernels in a row work on the same data. The mistake brings it back to the host after each, as code "
+        "does that wraps every operation for itself: sixteen copies for eight kernels that take a hundredth of their "
+        "time. The cure leaves the data on the GPU and copies twice in all."
+    ),
+    phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
+    memory=("pinned", "device"),
+    calls={
+        "cuda": {
+            "alloc": "cudaMallocHost + cudaMalloc",
+            "init": "write",
+            "h2d": "cudaMemcpy(HostToDevice)",
+            "kernel": "cuLaunchKernel + cudaDeviceSynchronize",
+            "d2h": "cudaMemcpy(DeviceToHost)",
+            "free": "cudaFreeHost + cudaFree",
+        },
+        "host": {
+            "alloc": "memfd + IORING_REGISTER_BUFFERS",
+            "init": "write",
+            "h2d": "memcpy",
+            "kernel": "numpy add",
+            "d2h": "memcpy",
+            "free": "IORING_UNREGISTER_BUFFERS + munmap",
+        },
+    },
+    emulation="shared memory (memfd) pinned by io_uring registered buffers, copied by the CPU",
+    variants=(
+        Variant("copied", "the data goes to the GPU and back around each of eight kernels"),
+        Variant("resident", "the cure: the data stays on the GPU between them"),
+    ),
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    resident = ctx.variant == "resident"
+    with ctx.phase("alloc"):
+        host = ctx.backend.pinned(ctx.size_bytes)
+        device = ctx.backend.device(ctx.size_bytes)
+    with ctx.phase("init"):
+        host.fill(ctx.value)
+    for step in range(STEPS):
+        if not resident or step == 0:
+            with ctx.phase("h2d"):
+                ctx.backend.copy_to_device(device, host)
+        with ctx.phase("kernel"):
+            ctx.backend.add_two(device)
+        if not resident or step == STEPS - 1:
+            with ctx.phase("d2h"):
+                ctx.backend.copy_to_host(host, device)
+    ctx.verify(host, added=2 * STEPS)
+    with ctx.phase("free"):
+        host.free()
+        device.free()

@@ -1,0 +1,77 @@
+"""Thousands of copies of 4 KiB, against one of everything."""
+
+from __future__ import annotations
+
+from pinprof.workload import RunContext, Variant, WorkloadSpec
+
+PIECE_BYTES = 4096
+
+SPEC = WorkloadSpec(
+    name="small-copies",
+    family="mistake and cure",
+    summary="a copy for each 4 KiB, against one for all",
+    description=(
+        "Each copy costs some microseconds before its first byte moves, so that one of 4 KiB reaches a hundredth of "
+        "the link's rate. The mistake copies the buffer in pieces of 4 KiB, in both directions; the cure copies it at "
+        "once, which is what packing small arrays into one buffer gives. `divide` only prepares the list of pieces."
+    ),
+    phases=("alloc", "divide", "init", "h2d", "kernel", "d2h", "free"),
+    memory=("pinned", "device"),
+    calls={
+        "cuda": {
+            "alloc": "cudaMallocHost + cudaMalloc",
+            "divide": "list of pieces",
+            "init": "write",
+            "h2d": "cudaMemcpy(HostToDevice) for each 4 KiB",
+            "kernel": "cuLaunchKernel + cudaDeviceSynchronize",
+            "d2h": "cudaMemcpy(DeviceToHost) for each 4 KiB",
+            "free": "cudaFreeHost + cudaFree",
+        },
+        "host": {
+            "alloc": "memfd + IORING_REGISTER_BUFFERS",
+            "divide": "list of pieces",
+            "init": "write",
+            "h2d": "memcpy for each 4 KiB",
+            "kernel": "numpy add",
+            "d2h": "memcpy for each 4 KiB",
+            "free": "IORING_UNREGISTER_BUFFERS + munmap",
+        },
+    },
+    emulation="shared memory (memfd) pinned by io_uring; each copy is a memcpy and costs Python's call, not a driver's",
+    variants=(
+        Variant("many", "one copy for each 4 KiB"),
+        Variant(
+            "batch",
+            "the cure: one copy for all",
+            calls={
+                "cuda": {"h2d": "cudaMemcpy(HostToDevice)", "d2h": "cudaMemcpy(DeviceToHost)"},
+                "host": {"h2d": "memcpy", "d2h": "memcpy"},
+            },
+        ),
+    ),
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    with ctx.phase("alloc"):
+        host = ctx.backend.pinned(ctx.size_bytes)
+        device = ctx.backend.device(ctx.size_bytes)
+    with ctx.phase("divide"):
+        size_bytes = PIECE_BYTES if ctx.variant == "many" else ctx.size_bytes
+        parts = ctx.pieces(host, size_bytes=size_bytes), ctx.pieces(device, size_bytes=size_bytes)
+        pairs = list(zip(*parts, strict=True))
+    with ctx.phase("init"):
+        host.fill(ctx.value)
+    with ctx.phase("h2d"):
+        for here, there in pairs:
+            ctx.backend.copy_to_device(there, here)
+    with ctx.phase("kernel"):
+        ctx.backend.add_two(device)
+    with ctx.phase("d2h"):
+        for here, there in pairs:
+            ctx.backend.copy_to_host(here, there)
+    ctx.verify(host)
+    with ctx.phase("free"):
+        host.free()
+        device.free()

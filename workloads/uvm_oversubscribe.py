@@ -1,0 +1,59 @@
+"""Unified memory that does not fit beside what the GPU holds already: pages are evicted while the kernel runs."""
+
+from __future__ import annotations
+
+from pinprof.errors import UsageError
+from pinprof.workload import RunContext, Variant, WorkloadSpec
+
+SPEC = WorkloadSpec(
+    name="uvm-oversubscribe",
+    family="unified memory",
+    summary="managed memory larger than what is left of the GPU: eviction; refuses unless --variant really",
+    description=(
+        "Managed memory may be larger than the GPU, and then the driver evicts pages for those that are asked for. No "
+        "more is ever asked for than the card has free: after the CPU has written the data, a plain cudaMalloc takes "
+        "everything but two thirds of its size, so the kernel has to push out a third. Meanwhile nobody else gets "
+        "memory of this GPU, and an eviction storm slows everybody on it: the scenario runs only when it is named, "
+        "and must not be run on a GPU that is shared."
+    ),
+    phases=("alloc", "init", "ballast", "kernel", "cpu_read", "free"),
+    memory=("managed",),
+    calls={
+        "cuda": {
+            "alloc": "cudaMallocManaged",
+            "init": "CPU first touch",
+            "ballast": "cudaMalloc of all but two thirds of the size",
+            "kernel": "cuLaunchKernel + cudaDeviceSynchronize, faulting and evicting",
+            "cpu_read": "CPU reads, faulting pages back",
+            "free": "cudaFree × 2",
+        },
+    },
+    variants=(
+        Variant("refuse", "says what it would do, and does not"),
+        Variant("really", "fills the GPU's memory; only where nobody else uses it", guarded=True),
+    ),
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    if ctx.variant != "really":
+        raise UsageError(
+            "uvm-oversubscribe takes all free memory of the GPU and makes its driver evict pages.",
+            "Where nobody else uses this GPU, add --variant really.",
+            "guarded",
+        )
+    with ctx.phase("alloc"):
+        memory = ctx.gpu.managed(ctx.size_bytes)
+    with ctx.phase("init"):
+        memory.fill(ctx.value)
+    with ctx.phase("ballast"):
+        ballast = ctx.gpu.device(ctx.gpu.free_bytes() - ctx.size_bytes * 2 // 3)
+    with ctx.phase("kernel"):
+        ctx.gpu.add_two(memory)
+    with ctx.phase("cpu_read"):
+        memory.read()
+    ctx.verify(memory)
+    with ctx.phase("free"):
+        memory.free()
+        ballast.free()

@@ -1,0 +1,54 @@
+"""Unified memory on demand, and how the kernel's access decides the number of faults."""
+
+from __future__ import annotations
+
+from pinprof.workload import RunContext, Variant, WorkloadSpec
+
+SPEC = WorkloadSpec(
+    name="uvm-warp-per-page",
+    family="unified memory",
+    summary="migration on demand with one warp for each 64 KiB page, against one thread for each element",
+    description=(
+        "The GPU faults in pages of 64 KiB. With one thread for each element, hundreds of warps touch a page at once "
+        "and all of them fault: the driver spends its time on duplicates. With one warp for each page, each page is "
+        "asked for once, and many pages are under way at a time. Both kernels compute the same; `naive` is what "
+        "everybody writes."
+    ),
+    phases=("alloc", "init", "kernel", "cpu_read", "free"),
+    memory=("managed",),
+    calls={
+        "cuda": {
+            "alloc": "cudaMallocManaged",
+            "init": "CPU first touch",
+            "kernel": "cuLaunchKernel + cudaDeviceSynchronize, one warp for each 64 KiB",
+            "cpu_read": "CPU reads, faulting pages back",
+            "free": "cudaFree",
+        },
+    },
+    variants=(
+        Variant("warp-per-page", "one warp walks through each 64 KiB page"),
+        Variant(
+            "naive",
+            "one thread for each element",
+            calls={"cuda": {"kernel": "cuLaunchKernel + cudaDeviceSynchronize, one thread for each element"}},
+        ),
+    ),
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    with ctx.phase("alloc"):
+        memory = ctx.gpu.managed(ctx.size_bytes)
+    with ctx.phase("init"):
+        memory.fill(ctx.value)
+    with ctx.phase("kernel"):
+        if ctx.variant == "naive":
+            ctx.gpu.add_two(memory)
+        else:
+            ctx.gpu.add_two_by_warp(memory)
+    with ctx.phase("cpu_read"):
+        memory.read()
+    ctx.verify(memory)
+    with ctx.phase("free"):
+        memory.free()

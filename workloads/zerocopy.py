@@ -1,0 +1,45 @@
+"""The device works directly in page-locked host memory: no copy at all."""
+
+from __future__ import annotations
+
+from pinprof.workload import RunContext, WorkloadSpec
+
+SPEC = WorkloadSpec(
+    name="zerocopy",
+    family="transfer",
+    summary="cudaHostAlloc(Mapped), x += 2 over the link: no copy, the same pinning",
+    description=(
+        "Mapped page-locked memory has an address on the device too, so the kernel reads and writes it over the link. "
+        "That saves both copies and their device memory; the allocation creates and pins every page all the same."
+    ),
+    phases=("alloc", "init", "kernel", "free"),
+    memory=("mapped",),
+    calls={
+        "cuda": {
+            "alloc": "cudaHostAlloc(Mapped) + cudaHostGetDevicePointer",
+            "init": "write",
+            "kernel": "cuLaunchKernel + cudaDeviceSynchronize",
+            "free": "cudaFreeHost",
+        },
+        "host": {
+            "alloc": "memfd + IORING_REGISTER_BUFFERS",
+            "init": "write",
+            "kernel": "numpy add",
+            "free": "IORING_UNREGISTER_BUFFERS + munmap",
+        },
+    },
+    emulation="shared memory (memfd) pinned by io_uring registered buffers, worked on by the CPU",
+)
+
+
+def iterate(ctx: RunContext) -> None:
+    """One iteration."""
+    with ctx.phase("alloc"):
+        memory = ctx.backend.mapped(ctx.size_bytes)
+    with ctx.phase("init"):
+        memory.fill(ctx.value)
+    with ctx.phase("kernel"):
+        ctx.backend.add_two(memory)
+    ctx.verify(memory)
+    with ctx.phase("free"):
+        memory.free()
