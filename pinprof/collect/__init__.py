@@ -1,0 +1,69 @@
+"""Recording: runs a program under one recorder or several and writes what they saw into a capture directory.
+
+    base.py         RecordRequest, Outcome; the program, the recorders beside it, signals, clean-up
+    recording.py    one run, start to end
+    control.py      perf's control FIFOs
+    perf.py         Linux perf
+    nsys.py         Nsight Systems
+    nsys_launch.py  the program as nsys launches it: its own streams, status and place
+    nsys_shim.py    what nsys starts, and what becomes the program
+    nsys_keeper.py  ends what nsys leaves behind
+    nsys_export.py  the export without what is private
+    permission.py   whether the kernel lets us sample
+    kallsyms.py     the kernel's symbols
+    counters.py     exact counters around a run
+    host.py         machine facts for the manifest
+    checks.py       what `pinprof doctor` looks at
+
+Only `pinprof.cli` imports this; what it leaves behind is the capture directory (store.py).
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Protocol
+
+from pinprof.collect.base import Outcome, RecordRequest
+from pinprof.errors import UsageError
+from pinprof.store import CaptureWriter
+
+COLLECTORS = {
+    "perf": "CPU stacks and page faults, by Linux perf",
+    "nsys": "CUDA calls, copies, migrations, kernels and NVTX ranges, by Nsight Systems",
+}
+"""Collector name → what it records; each lives in `pinprof.collect.NAME` and is imported when asked for."""
+
+
+class Collector(Protocol):
+    """What a collector's module provides besides its tool."""
+
+    def check(self, request: RecordRequest) -> None:
+        """Raise ToolMissing, CollectError or UsageError when this request cannot be recorded; writes nothing."""
+
+
+def parse_names(text: str) -> tuple[str, ...]:
+    """The collectors of a comma list, each once; UsageError when one is unknown or none is named."""
+    names = tuple(dict.fromkeys(name for name in text.split(",") if name))
+    unknown = [name for name in names if name not in COLLECTORS]
+    if unknown or not names:
+        problem = f"There is no collector {unknown[0]!r}." if unknown else f"{text!r} names no collector."
+        raise UsageError(problem, f"Choose from: {', '.join(COLLECTORS)}; several as perf,nsys.", "collector")
+    return names
+
+
+def check(names: Sequence[str], request: RecordRequest) -> None:
+    """Raise when one of the collectors cannot record this request here; writes nothing."""
+    for name in names:
+        module: Collector = importlib.import_module(f"pinprof.collect.{name}")
+        module.check(request)
+
+
+def record(names: Sequence[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
+    """Run the program to its end and leave what was recorded in `writer.path`."""
+    from pinprof.collect import recording
+
+    return recording.record(names, request, writer)
+
+
+__all__ = ["COLLECTORS", "Collector", "Outcome", "RecordRequest", "check", "parse_names", "record"]

@@ -1,0 +1,240 @@
+"""What `pinprof doctor` looks at: each check says what it found, how bad that is, and the fix.
+
+`problem`: recording is impossible. `warning`: something will be missing or slower. `info`: a fact without a judgement.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import importlib.metadata
+import os
+import platform
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from pinprof import nsys
+from pinprof.collect import host, kallsyms, permission
+from pinprof.collect.nsys import find_nsys
+from pinprof.collect.perf import find_perf
+from pinprof.errors import ToolMissing
+from pinprof.units import format_bytes
+
+_ROOMY_BYTES = 2 << 30
+"""A scenario of the default size holds 256 MiB twice, and perf its buffers."""
+_SYSCALL_IO_URING_SETUP = 425
+"""The same number on every architecture (Linux 5.1)."""
+_SYSCALL_USERFAULTFD = {"x86_64": 323, "aarch64": 282, "riscv64": 282, "ppc64le": 364, "s390x": 355}
+
+
+@dataclass(frozen=True)
+class Check:
+    """The result of one check."""
+
+    name: str
+    state: Literal["ok", "info", "warning", "problem"]
+    found: str
+    fix: str = ""
+
+
+def run() -> list[Check]:
+    """All checks, in the order in which one would repair."""
+    return [check() for check in CHECKS]
+
+
+def _perf() -> Check:
+    try:
+        perf = find_perf()
+    except ToolMissing as error:
+        return Check("perf", "problem", error.problem, error.remedy)
+    return Check("perf", "ok", f"{perf.version}, {perf.path}")
+
+
+def _permission() -> Check:
+    level = permission.paranoid()
+    found = f"kernel.perf_event_paranoid is {level}"
+    number = permission.sampling_errno()
+    perf = shutil.which("perf")
+    if number and not (perf and permission.granted_to(perf)):
+        error = permission.refusal(number, system_wide=False)
+        return Check("sampling the kernel", "problem", error.problem, error.remedy)
+    return Check("sampling the kernel", "ok", f"permitted ({found})")
+
+
+def _system_wide() -> Check:
+    number = permission.sampling_errno(system_wide=True)
+    if number:
+        error = permission.refusal(number, system_wide=True)
+        return Check("--system-wide", "warning", error.problem, error.remedy)
+    return Check("--system-wide", "ok", "permitted")
+
+
+def _kallsyms() -> Check:
+    restrict = host.number(Path("/proc/sys/kernel/kptr_restrict"))
+    found = f"kernel.kptr_restrict is {restrict}"
+    if kallsyms.addresses_shown():
+        return Check("kernel symbols", "ok", f"shown ({found})")
+    return Check("kernel symbols", "problem", f"hidden ({found})", kallsyms.hidden_note())
+
+
+def _gpu() -> Check:
+    gpus = host.gpus()
+    if gpus:
+        return Check("GPU", "ok", ", ".join(str(gpu["name"] or gpu["pci"]) for gpu in gpus))
+    return Check("GPU", "info", "none found: scenarios run as host emulation")
+
+
+def _driver() -> Check:
+    driver, cuda = host.nvidia_driver(), host.cuda_driver()
+    if driver:
+        return Check("NVIDIA driver", "ok", driver + (f", CUDA {cuda}" if cuda else ""))
+    if host.gpus():
+        return Check("NVIDIA driver", "warning", "its version is hidden (no /proc/driver/nvidia/version)")
+    return Check("NVIDIA driver", "info", "not loaded")
+
+
+def _cuda_python() -> Check:
+    try:
+        version = importlib.metadata.version("cuda-bindings")
+    except importlib.metadata.PackageNotFoundError:
+        state: Literal["info", "problem", "warning"] = "warning" if host.gpus() else "info"
+        return Check("cuda-python", state, "not installed", "pip install 'pinprof[cuda]'" if host.gpus() else "")
+    return Check("cuda-python", "ok", f"cuda.bindings {version}")
+
+
+def _link() -> Check:
+    links, narrow = [], False
+    for gpu in host.gpus():
+        generation, width = gpu.get("link_generation"), gpu.get("link_width")
+        if not generation or not width:
+            continue
+        most = gpu.get("link_width_max")
+        links.append(f"PCIe {generation} ×{width} (at most {gpu.get('link_generation_max')} ×{most})")
+        narrow |= bool(most and width < most)
+    if not links:
+        return Check("GPU link", "info", "unknown")
+    if narrow:
+        # An idle GPU lowers its generation to save power, but never gives up lanes.
+        return Check("GPU link", "warning", "; ".join(links), "Fewer lanes than the card has: check slot and risers.")
+    return Check("GPU link", "ok", "; ".join(links))
+
+
+def _thp() -> Check:
+    enabled = host.chosen(host.text(Path("/sys/kernel/mm/transparent_hugepage/enabled")))
+    if enabled is None:
+        return Check("transparent huge pages", "info", "not in this kernel")
+    if enabled == "never":
+        fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
+        return Check("transparent huge pages", "warning", "never: every fault brings 4 KiB", fix)
+    return Check("transparent huge pages", "ok", enabled)
+
+
+def _numa() -> Check:
+    nodes = host.numa_nodes()
+    places = sorted({gpu["numa_node"] for gpu in host.gpus() if gpu.get("numa_node") is not None})
+    found = f"{nodes or 'unknown number of'} node{'s' if nodes != 1 else ''}"
+    if places:
+        found += f"; GPUs at node {', '.join(map(str, places))}"
+    if nodes and nodes > 1:
+        return Check("NUMA", "info", found, f"Compare with `numactl -N {places[0] if places else 0} pinprof run …`.")
+    return Check("NUMA", "ok", found)
+
+
+def _memlock() -> Check:
+    limit = host.memlock()
+    if limit is None or os.geteuid() == 0:
+        return Check("locked memory", "ok", "unlimited" if limit is None else f"{format_bytes(limit)}, root is exempt")
+    return Check(
+        "locked memory",
+        "warning" if limit < _ROOMY_BYTES else "ok",
+        format_bytes(limit),
+        "ulimit -l unlimited, or `memlock` in /etc/security/limits.conf: host emulation pins memory.",
+    )
+
+
+def _io_uring() -> Check:
+    # io_uring_setup(0, NULL) fails with EINVAL or EFAULT where it is allowed (io_uring/io_uring.c).
+    number = _syscall_errno(_SYSCALL_IO_URING_SETUP, 0, None)
+    if number in (errno.EINVAL, errno.EFAULT):
+        return Check("io_uring", "ok", "permitted")
+    return Check(
+        "io_uring",
+        "warning",
+        f"not permitted ({os.strerror(number)})",
+        "Host emulation of pinning needs it: sysctl kernel.io_uring_disabled=0, or a seccomp profile that allows it.",
+    )
+
+
+def _userfaultfd() -> Check:
+    syscall = _SYSCALL_USERFAULTFD.get(platform.machine())
+    if syscall is None:
+        return Check("userfaultfd", "info", "unknown on this architecture")
+    # An unknown flag is refused with EINVAL only after the permission check (fs/userfaultfd.c).
+    number = _syscall_errno(syscall, 0x40000000)
+    if number == errno.EINVAL:
+        return Check("userfaultfd", "ok", "permitted")
+    return Check(
+        "userfaultfd",
+        "warning",
+        f"not permitted ({os.strerror(number)})",
+        "Host emulation of uvm needs it: sysctl vm.unprivileged_userfaultfd=1, or a seccomp profile that allows it.",
+    )
+
+
+def _nsys() -> Check:
+    try:
+        found = find_nsys()
+    except ToolMissing as error:
+        state: Literal["info", "warning"] = "warning" if host.gpus() else "info"
+        return Check("nsys", state, error.problem, error.remedy if host.gpus() else "")
+    return Check("nsys", "ok", f"{found.version}, {found.path}")
+
+
+def _nsys_importer() -> Check:
+    try:
+        importers = nsys.find_importers(nsys.find_nsys())
+    except ToolMissing as error:
+        return Check("nsys importer", "warning", error.problem, error.remedy)
+    return Check("nsys importer", "ok" if importers else "info", str(importers[0]) if importers else "none found")
+
+
+def _memory() -> Check:
+    free = host.meminfo("MemAvailable")
+    if free is None:
+        return Check("memory", "info", "unknown")
+    if free < _ROOMY_BYTES:
+        return Check("memory", "warning", f"{format_bytes(free)} available", "Use a smaller --size.")
+    return Check("memory", "ok", f"{format_bytes(free)} available")
+
+
+def _syscall_errno(number: int, *arguments: int | None) -> int:
+    """The errno of a system call that is called so that it must fail; 0 if it succeeded."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    result: int = libc.syscall(number, *arguments)
+    if result < 0:
+        return ctypes.get_errno()
+    os.close(result)
+    return 0
+
+
+CHECKS: tuple[Callable[[], Check], ...] = (
+    _perf,
+    _permission,
+    _kallsyms,
+    _system_wide,
+    _gpu,
+    _driver,
+    _cuda_python,
+    _link,
+    _thp,
+    _numa,
+    _memory,
+    _memlock,
+    _io_uring,
+    _userfaultfd,
+    _nsys,
+    _nsys_importer,
+)

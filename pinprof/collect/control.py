@@ -1,0 +1,57 @@
+"""perf's control FIFOs: `perf record --control fifo:CTL,ACK` reads commands from one and acknowledges on the other."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class Control:
+    """Both FIFOs, held by pinprof only until the recorder is ready.
+
+    Afterwards they belong to the recorded program. Holding them on would keep it from noticing that the recorder died.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self.ctl, self.ack = directory / "ctl", directory / "ack"
+        for path in (self.ctl, self.ack):
+            os.mkfifo(path, 0o600)
+        # Opened for both directions, as perf does: no end waits for the other to be opened.
+        self._files = [os.open(path, os.O_RDWR | os.O_NONBLOCK) for path in (self.ctl, self.ack)]
+
+    @property
+    def paths(self) -> str:
+        """`CTL,ACK`, as both perf and the program take it."""
+        return f"{self.ctl},{self.ack}"
+
+    def send(self, command: str) -> None:
+        """Write one command: `ping`, `enable`, `disable`."""
+        os.write(self._files[0], f"{command}\n".encode())
+
+    def acknowledged(self, timeout_s: float) -> bool:
+        """Whether an acknowledgement arrives in time."""
+        ready, _, _ = select.select([self._files[1]], [], [], timeout_s)
+        return bool(ready) and b"ack" in os.read(self._files[1], 64)
+
+    def close(self) -> None:
+        """Let go of both FIFOs."""
+        for file in self._files:
+            os.close(file)
+        self._files.clear()
+
+
+@contextlib.contextmanager
+def open_control() -> Iterator[Control]:
+    """FIFOs in a directory of their own that disappears with them: a capture may lie where FIFOs cannot."""
+    place = tempfile.gettempdir()
+    # The two paths are separated by a comma.
+    with tempfile.TemporaryDirectory(prefix="pinprof-", dir="/tmp" if "," in place else place) as directory:  # noqa: S108
+        control = Control(Path(directory))
+        try:
+            yield control
+        finally:
+            control.close()

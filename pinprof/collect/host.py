@@ -1,0 +1,210 @@
+"""Facts about the machine that a reader of a capture needs; no host name, no user name, nothing of other programs.
+
+A fact that this machine does not tell is None: absence is shown, never guessed.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import resource
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+_SYS = Path("/sys")
+_PROC = Path("/proc")
+_NVIDIA_FIELDS = {
+    "name": "name",
+    "memory": "memory.total",
+    "driver": "driver_version",
+    "pci": "pci.bus_id",
+    "link_generation": "pcie.link.gen.current",
+    "link_generation_max": "pcie.link.gen.max",
+    "link_width": "pcie.link.width.current",
+    "link_width_max": "pcie.link.width.max",
+    "persistence": "persistence_mode",
+}
+"""Our name → `nvidia-smi --query-gpu` field."""
+
+
+def facts() -> dict[str, Any]:
+    """`host` of the capture's manifest."""
+    return {
+        "kernel": os.uname().release,
+        "arch": os.uname().machine,
+        "cpu": cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "cores_online": os.cpu_count(),
+        "numa_nodes": numa_nodes(),
+        "memory_bytes": meminfo("MemTotal"),
+        "swap_bytes": meminfo("SwapTotal"),
+        "page_bytes": os.sysconf("SC_PAGE_SIZE"),
+        "huge_page_bytes": meminfo("Hugepagesize"),
+        "huge_pages": meminfo("HugePages_Total"),
+        "thp_enabled": chosen(text(_SYS / "kernel/mm/transparent_hugepage/enabled")),
+        "thp_defrag": chosen(text(_SYS / "kernel/mm/transparent_hugepage/defrag")),
+        "thp_shmem": chosen(text(_SYS / "kernel/mm/transparent_hugepage/shmem_enabled")),
+        "init_on_alloc": init_on_alloc(),
+        "numa_balancing": number(_PROC / "sys/kernel/numa_balancing"),
+        "iommu_groups": len(_listing(_SYS / "kernel/iommu_groups")),
+        "virtual_machine": virtual_machine(),
+        "perf_event_paranoid": number(_PROC / "sys/kernel/perf_event_paranoid"),
+        "kptr_restrict": number(_PROC / "sys/kernel/kptr_restrict"),
+        "memlock_bytes": memlock(),
+        "gpus": gpus(),
+        "nvidia_driver": nvidia_driver(),
+        "cuda_driver": cuda_driver(),
+    }
+
+
+def text(path: Path) -> str | None:
+    """The content of a small file without its newline; None when it cannot be read."""
+    try:
+        return path.read_text("utf-8", "replace").strip()
+    except OSError:
+        return None
+
+
+def number(path: Path) -> int | None:
+    """The integer in a small file; None when there is none."""
+    try:
+        return int(text(path) or "")
+    except ValueError:
+        return None
+
+
+def chosen(choices: str | None) -> str | None:
+    """The word in brackets of sysfs choices such as `always [madvise] never`."""
+    match = re.search(r"\[(\S+)\]", choices or "")
+    return match[1] if match else None
+
+
+def meminfo(name: str) -> int | None:
+    """One value of /proc/meminfo: bytes, or a count for those without unit."""
+    match = re.search(rf"^{name}:\s+(\d+)( kB)?$", text(_PROC / "meminfo") or "", re.MULTILINE)
+    return int(match[1]) * (1024 if match[2] else 1) if match else None
+
+
+def cpu_model() -> str | None:
+    """The processor's name: `model name` on x86; arm64 has only numbers for it (`CPU implementer`, `CPU part`)."""
+    info = text(_PROC / "cpuinfo") or ""
+    for name in ("model name", "Model", "CPU part"):
+        match = re.search(rf"^{name}\s*:\s*(.+)$", info, re.MULTILINE)
+        if match:
+            return match[1]
+    return None
+
+
+def numa_nodes() -> int | None:
+    """How many NUMA nodes have memory or CPUs."""
+    nodes = [name for name in _listing(_SYS / "devices/system/node") if re.fullmatch(r"node\d+", name)]
+    return len(nodes) or None
+
+
+def virtual_machine() -> str | None:
+    """A hint at the hypervisor: the vendor the firmware names, or `yes` by the CPU flag; None on bare metal."""
+    if not re.search(r"^flags\s*:.*\bhypervisor\b", text(_PROC / "cpuinfo") or "", re.MULTILINE):
+        return text(_SYS / "hypervisor/type")
+    return text(_SYS / "class/dmi/id/sys_vendor") or "yes"
+
+
+def init_on_alloc() -> bool | None:
+    """Whether the kernel zeroes every page it allocates: boot parameter, else the build's default, else unknown."""
+    match = re.search(r"\binit_on_alloc=([01])", text(_PROC / "cmdline") or "")
+    if match:
+        return match[1] == "1"
+    config = text(Path("/boot") / f"config-{os.uname().release}") or ""
+    match = re.search(
+        r"^(?:CONFIG_INIT_ON_ALLOC_DEFAULT_ON=(y)|# CONFIG_INIT_ON_ALLOC_DEFAULT_ON )", config, re.MULTILINE
+    )
+    return match[1] == "y" if match else None
+
+
+def memlock() -> int | None:
+    """Bytes this process may lock (RLIMIT_MEMLOCK, soft); None is unlimited."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return None if soft == resource.RLIM_INFINITY else soft
+
+
+def nvidia_driver() -> str | None:
+    """Version of the loaded NVIDIA kernel module; `(open)` for the open one."""
+    version = text(_PROC / "driver/nvidia/version") or ""
+    match = re.search(r"\b(\d{3,}\.\d+(?:\.\d+)?)\b", version)
+    if not match:
+        return None
+    return match[1] + (" (open)" if "Open Kernel Module" in version else "")
+
+
+def gpus() -> list[dict[str, Any]]:
+    """Each NVIDIA GPU: what nvidia-smi says, else what the driver's /proc files say, with its place in sysfs."""
+    return [gpu | _place(gpu.get("pci")) for gpu in _from_nvidia_smi() or _from_proc()]
+
+
+def cuda_driver() -> str | None:
+    """The CUDA version that the installed driver supports."""
+    match = re.search(r"CUDA Version:\s*([\d.]+)", _smi())
+    return match[1] if match else None
+
+
+def _from_nvidia_smi() -> list[dict[str, Any]]:
+    rows = _smi(f"--query-gpu={','.join(_NVIDIA_FIELDS.values())}", "--format=csv,noheader,nounits").splitlines()
+    found = []
+    for row in rows:
+        values: list[Any] = [_known(value.strip()) for value in row.split(",")]
+        if len(values) != len(_NVIDIA_FIELDS):
+            continue
+        gpu = dict(zip(_NVIDIA_FIELDS, values, strict=True))
+        memory = gpu.pop("memory")
+        gpu["memory_bytes"] = int(memory) << 20 if memory and memory.isdigit() else None
+        for name in ("link_generation", "link_generation_max", "link_width", "link_width_max"):
+            gpu[name] = int(gpu[name]) if gpu[name] and gpu[name].isdigit() else None
+        found.append(gpu)
+    return found
+
+
+def _from_proc() -> list[dict[str, Any]]:
+    """/proc/driver/nvidia/gpus/PCI/information: `Model`, `Bus Location` (NVIDIA driver README, appendix)."""
+    directory = _PROC / "driver/nvidia/gpus"
+    found = []
+    for pci in _listing(directory):
+        information = text(directory / pci / "information") or ""
+        model = re.search(r"^Model:\s*(.+)$", information, re.MULTILINE)
+        found.append({"name": model[1] if model else None, "pci": pci})
+    return found
+
+
+def _place(pci: str | None) -> dict[str, Any]:
+    """NUMA node and link of a PCI device from sysfs; the link only where nvidia-smi is missing."""
+    match = re.search(r"([0-9a-fA-F]{4}):([0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.[0-7])$", pci or "")
+    if not match:
+        return {"numa_node": None}
+    device = _SYS / "bus/pci/devices" / f"{match[1]}:{match[2]}".lower()
+    node = number(device / "numa_node")
+    # The kernel says -1 where the firmware does not tell.
+    return {"numa_node": node if node is not None and node >= 0 else None}
+
+
+def _known(value: str) -> str | None:
+    """A field of nvidia-smi, None for `[N/A]` and its kin."""
+    return None if not value or value.startswith("[") or value in ("N/A", "Unknown") else value
+
+
+def _smi(*arguments: str) -> str:
+    """What nvidia-smi prints; empty when it is missing, fails or hangs on a broken driver."""
+    path = shutil.which("nvidia-smi")
+    if path is None:
+        return ""
+    try:
+        done = subprocess.run([path, *arguments], capture_output=True, timeout=20, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+
+
+def _listing(directory: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in directory.iterdir())
+    except OSError:
+        return []

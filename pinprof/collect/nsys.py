@@ -1,0 +1,288 @@
+"""The nsys collector: Nsight Systems around the whole program, its SQLite export in the capture.
+
+    --trace=cuda,nvtx,osrt                  CUDA calls and GPU work, ranges, blocking calls into libc
+    --cuda-um-{cpu,gpu}-page-faults=true    faults on managed memory, off by default
+    --cuda-memory-usage=true                allocations of device, managed and pinned host memory
+    --sample=process-tree --backtrace=fp    CPU samples; off when perf samples the same run, which sees more
+    --wait=primary --kill=none              a daemon that the program leaves is neither waited for nor killed
+
+The whole process is traced, and reading restricts a scenario to its measured region: a capture range
+(--capture-range=nvtx) starts and ends collections inside the program, costs milliseconds there, and is never reached
+where nsys does not see the range, as 2022.4 does not those of Python's nvtx since 0.2.17. Options that this nsys does
+not have are left out, with a note. What each version has is asked of its --help.
+"""
+
+from __future__ import annotations
+
+import re
+import select
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from pinprof import nsys as tool
+from pinprof.collect import nsys_export
+from pinprof.collect.base import STOP_SIGNALS, HeldSignals, RecordRequest, Session, ToolResult, find_program
+from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, shim_command
+from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
+from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, CaptureWriter
+
+START_TIMEOUT_S = 120.0
+"""nsys asks every GPU before it starts anything."""
+
+_OUTPUT = "nsys"
+_REPORTS = (f"{_OUTPUT}.nsys-rep", f"{_OUTPUT}.qdrep", f"{_OUTPUT}.qdstrm")
+_OPTION = re.compile(r"^\s+(?:-\w, )?--([a-z][a-z-]+)=", re.MULTILINE)
+_CLOCK_PERIODS = re.compile(r"between (\d+) and (\d+)\.\s+The number of CPU Clock \(sw\)")
+"""nsys's help names the event that it would sample on this machine."""
+_KEPT_VARIABLES = ("PATH", "HOME", "LD_LIBRARY_PATH")
+_REQUIRED = ("trace", "output")
+_ASKED = {
+    "cuda-memory-usage": "allocations",
+    "cuda-um-cpu-page-faults": "CPU faults on managed memory",
+    "cuda-um-gpu-page-faults": "GPU faults on managed memory",
+}
+_SAMPLES_WELL = (2023, 1)
+"""Older ones can go round in circles for ever over perf events of processes that have ended (2022.4 on Linux 6.18: two
+runs in three with any child process), and their unfinished streams cannot be imported."""
+_USUAL = re.compile(
+    r"Generat|Importer error status|Unable to retrieve the importer|^WARNING|^Try|^/|\[=*\d+%|^Collecting|^Processing"
+)
+
+
+@dataclass(frozen=True)
+class Nsys:
+    """The nsys binary to use and what it can do."""
+
+    path: Path
+    version: str
+    options: frozenset[str]
+
+    @property
+    def number(self) -> tuple[int, ...]:
+        """`(2022, 4)`; empty when unknown."""
+        return tuple(int(part) for part in self.version.split(".")[:2] if part.isdecimal())
+
+    clock_periods: tuple[int, int] | None
+    """Bounds of the sampling period where samples count CPU-clock nanoseconds; None where they count something else."""
+
+
+def find_nsys() -> Nsys:
+    """The preferred nsys of this machine; ToolMissing when there is none that runs."""
+    found = tool.find_nsys()
+    if not found:
+        raise ToolMissing(
+            "nsys, Nsight Systems' recorder, is not installed.",
+            "Install Nsight Systems (or Nsight Compute, which contains it), or set $NSYS to its path.",
+            "nsys-missing",
+        )
+    text = _help(found[0])
+    options = frozenset(_OPTION.findall(text))
+    if not options.issuperset(_REQUIRED):
+        reason = (text.strip().splitlines() or ["it prints nothing"])[-1].rstrip(".")
+        raise ToolMissing(
+            f"{found[0]} does not run: {reason}.",
+            f"Repair its installation, or set ${tool.LIBRARY_VARIABLE} to the folder of a library that it misses.",
+            "nsys-library",
+        )
+    bounds = _CLOCK_PERIODS.search(text)
+    periods = (min(int(bounds[1]), int(bounds[2])), max(int(bounds[1]), int(bounds[2]))) if bounds else None
+    return Nsys(found[0], tool.version_of(found[0]) or "unknown", options, periods)
+
+
+def check(request: RecordRequest) -> None:
+    """Raise before anything is written when this request cannot be recorded here."""
+    find_program(request.command[0])
+    if request.frequency < 1:
+        raise UsageError(
+            f"A frequency of {request.frequency} Hz cannot be sampled.", "Give --frequency 1 or more.", "frequency"
+        )
+    find_nsys()
+
+
+def command_line(nsys: Nsys, request: RecordRequest, output: Path, *, samples: bool) -> tuple[list[str], list[str]]:
+    """`nsys profile` and its options for a request, and notes about what this version cannot do."""
+    scheduling = nsys.number >= _SAMPLES_WELL
+    wanted = {
+        "output": str(output),
+        "force-overwrite": "true",
+        "trace": "cuda,nvtx,osrt",
+        **dict.fromkeys(_ASKED, "true"),
+        "sample": "process-tree" if samples and scheduling else "none",
+        "cpuctxsw": "process-tree" if scheduling else "none",
+        "wait": "primary",
+        "kill": "none",
+        "show-output": "false",
+        "stats": "false",
+    }
+    if samples and scheduling:
+        wanted |= {"backtrace": request.call_graph, "samples-per-backtrace": "1"}
+        if nsys.clock_periods:
+            low, high = nsys.clock_periods
+            wanted["sampling-period"] = str(min(max(10**9 // request.frequency, low), high))
+    argv = [str(nsys.path), "profile", *(f"--{name}={value}" for name, value in wanted.items() if name in nsys.options)]
+    missing = [what for name, what in _ASKED.items() if name not in nsys.options]
+    notes = [f"nsys {nsys.version} cannot record {what}." for what in missing]
+    if not scheduling:
+        instead = "Record perf,nsys for CPU samples." if samples else "perf samples the CPU."
+        notes.append(f"nsys {nsys.version} did not sample the CPU or trace scheduling, since it can hang. {instead}")
+    return argv, notes
+
+
+class Launched:
+    """nsys at work on a program that it has launched and that still waits."""
+
+    def __init__(
+        self,
+        request: RecordRequest,
+        writer: CaptureWriter,
+        folder: Path,
+        environment: Mapping[str, str],
+        signals: HeldSignals,
+        *,
+        samples: bool,
+    ) -> None:
+        self._nsys = find_nsys()
+        self._request, self._directory, self._folder = request, writer.path, folder
+        self._log = writer.path / LOG
+        self._argv, self._notes = command_line(self._nsys, request, folder / _OUTPUT, samples=samples)
+        self.program = LaunchedProgram(request.command, environment, signals)
+        given = _nsys_environment(folder)
+        with closing(listen(folder)) as server:
+            try:
+                self.recorder = NsysRecorder([*self._argv, *shim_command(folder)], given, self._log)
+            except OSError as error:
+                raise CollectError(
+                    f"nsys cannot be started: {error.strerror}.", "Reinstall Nsight Systems.", "nsys-failed"
+                ) from error
+            self.recorder.folder = folder
+            try:
+                self._launch(server, given)
+            except BaseException:
+                self.program.abandon()
+                self.recorder.finish()
+                raise
+
+    def await_ready(self, session: Session) -> None:
+        """The program waits, so nsys has been ready; note the time on both clocks."""
+        session.wait(0)
+        if session.interruptions:
+            raise KeyboardInterrupt
+        self._utc_offset_ns = time.time_ns() - time.monotonic_ns()
+
+    def result(self) -> ToolResult:
+        """Export what nsys left, without what is private."""
+        facts = {
+            "name": "nsys",
+            "version": self._nsys.version,
+            "command": ["nsys", *(word for word in self._argv[1:] if not word.startswith("--output="))],
+            "pid": self.program.pid,
+            "utc_offset_ns": self._utc_offset_ns,
+            "options": {"report_kept": self._request.keep_report},
+        }
+        report = next((path for name in _REPORTS if (path := self._folder / name).is_file()), None)
+        if report is None:
+            return ToolResult(facts, tuple(self._notes), self._no_report())
+        notes = list(self._notes)
+        try:
+            export = tool.export_sqlite(report, self._folder)
+            nsys_export.scrub(export, self._directory / NSYS_SQLITE, left_out=self._shims)
+        except (PinprofError, OSError) as error:
+            shutil.copyfile(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
+            reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
+            remedy = error.remedy if isinstance(error, PinprofError) else "Free some room, and record again."
+            failure = CollectError(
+                f"What nsys recorded could not be exported: {reason} Its report is kept in the capture; it holds the "
+                "program's environment and the machine's process list.",
+                remedy,
+                "nsys-failed",
+            )
+            return ToolResult(facts, tuple(notes), failure)
+        if self._request.keep_report:
+            whole = next((path for name in _REPORTS[:2] if (path := self._folder / name).is_file()), report)
+            shutil.copyfile(whole, self._directory / NSYS_REPORT)
+            notes.append(
+                f"{NSYS_REPORT} holds the program's whole environment and the machine's process list: "
+                "remove it before sharing the capture."
+            )
+        return ToolResult(facts, tuple(notes), self._unfinished())
+
+    def _launch(self, server: socket.socket, given: Mapping[str, str]) -> None:
+        """Wait for the shim to call, hand the program over, and hear its pid."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        self._await(server, deadline)
+        line, _ = server.accept()
+        line.setblocking(True)
+        self.recorder.line = line
+        self.program.hand_over(line, given)
+        self._await(line, deadline)
+        answer = line.recv(256)
+        if not answer:
+            raise self._start_failure()
+        pid, self._shims = adopted(answer)
+        self.program.adopt(pid)
+
+    def _await(self, readable: socket.socket, deadline: float) -> None:
+        while not select.select([readable], [], [], 0.05)[0]:
+            if signal.sigtimedwait(STOP_SIGNALS, 0) is not None:
+                raise KeyboardInterrupt
+            if self.recorder.reap():
+                raise self._start_failure()
+            if time.monotonic() > deadline:
+                raise CollectError(
+                    f"nsys had not started the program after {START_TIMEOUT_S:.0f} s.",
+                    "See whether `nsys profile true` works, and `pinprof doctor`.",
+                    "nsys-failed",
+                )
+
+    def _start_failure(self) -> CollectError:
+        reason = _complaint(self._log) or "it printed nothing"
+        return CollectError(
+            f"nsys did not start the program: {reason}.", "See whether `nsys profile true` works.", "nsys-failed"
+        )
+
+    def _no_report(self) -> CollectError:
+        how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'it is silent'})"
+        return CollectError(
+            f"nsys {how}; what else was recorded is kept.", "Record again, or see collector.log.", "nsys-failed"
+        )
+
+    def _unfinished(self) -> CollectError | None:
+        if not self._died:
+            return None
+        return CollectError(
+            "nsys was ended before it had finished; what it wrote until then is kept.", "Record again.", "nsys-failed"
+        )
+
+    @property
+    def _died(self) -> bool:
+        return self.recorder.died_first or not self.recorder.ended_well
+
+
+def _nsys_environment(folder: Path) -> dict[str, str]:
+    """As little as nsys needs: it stores its environment in the report."""
+    own = tool.tool_environment()
+    kept = {name: own[name] for name in _KEPT_VARIABLES if name in own}
+    return {**kept, "LANG": "C.UTF-8", "TMPDIR": str(folder)}
+
+
+def _complaint(log: Path) -> str:
+    """The first thing nsys printed besides its usual progress, without a full stop."""
+    try:
+        text = log.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    lines = (re.sub(r"[^ -~]", "", line).strip() for line in text.splitlines())
+    return next((line.rstrip(".")[:300] for line in lines if line and not _USUAL.search(line)), "")
+
+
+def _help(path: Path) -> str:
+    try:
+        return tool.run([str(path), "profile", "--help"], timeout_s=60).output
+    except OSError as error:
+        return error.strerror or str(error)

@@ -1,0 +1,69 @@
+"""Ends what nsys leaves behind, also when pinprof itself is killed; standard library only.
+
+usage: python -I -S nsys_keeper.py FOLDER < LIFELINE
+
+nsys starts an agent that leaves its process group, session and parent; it can stay for ever, at full CPU. It keeps the
+environment it was started with, though, so everything whose TMPDIR is this run's private FOLDER, and whose program is
+one of nsys's, is this run's. The lifeline ends when pinprof lets go of it, or dies: then the processes end, and the
+FOLDER with what they wrote.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+
+TOOLS = ("nsys", "QdstrmImporter", "ImportAgent")
+PATIENCE_S = 1.0
+"""For those that are just ending by themselves."""
+
+
+def main(folder: str) -> None:
+    """Wait for the lifeline to end, then clean up."""
+    while os.read(0, 1):
+        pass
+    end(folder)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def end(folder: str) -> None:
+    """End every process of nsys that was started for this folder."""
+    deadline = time.monotonic() + PATIENCE_S
+    while found := of_run(folder):
+        if time.monotonic() > deadline:
+            for pid in found:
+                _kill(pid)
+        time.sleep(0.02)
+
+
+def of_run(folder: str) -> list[int]:
+    """Processes of nsys whose TMPDIR is the folder; those that have ended but are not reaped do not count."""
+    mark = b"\0TMPDIR=" + os.fsencode(folder) + b"\0"
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            started_for_it = mark in b"\0" + (process / "environ").read_bytes()
+            if started_for_it and (process / "exe").readlink().name.startswith(TOOLS):
+                found.append(int(process.name))
+        except OSError:
+            continue  # it has ended, or is somebody else's
+    return found
+
+
+def _kill(pid: int) -> None:
+    try:
+        os.kill(pid, signal.SIGKILL)
+        # What an agent shares with its clients, which it would have removed itself.
+        Path(f"/dev/shm/quadd-agent-instance-{pid}").unlink()  # noqa: S108 - nsys's choice
+    except OSError:
+        return
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    main(sys.argv[1])

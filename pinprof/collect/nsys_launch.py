@@ -1,0 +1,193 @@
+"""The program as nsys launches it, and what makes it pinprof's own child all the same.
+
+nsys can trace only what it starts. Left alone it would put the program into a session of its own, feed it through
+`nsys-tee`, store its output and environment in the report, and stay between it and its exit status. So nsys starts
+`nsys_shim.py`, which fetches the program, its streams and its environment from pinprof. What remains of nsys's way is
+the session: a Ctrl-C of the terminal does not reach the program by itself, so pinprof sends it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from pinprof.collect import nsys_keeper, nsys_shim
+from pinprof.collect.base import HeldSignals, Program, Recorder, find_program
+from pinprof.errors import CollectError
+
+_PR_SET_CHILD_SUBREAPER = 36
+_KEEPER_TIMEOUT_S = 20.0
+STALL_S = 60.0
+"""What nsys has collected by then can be imported later; what it has not, it never will."""
+
+
+class LaunchedProgram(Program):
+    """The program behind its gate, started by nsys and adopted by pinprof; the leader of a process group of its own."""
+
+    in_foreground = False
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], signals: HeldSignals) -> None:
+        self._order = {
+            "command": list(command),
+            "executable": str(Path(find_program(command[0])).absolute()),
+            "environment": dict(environment),
+            "directory": str(Path.cwd()),
+            "umask": _umask(),
+            "mask": [int(number) for number in signals.mask],
+            "ignored": [int(number) for number in signals.ignored],
+        }
+        self._gate = self._failure = -1
+        self.pid = 0
+        self.wait_status = None
+        self.usage = None
+        self.started_ns = self.ended_ns = time.monotonic_ns()
+
+    def hand_over(self, line: socket.socket, given: Mapping[str, str]) -> None:
+        """Give the shim, which was started with the environment `given`, the program."""
+        gate, self._gate = os.pipe()
+        self._failure, failure = os.pipe()
+        try:
+            message = json.dumps(self._order | {"given": dict(given)}).encode("utf-8", "surrogateescape") + b"\n"
+            sys.stdout.flush()
+            sys.stderr.flush()
+            sent = socket.send_fds(line, [message], [0, 1, 2, gate, failure])
+            line.sendall(message[sent:])
+        finally:
+            os.close(gate)
+            os.close(failure)
+
+    def adopt(self, pid: int) -> None:
+        """Note the process, which is pinprof's child by now."""
+        self.pid = pid
+
+    def abandon(self) -> None:
+        """End a program that still waits, if there is one yet."""
+        self._close()
+        if self.pid:
+            self.reap(options=0)
+
+    def reap(self, options: int = os.WNOHANG) -> bool:
+        """As of any program; one that has not come to be has not ended."""
+        return bool(self.pid) and super().reap(options)
+
+    def send(self, number: int) -> None:
+        """Send the program's whole group a signal, as the terminal would."""
+        if self.pid and self.wait_status is None:
+            with suppress(ProcessLookupError):
+                os.killpg(self.pid, number)
+
+
+class NsysRecorder(Recorder):
+    """nsys: ends when the shim does, and then takes its time to write the report."""
+
+    finish_timeout_s = 3600.0
+
+    folder: Path | None = None
+    line: socket.socket | None = None
+    _written = (-1, 0.0)
+    """Bytes in the folder, and since when there have been so many."""
+
+    def finish(self) -> None:
+        """Hang up: the shim ends, and nsys, whose program it is, with it."""
+        if self.line:
+            self.line.close()
+        else:
+            self.send(signal.SIGKILL)
+
+    def stalled(self) -> bool:
+        """Nothing has been written for a while: 2022.4 can go round in circles over the end of a process."""
+        if self.folder is None:
+            return False
+        size = 0
+        for place, _, names in os.walk(self.folder):
+            for name in names:
+                with suppress(OSError):
+                    size += os.lstat(f"{place}/{name}").st_size
+        if size != self._written[0]:
+            self._written = (size, time.monotonic())
+        return time.monotonic() > self._written[1] + STALL_S
+
+
+@contextmanager
+def private_folder() -> Iterator[Path]:
+    """A folder for everything that nsys writes, whose end takes all processes of nsys with it."""
+    folder = tempfile.mkdtemp(prefix="pinprof-nsys-")
+    lifeline, ours = os.pipe()
+    try:
+        keeper = subprocess.Popen(
+            [sys.executable, "-I", "-S", nsys_keeper.__file__, folder],
+            stdin=lifeline,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    finally:
+        os.close(lifeline)
+    _adopt_orphans(True)
+    try:
+        yield Path(folder)
+    finally:
+        os.close(ours)
+        with suppress(subprocess.TimeoutExpired):
+            keeper.wait(_KEEPER_TIMEOUT_S)
+        # The keeper has done it, unless somebody ended the keeper.
+        nsys_keeper.end(folder)
+        _adopt_orphans(False)
+        _reap()
+
+
+def listen(folder: Path) -> socket.socket:
+    """The socket that the shim will call."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(folder / "line"))
+    server.listen(1)
+    server.setblocking(False)
+    return server
+
+
+def shim_command(folder: Path) -> list[str]:
+    """What nsys is to start."""
+    return [sys.executable, "-I", "-S", nsys_shim.__file__, str(folder / "line")]
+
+
+def adopted(answer: bytes) -> tuple[int, tuple[int, ...]]:
+    """From what the shim says: the program's pid, and those of the shim; CollectError when another has adopted it."""
+    pid, parent, *shims = map(int, answer.split())
+    if parent != os.getpid():
+        raise CollectError(
+            "nsys keeps the program's exit status to itself here.",
+            "Record with perf, or run nsys yourself and give its report to `pinprof report`.",
+            "nsys-failed",
+        )
+    return pid, tuple(shims)
+
+
+def _adopt_orphans(adopt: bool) -> None:
+    """Become, or stop being, the parent of what descendants leave behind (prctl(2))."""
+    ctypes.CDLL(None).prctl(_PR_SET_CHILD_SUBREAPER, int(adopt), 0, 0, 0)
+
+
+def _reap() -> None:
+    """Take note of the end of adopted processes of nsys; whatever else was adopted stays the program's affair."""
+    for place in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            name, _, rest = place.read_text("utf-8", "replace").rpartition(")")
+            state, parent = rest.split()[:2]
+            if state == "Z" and int(parent) == os.getpid() and name.partition("(")[2].startswith(nsys_keeper.TOOLS):
+                os.waitpid(int(place.parent.name), os.WNOHANG)
+
+
+def _umask() -> int:
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask

@@ -1,0 +1,291 @@
+"""The perf collector: `perf record` attached to the program, CPU clock and page faults, both with call chains.
+
+    cpu-clock/freq=F/       where CPU time goes, user and kernel; an hrtimer, so it works in every virtual machine
+    page-faults/period=P/   which code touches memory first, with the address (-d); blind to faults inside pins
+    -k CLOCK_MONOTONIC      the clock of ranges.jsonl
+    -D -1 --control         events off until told: for a scenario by the scenario, else when the program starts
+    --buildid-mmap          build ids in the mapping records, so perf need not search its own file at the end
+
+Facts about perf are from its sources (tools/perf/builtin-record.c, util/evlist.c, 5.10 to 6.12) and perf-record(1).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pinprof.collect import permission
+from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult, find_program
+from pinprof.collect.control import Control
+from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.store import LOG, PERF_DATA, CaptureWriter
+
+CALL_GRAPHS = ("fp", "dwarf", "lbr")
+MAX_FREQUENCY = 50_000
+START_TIMEOUT_S = 60.0
+"""perf -a first lists every process of the machine."""
+
+_PING_PATIENCE_S = 1.0
+_EVENTS_DISABLED = b"Events disabled"
+"""EVLIST_DISABLED_MSG: what perf before 5.12, which has no `ping`, prints once it is ready."""
+
+_LINUX_TOOLS = "/usr/lib/linux-tools"
+"""Where Ubuntu keeps perf for each kernel; its /usr/bin/perf refuses to run for any other."""
+
+_LBR_DEPTH = ("cpu/caps/branches", "cpu_core/caps/branches")
+_PMUS = Path("/sys/bus/event_source/devices")
+
+
+@dataclass(frozen=True)
+class Perf:
+    """The perf binary to use and what it can do."""
+
+    path: str
+    version: str
+    buildid_mmap: bool
+
+
+def check(request: RecordRequest) -> None:
+    """Raise before anything is written when this request cannot be recorded here."""
+    if request.call_graph not in CALL_GRAPHS:
+        problem = f"There is no call graph {request.call_graph!r}."
+        raise UsageError(problem, f"Choose one of {', '.join(CALL_GRAPHS)}.", "call-graph")
+    if not 1 <= request.frequency <= MAX_FREQUENCY:
+        problem = f"A frequency of {request.frequency} Hz cannot be sampled."
+        raise UsageError(problem, f"Give --frequency 1 to {MAX_FREQUENCY}.", "frequency")
+    if request.fault_period < 1:
+        problem = f"{request.fault_period} is not a number of page faults."
+        raise UsageError(problem, "Give --fault-period 1 or more.", "fault-period")
+    find_program(request.command[0])
+    perf = find_perf()
+    permission.require(perf.path, system_wide=request.system_wide)
+    if request.call_graph == "lbr" and not _has_lbr():
+        raise CollectError(
+            "This machine has no last-branch records, which --call-graph lbr needs: "
+            "they come with hardware events of recent Intel CPUs, seldom in a virtual machine.",
+            "Use --call-graph fp, or dwarf for programs without frame pointers.",
+            "call-graph",
+        )
+
+
+class Attached:
+    """perf, attached to a program that still waits; perf.data lies in the capture directory afterwards."""
+
+    def __init__(self, request: RecordRequest, writer: CaptureWriter, program: Program, control: Control) -> None:
+        self._perf = find_perf()
+        self._request, self._control, self._log = request, control, writer.path / LOG
+        argv = command_line(self._perf, request, control.paths, writer.path / PERF_DATA, program.pid)
+        self._pid, self._shown = program.pid, _shown(argv, request, program.pid, control)
+        try:
+            self.recorder = Recorder(argv, _perf_environment(), self._log)
+        except OSError as error:
+            raise CollectError(f"perf cannot be started: {error.strerror}.", "Reinstall perf.", "perf") from error
+
+    def await_ready(self, session: Session) -> None:
+        """Wait until perf has opened its events, and unless the program does so itself, switch them on."""
+        self._control.send("ping")
+        started = time.monotonic()
+        while not self._control.acknowledged(0.02):
+            self._still_starting(session)
+            waited = time.monotonic() - started
+            if waited > _PING_PATIENCE_S and _EVENTS_DISABLED in self._log.read_bytes():
+                break
+            if waited > START_TIMEOUT_S:
+                raise CollectError(
+                    f"perf was not ready after {START_TIMEOUT_S:.0f} s.",
+                    "Try again when the machine is less busy, or without --system-wide.",
+                    "perf",
+                )
+        if not self._request.region_only:
+            self._control.send("enable")
+            while not self._control.acknowledged(0.02):
+                self._still_starting(session)
+        self._control.close()
+
+    def result(self) -> ToolResult:
+        """What it recorded with, and why that is not whole."""
+        request = self._request
+        facts = {
+            "name": "perf",
+            "version": self._perf.version,
+            "command": self._shown,
+            "pid": self._pid,
+            "options": {
+                "frequency": request.frequency,
+                "call_graph": request.call_graph,
+                "fault_period": request.fault_period,
+                "system_wide": request.system_wide,
+                "region_only": request.region_only,
+            },
+        }
+        return ToolResult(facts, failure=_failure(self.recorder, self._log))
+
+    def _still_starting(self, session: Session) -> None:
+        """Raise when the user gave up or perf has ended before the program began."""
+        session.wait(0)
+        if session.interruptions:
+            raise KeyboardInterrupt
+        if self.recorder.wait_status is not None:
+            raise _start_failure(_complaints(self._log), self._request)
+
+
+def find_perf() -> Perf:
+    """The perf on the PATH, or Ubuntu's for another kernel, which serves as well; ToolMissing names the packages."""
+    found = [shutil.which("perf"), *sorted(map(str, Path(_LINUX_TOOLS).glob("*/perf")), reverse=True)]
+    for path in filter(None, found):
+        version = _output(path, "version").removeprefix("perf version ").strip()
+        # Ubuntu's wrapper prints a warning of several lines instead.
+        if re.match(r"\d+\.\d+", version):
+            break
+    else:
+        raise ToolMissing(
+            "perf, which records the samples, is not installed.",
+            "Install it: `apt install linux-perf` (Debian), `apt install linux-tools-$(uname -r)` (Ubuntu), "
+            "`dnf install perf` (Fedora, RHEL).",
+            "perf-missing",
+        )
+    options = _output(path, "record", "-h")
+    if "--control" not in options:
+        raise ToolMissing(
+            f"perf {version} is too old: it cannot be told when to sample (perf record --control, Linux 5.10).",
+            "Install perf of Linux 5.10 or newer; it works on older kernels too.",
+            "perf-missing",
+        )
+    return Perf(path, version, "--buildid-mmap" in options and _kernel_version() >= (5, 12))
+
+
+def command_line(perf: Perf, request: RecordRequest, control: str, output: Path, pid: int) -> list[str]:
+    """The arguments of `perf record` for a request."""
+    mode = "dwarf" if request.call_graph == "dwarf" else "fp"
+    events = [f"cpu-clock/freq={request.frequency}/", f"page-faults/period={request.fault_period}/"]
+    if request.call_graph == "lbr":
+        # Only hardware events have last-branch records; time and faults stay with their own events.
+        events.append(f"cycles/freq={request.frequency},call-graph=lbr/")
+    argv = [perf.path, "record"]
+    for event in events:
+        argv += ["-e", event]
+    argv += ["-d", "--sample-cpu", "-k", "CLOCK_MONOTONIC", "-g", "--call-graph", mode]
+    # Otherwise perf reads the whole file again to find build ids; never copy binaries into ~/.debug.
+    argv += ["--buildid-mmap"] if perf.buildid_mmap else ["-N"]
+    argv += _ring_size(request)
+    argv += ["-D", "-1", "--control", f"fifo:{control}", "-o", str(output)]
+    # `cat` ends when pinprof does (base.Recorder); perf alone would sample every CPU for ever.
+    return [*argv, *(["-a", "--", "cat"] if request.system_wide else ["-p", str(pid)])]
+
+
+def _ring_size(request: RecordRequest) -> list[str]:
+    """`-m`: one buffer per CPU, large enough for half a second between two reads, 512 MiB together at most.
+
+    Without root the kernel's limit on locked memory (perf_event_mlock_kb) decides, and perf takes all of it.
+    """
+    if os.geteuid() != 0:
+        return []
+    megabytes = 8 if request.call_graph == "dwarf" else 2
+    while megabytes > 1 and megabytes * (os.cpu_count() or 1) > 512:
+        megabytes //= 2
+    return ["-m", f"{megabytes}M"]
+
+
+def _start_failure(complaints: str, request: RecordRequest) -> CollectError:
+    """What perf's complaints mean when it ends before the program began."""
+    if re.search(r"paranoid|permission|not permitted|access to performance", complaints, re.IGNORECASE):
+        number = permission.sampling_errno(system_wide=request.system_wide)
+        return permission.refusal(number or 1, system_wide=request.system_wide)
+    if "mmap" in complaints:
+        return CollectError(
+            "perf may not lock enough memory for its buffers.",
+            "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
+            "perf-memlock",
+        )
+    reason = complaints.partition("\n")[0] or "it printed nothing"
+    return CollectError(
+        f"perf did not start recording: {reason.rstrip('.')}.", "`pinprof doctor` checks what it needs.", "perf"
+    )
+
+
+def _failure(recorder: Recorder, log: Path) -> CollectError | None:
+    """Why the recording is not whole: perf ended before the program, or could not finish its file."""
+    assert recorder.wait_status is not None
+    if not recorder.died_first and recorder.ended_well:
+        return None
+    complaints = _complaints(log)
+    when = "while the program was running" if recorder.died_first else "before it had written everything"
+    if "No space left" in complaints or "quota exceeded" in complaints.lower():
+        return CollectError(
+            f"The disk is full: perf stopped {when}; what it recorded until then is kept.",
+            "Free some room, or write to another disk with -o.",
+            "disk-full",
+        )
+    if os.WIFSIGNALED(recorder.wait_status):
+        how = f"was ended by {signal.Signals(os.WTERMSIG(recorder.wait_status)).name}"
+    else:
+        how = f"ended with status {os.waitstatus_to_exitcode(recorder.wait_status)}"
+    reason = complaints.partition("\n")[0]
+    return CollectError(
+        f"perf {how} {when}{f' ({reason})' if reason else ''}; what it recorded until then is kept.",
+        "Record again for the whole.",
+        "perf",
+    )
+
+
+def _complaints(log: Path) -> str:
+    """What perf printed besides its usual progress, made of printable characters."""
+    try:
+        text = log.read_text("utf-8", "replace")
+    except OSError:
+        return ""
+    lines = (re.sub(r"[^ -~]", "", line).strip() for line in text.splitlines())
+    usual = ("[ perf record:", "Events ", "Error:", "WARNING:")
+    return "\n".join(line for line in lines if line and not line.startswith(usual))[:4000]
+
+
+def _perf_environment() -> dict[str, str]:
+    """Ours, with perf's messages in English and no user's perf configuration."""
+    return {**os.environ, "LC_ALL": "C", "PERF_CONFIG": os.devnull}
+
+
+def _shown(argv: Sequence[str], request: RecordRequest, pid: int, control: Control) -> list[str]:
+    """The command line for people: without places and numbers that mean nothing after the run."""
+    places = {str(pid): "PID", f"fifo:{control.paths}": "fifo:CTL,ACK", argv[argv.index("-o") + 1]: PERF_DATA}
+    shown = ["perf", *(places.get(word, word) for word in argv[1:])]
+    return shown[: shown.index("--")] if request.system_wide else shown
+
+
+def _has_lbr() -> bool:
+    """Whether the CPU reports a depth of its last-branch records (sysfs, Linux 5.11)."""
+    for name in _LBR_DEPTH:
+        try:
+            if int((_PMUS / name).read_text()) > 0:
+                return True
+        except (OSError, ValueError):
+            continue
+    return False
+
+
+def _kernel_version() -> tuple[int, ...]:
+    match = re.match(r"(\d+)\.(\d+)", os.uname().release)
+    return (int(match[1]), int(match[2])) if match else (0, 0)
+
+
+def _output(*command: str) -> str:
+    """Everything a short command prints; empty when it cannot run."""
+    try:
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=_perf_environment(),
+            timeout=20,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.decode("utf-8", "replace")

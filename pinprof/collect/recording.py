@@ -1,0 +1,89 @@
+"""One run under one collector or several: perf attaches to the program, nsys launches it.
+
+The program waits behind its gate until every recorder is ready, and all of them finish after it has ended.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection
+from contextlib import ExitStack
+from datetime import UTC, datetime
+
+from pinprof.collect import counters, kallsyms, nsys, perf
+from pinprof.collect.base import (
+    Outcome,
+    Program,
+    RecordRequest,
+    Session,
+    Tool,
+    ending_note,
+    exit_status,
+    resources,
+    signals_held,
+)
+from pinprof.collect.control import open_control
+from pinprof.collect.nsys_launch import private_folder
+from pinprof.store import CaptureWriter
+from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
+
+
+def record(collectors: Collection[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
+    """Run the program to its end; what the collectors saw, kallsyms.gz and the log lie in `writer.path` then."""
+    notes = [kallsyms.save(writer.path)]
+    modules = kallsyms.modules()
+    with ExitStack() as places:
+        control = places.enter_context(open_control()) if "perf" in collectors else None
+        folder = places.enter_context(private_folder()) if "nsys" in collectors else None
+        environment = _program_environment(request, control.paths if control else "")
+        tools: list[Tool] = []
+        program: Program
+        with signals_held() as signals:
+            if folder:
+                launched = nsys.Launched(request, writer, folder, environment, signals, samples=control is None)
+                program, tools = launched.program, [launched]
+            else:
+                program = Program(request.command, environment, signals)
+            session = Session(program, [tool.recorder for tool in tools], signals)
+            try:
+                if control:
+                    tools.append(perf.Attached(request, writer, program, control))
+                session.recorders = [tool.recorder for tool in tools]
+                for tool in tools:
+                    tool.await_ready(session)
+                before = counters.read()
+                started_utc = datetime.now(UTC).isoformat(timespec="seconds")
+                program.start()
+                session.until_program_ends()
+                after = counters.read()
+            finally:
+                if program.wait_status is None:
+                    program.abandon()
+                session.finish_recorders()
+        # Signals are free again: exporting may take long, and may be broken off.
+        results = [tool.result() for tool in tools]
+    if kallsyms.modules() != modules:
+        notes.append(kallsyms.save(writer.path))
+    assert program.wait_status is not None
+    notes += [note for result in results for note in result.notes]
+    notes.append(ending_note(program.wait_status))
+    failure = next((result.failure for result in results if result.failure), None)
+    interrupted = session.interruptions > 0
+    return Outcome(
+        state="failed" if failure else "interrupted" if interrupted else "complete",
+        exit_status=exit_status(program.wait_status),
+        started_utc=started_utc,
+        duration_ns=program.ended_ns - program.started_ns,
+        resources=resources(program.usage),
+        counters=counters.growth(before, after),
+        collectors=tuple(result.facts for result in results),
+        notes=tuple(dict.fromkeys(note for note in notes if note)),
+        failure=failure,
+    )
+
+
+def _program_environment(request: RecordRequest, control: str) -> dict[str, str]:
+    ours = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
+    environment = {name: value for name, value in os.environ.items() if name not in ours}
+    in_region = {CONTROL_VARIABLE: control} if control and request.region_only else {}
+    return environment | dict(request.environment) | in_region
