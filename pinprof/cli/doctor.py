@@ -1,0 +1,40 @@
+"""`pinprof doctor`: what this machine offers and lacks for recording, with the fix for each gap."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+
+import click
+
+_MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
+
+
+@click.command()
+@click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
+def command(as_json: bool) -> int:
+    """Check this machine for what recording needs; exit status 1 when recording is impossible."""
+    from pinprof.collect import checks
+
+    results = checks.run()
+    impossible = any(result.state == "problem" for result in results)
+    if as_json:
+        click.echo(json.dumps([asdict(result) for result in results], indent=1))
+        return int(impossible)
+
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for heading in ("", "check", "found", "fix"):
+        table.add_column(heading, overflow="fold")
+    for result in results:
+        mark, style = _MARKS[result.state]
+        table.add_row(Text(mark, style), Text(result.name), Text(result.found), Text(result.fix))
+    console = Console()
+    console.print(table)
+    verdict = "Recording is not possible here yet: see ✗." if impossible else "Recording works here."
+    console.print(Text(verdict, "bold red" if impossible else "bold green"))
+    return int(impossible)

@@ -1,0 +1,61 @@
+"""From an analysis to what a person sees: the terminal summary and the page, the same for every command."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from pinprof import analyze, read, report
+from pinprof.analyze import Analysis
+from pinprof.cli.progress import working
+from pinprof.errors import CollectError
+
+
+def explain(path: Path, options: read.ReadOptions) -> Analysis:
+    """Read a recording and give every sample its cause."""
+    with working(f"Reading {path.name}"):
+        capture = read.read(path, options)
+    with working(f"Giving every sample of {path.name} its cause"):
+        return analyze.analyze(capture)
+
+
+def present(
+    analyses: Sequence[Analysis], page: Path, shared_assets: Path | None = None, *, summary: bool = True
+) -> None:
+    """Explain recordings in the terminal (unless not `summary`), write their page, and say where it is."""
+    if page.is_dir():
+        raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
+    with working("Building the report"):
+        reports = [report.build(analysis) for analysis in analyses]
+    if summary:
+        for data in reports:
+            report.print_text(data)
+    with working(f"Writing {page.name}"):
+        if len(reports) == 1:
+            report.write_html(reports[0], page, shared_assets)
+        else:
+            report.write_collection(reports, page)
+    click.echo(f"\nPage: {page}" if summary else page)
+
+
+def default_page(path: Path) -> Path:
+    """`NAME.html` beside the recording, or in the current directory where that place is read-only."""
+    name = path.resolve().name.removesuffix(".partial").removesuffix(".pinprof") + ".html"
+    beside = path.resolve().parent
+    return (beside if os.access(beside, os.W_OK) else Path.cwd()) / name
+
+
+def serve(page: Path, port: int) -> None:
+    """Show a page over HTTP on loopback until Ctrl-C."""
+    from pinprof.report.serve import PageServer
+
+    with PageServer(page.read_bytes(), port) as server:
+        click.echo(f"Serving: {server.url}")
+        tunnel = f"ssh -L {server.server_port}:127.0.0.1:{server.server_port} THIS-MACHINE"
+        click.echo(f"From another machine, first: {tunnel}. Ctrl-C ends it.")
+        with contextlib.suppress(KeyboardInterrupt):
+            server.serve_forever()

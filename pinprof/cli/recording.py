@@ -1,0 +1,178 @@
+"""Recording for every command that does it: the shared options, and record → seal → finish → present."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import shutil
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from pinprof.errors import PinprofError, ProgramNotFound
+from pinprof.store import NSYS_SQLITE, PERF_DATA
+
+_Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("-o", "--output", type=click.Path(path_type=Path), help="The capture (default: NAME-DATE.pinprof)."),
+    click.option("--force", is_flag=True, help="Replace a capture of that name."),
+    click.option("--frequency", type=int, default=999, show_default=True, help="CPU samples a second and thread."),
+    click.option(
+        "--call-graph",
+        type=click.Choice(["fp", "dwarf", "lbr"]),
+        default="fp",
+        show_default=True,
+        help="How callers are found: frame pointers, copied stacks, last-branch records.",
+    ),
+    click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
+    click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
+    click.option("--keep-nsys-rep", is_flag=True, help="Keep nsys's report too: it holds the program's environment."),
+    click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
+)
+
+
+def recording_options(function: _Decorated) -> _Decorated:
+    """Add the options of a recording to a command."""
+    for option in reversed(_OPTIONS):
+        function = option(function)
+    return function
+
+
+@dataclass(frozen=True)
+class RecordingOptions:
+    """The options of a recording, by the names that `recording_options` gives them."""
+
+    output: Path | None
+    force: bool
+    frequency: int
+    call_graph: str
+    fault_period: int
+    system_wide: bool
+    keep_nsys_rep: bool
+    no_report: bool
+
+
+def record(
+    collectors: str,
+    command: Sequence[str],
+    name: str,
+    options: RecordingOptions,
+    *,
+    scenario: bool = False,
+    shown: Sequence[str] = (),
+) -> int:
+    """Record a program, explain what was recorded, and return the program's own exit status.
+
+    A scenario is sampled in its measured region only, and prints its result before the summary on standard output. Any
+    other program keeps standard output to itself: the summary goes to standard error. `shown` is stored as the command
+    in place of one that only means something on this machine.
+    """
+    from pinprof import collect, workload
+    from pinprof.collect import host
+    from pinprof.store import CaptureWriter, new_manifest
+
+    names = collect.parse_names(collectors)
+    request = collect.RecordRequest(
+        command=tuple(command),
+        region_only=scenario,
+        frequency=options.frequency,
+        call_graph=options.call_graph,
+        fault_period=options.fault_period,
+        system_wide=options.system_wide,
+        keep_report=options.keep_nsys_rep,
+    )
+    collect.check(names, request)
+    manifest = new_manifest(command=tuple(shown or command), host=host.facts(), outcome={"state": "recording"})
+    writer = CaptureWriter.create(options.output or default_output(name), manifest, force=options.force)
+    try:
+        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
+            facts = Path(directory) / "scenario.json"
+            places = {workload.RANGES_VARIABLE: str((writer.path / "ranges.jsonl").resolve())}
+            if scenario:
+                places[workload.SCENARIO_VARIABLE] = str(facts)
+            outcome = collect.record(names, replace(request, environment=places), writer)
+            described = _read_facts(facts)
+    except BaseException as error:
+        # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
+        if isinstance(error, ProgramNotFound) or not _has_samples(writer.path):
+            shutil.rmtree(writer.path, ignore_errors=True)
+        raise
+    if scenario and outcome.exit_status and not (writer.path / "ranges.jsonl").exists():
+        # The scenario refused to start and has said why.
+        shutil.rmtree(writer.path, ignore_errors=True)
+        return outcome.exit_status
+    writer.release_reserve()
+    notes = _seal(writer.path)
+    facts_of_outcome = outcome.to_manifest()
+    facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
+    target = writer.finish(
+        replace(manifest, scenario=described, collectors=outcome.collectors, outcome=facts_of_outcome)
+    )
+    with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
+        _present(target, (*outcome.notes, *notes), no_report=options.no_report, keep_going=bool(outcome.exit_status))
+    if outcome.failure is not None:
+        if outcome.exit_status == 0:
+            raise outcome.failure
+        click.echo(f"pinprof: {outcome.failure}", err=True)
+    return outcome.exit_status
+
+
+def _has_samples(directory: Path) -> bool:
+    files = (directory / PERF_DATA, directory / NSYS_SQLITE)
+    return any(file.exists() and file.stat().st_size > 0 for file in files)
+
+
+def default_output(name: str) -> Path:
+    """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory."""
+    safe = re.sub(r"[^\w.+-]", "_", name).lstrip(".-") or "program"
+    return Path(f"{safe[:60]}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.pinprof")
+
+
+def _read_facts(path: Path) -> Mapping[str, Any]:
+    """What the scenario said about itself; empty when it did not come that far."""
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}
+
+
+def _seal(directory: Path) -> tuple[str, ...]:
+    """Store the symbols; a capture that cannot be sealed is kept, with a note why."""
+    from pinprof import read
+
+    try:
+        read.seal_symbols(directory)
+    except PinprofError as error:
+        return (f"Symbols were not stored: {error.problem}",)
+    except OSError as error:
+        return (f"Symbols were not stored: {error.strerror}.",)
+    return ()
+
+
+def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
+    """Print the notes, the summary and where capture and page are; with `keep_going` a report's error is only said."""
+    for note in notes:
+        click.echo(f"pinprof: {note}", err=True)
+    if not no_report:
+        from pinprof import analyze, read
+        from pinprof.cli import pipeline
+
+        try:
+            analysis = analyze.analyze(read.read(target, read.ReadOptions()))
+            pipeline.present([analysis], pipeline.default_page(target))
+        except PinprofError as error:
+            click.echo(f"Capture: {target}")
+            if not keep_going:
+                raise
+            click.echo(f"pinprof: {error}", err=True)
+            return
+    click.echo(f"Capture: {target}")

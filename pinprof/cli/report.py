@@ -1,0 +1,91 @@
+"""`pinprof report`: read a recording and say which cause took which time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from pinprof.cli.progress import working
+from pinprof.errors import CaptureError, UsageError
+
+FORMATS = ("html", "text", "json", "folded", "speedscope", "pprof", "firefox", "trace", "csv", "parquet")
+"""Written out, so that --help imports no report module; a test compares it with `report.formats`."""
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="This one output; without it, the summary and the page."
+)
+@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; a page beside PATH).")
+@click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
+@click.option("--symfs", type=_FILE, help="Directory under which the recorded binaries lie.")
+@click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
+@click.option("--event", help="The event to fold (default: the first recorded).")
+@click.option("--explain", metavar="LEAF", help="List the top stacks of one cause and the frame that decided.")
+@click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
+@click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
+@click.option("--serve", is_flag=True, help="Show the page at a private address of this machine until Ctrl-C.")
+@click.option("--port", type=int, default=0, help="The port to serve at (default: any that is free).")
+def command(
+    paths: tuple[Path, ...],
+    form: str | None,
+    output: Path | None,
+    kallsyms: Path | None,
+    symfs: Path | None,
+    ranges: Path | None,
+    event: str | None,
+    explain: str | None,
+    shared_assets: Path | None,
+    open_page: bool,
+    serve: bool,
+    port: int,
+) -> None:
+    """Read a recording and say which cause took which time; several make one page, side by side.
+
+    PATH is a capture directory (NAME.pinprof), a perf.data file, an Nsight Systems report or export, or what another
+    profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
+    """
+    from pinprof import read
+
+    for side_file in (kallsyms, symfs, ranges):
+        if side_file is not None and not side_file.exists():
+            raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
+    options = read.ReadOptions(kallsyms=kallsyms, symfs=symfs, ranges=ranges)
+    if len(paths) > 1 and (explain or form not in ("html", None)):
+        raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
+    if form == "folded":
+        # Folding needs no analysis: this path imports nothing but the reader.
+        from pinprof.report import export
+
+        with working(f"Reading {paths[0].name}"):
+            capture = read.read(paths[0], options)
+        with click.open_file(str(output or "-"), "w", encoding="utf-8", errors="backslashreplace") as stream:
+            export.write_folded(capture, stream, event)
+        return
+
+    from pinprof import analyze, report
+    from pinprof.cli import pipeline
+
+    analyses = [pipeline.explain(path, options) for path in paths]
+    if explain:
+        report.print_explanation(analyze.explain(analyses[0], explain))
+    elif form == "text":
+        report.print_text(report.build(analyses[0]), output)
+    elif form == "json":
+        with click.open_file(str(output or "-"), "w", encoding="utf-8") as stream:
+            report.write_json(report.build(analyses[0]), stream)
+    elif form in ("html", None):
+        page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else Path("pinprof-report.html"))
+        pipeline.present(analyses, page, shared_assets, summary=form is None)
+        if open_page:
+            click.launch(str(page))
+        if serve:
+            pipeline.serve(page, port)
+    else:
+        from pinprof.report import formats
+
+        formats.export(form, analyses[0], output)

@@ -1,0 +1,81 @@
+"""`pinprof run NAME`: run a scenario, and with --record show where its time went."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from pinprof.cli.recording import RecordingOptions, record, recording_options
+
+
+class _Command(click.Command):
+    """Lets `--record` stand before NAME without taking it for a collector."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--record" in args:
+            from pinprof.collect import COLLECTORS
+
+            place = args.index("--record")
+            names = "".join(args[place + 1 : place + 2]).split(",")
+            if not set(names) <= set(COLLECTORS):
+                args = [*args[:place], "--record=perf", *args[place + 1 :]]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_Command)
+@click.argument("name")
+@click.option("--size", default="256MiB", show_default=True, help="Bytes of each allocation.")
+@click.option("--iterations", type=int, default=10, show_default=True, help="Measured iterations.")
+@click.option("--warmup", type=int, default=1, show_default=True, help="Iterations before them, not measured.")
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "cuda", "host"]),
+    default="auto",
+    show_default=True,
+    help="A GPU, or host emulation; auto takes the GPU if there is one.",
+)
+@click.option("--device", type=int, default=0, show_default=True, help="Which GPU.")
+@click.option("--variant", help="Another way to run it; `pinprof list` names them.")
+@click.option("--threads", type=int, help="For scenarios with threads of their own; default: one for each CPU.")
+@click.option(
+    "--record",
+    "collectors",
+    is_flag=False,
+    flag_value="perf",
+    metavar="[perf|nsys|perf,nsys]",
+    help="Record it and explain it.",
+)
+@recording_options
+def command(
+    name: str,
+    size: str,
+    iterations: int,
+    warmup: int,
+    backend: str,
+    device: int,
+    variant: str | None,
+    threads: int | None,
+    collectors: str | None,
+    **options: Any,
+) -> int:
+    """Run a scenario; every iteration verifies its result.
+
+    With --record, the measured iterations are sampled, every sample gets its cause, and a page is written beside the
+    capture. `pinprof list` shows the scenarios.
+    """
+    from pinprof import workload
+    from pinprof.units import parse_bytes
+
+    chosen = workload.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
+    workload.load(name).spec.chosen(variant)
+    if collectors is None:
+        click.echo(workload.run(name, chosen).to_text())
+        return 0
+    arguments = [f"--iterations={iterations}", f"--warmup={warmup}", f"--backend={backend}", f"--device={device}"]
+    arguments += [f"--variant={variant}"] if variant is not None else []
+    arguments += [f"--threads={threads}"] if threads is not None else []
+    program = [sys.executable, "-m", "pinprof.workload", name, f"--size-bytes={chosen.size_bytes}", *arguments]
+    shown = ["pinprof", "run", name, f"--size={size}", *arguments, f"--record={collectors}"]
+    return record(collectors, program, name, RecordingOptions(**options), scenario=True, shown=shown)
