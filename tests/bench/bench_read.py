@@ -1,0 +1,113 @@
+"""Time `pinprof report --format folded` against `perf script`, alone and with stackcollapse work, in one run.
+
+    python tests/bench/bench_read.py [--samples 260000] [--scales 1,2,4] [--paths 4000] [--rounds 3] [--keep DIR]
+
+The commands alternate, so that whatever else the machine does meets all of them. Printed per scale: user+system CPU
+seconds (the least of the rounds), the ratio to perf script alone, and the peak resident size of the process.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+import make_perf_data
+
+FIELDS = "comm,pid,tid,time,event,ip,sym,dso"
+
+COLLAPSE = r"""
+function flush_sample() { if (stack != "") folded[comm stack]++; stack = "" }
+/^$/ { flush_sample(); next }
+/^[^ \t]/ { comm = $1; next }
+{ name = $2; for (i = 3; i < NF; i++) name = name " " $i; stack = ";" name stack }
+END { flush_sample(); for (line in folded) print line, folded[line] }
+"""
+"""What stackcollapse-perf.pl does, in awk."""
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What one command took."""
+
+    cpu_s: float
+    peak_mib: float
+
+
+def main() -> None:
+    """Make the recordings, time the commands, print a table; exit status 1 if pinprof costs more than perf script."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
+    parser.add_argument("--samples", type=int, default=260_000)
+    parser.add_argument("--scales", default="1,2,4")
+    parser.add_argument("--paths", type=int, default=4000)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--keep", type=Path, help="keep the recordings here, and use those that are there")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = options.keep or Path(temporary)
+        within = [
+            bench(folder, options.samples * int(scale), options.paths, options.rounds)
+            for scale in options.scales.split(",")
+        ]
+    sys.exit(0 if all(within) else 1)
+
+
+def bench(folder: Path, samples: int, paths: int, rounds: int) -> bool:
+    """Time one recording; whether pinprof took no more CPU time than perf script alone."""
+    path = folder / f"{samples}-{paths}.perf.data"
+    if not path.exists():
+        make_perf_data.make(path, samples, paths)
+    kallsyms = f"{path}.kallsyms"
+    script = ["perf", "script", "-i", str(path), "--kallsyms", kallsyms, "-F", FIELDS]
+    report = [sys.executable, "-m", "pinprof", "report", str(path), "--kallsyms", kallsyms, "--format", "folded"]
+    commands: dict[str, list[list[str]]] = {
+        "pinprof report --format folded": [report],
+        "perf script": [script],
+        "perf script | stackcollapse": [script, ["awk", COLLAPSE]],
+    }
+    costs: dict[str, list[Cost]] = {name: [] for name in commands}
+    for _ in range(rounds):
+        for name, pipeline in commands.items():
+            costs[name].append(run(pipeline))
+    print(f"\n{path.stat().st_size / 1e6:.0f} MB, about {samples:,} samples, {paths or 'all different'} paths")
+    base = min(cost.cpu_s for cost in costs["perf script"])
+    for name, rows in costs.items():
+        cpu, peak = min(cost.cpu_s for cost in rows), max(cost.peak_mib for cost in rows)
+        print(f"  {name:32} {cpu:7.2f} s CPU   {cpu / base:5.2f} × perf script   {peak:6.0f} MiB peak", flush=True)
+    return min(cost.cpu_s for cost in costs["pinprof report --format folded"]) <= base
+
+
+def run(pipeline: list[list[str]]) -> Cost:
+    """Run commands as a pipeline into nothing: the sum of their CPU times, the largest of their peaks."""
+    processes: list[subprocess.Popen[bytes]] = []
+    for index, command in enumerate(pipeline):
+        last = index == len(pipeline) - 1
+        source = processes[-1].stdout if processes else None
+        process = subprocess.Popen(
+            command,
+            stdin=source or subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if last else subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+        )
+        if source is not None:
+            source.close()
+        processes.append(process)
+    cpu, peak = 0.0, 0.0
+    for process in processes:
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            raise SystemExit(f"{process.args!r} failed with status {process.returncode}")
+        cpu += usage.ru_utime + usage.ru_stime
+        peak = max(peak, usage.ru_maxrss / 1024)
+    return Cost(cpu, peak)
+
+
+if __name__ == "__main__":
+    main()

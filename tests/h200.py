@@ -1,0 +1,42 @@
+"""The captures of tests/data/h200, unpacked once per run and read once per name."""
+
+from __future__ import annotations
+
+import lzma
+import shutil
+import tarfile
+import tempfile
+from functools import cache
+from pathlib import Path
+
+from pinprof.analyze import Analysis, analyze
+from pinprof.read import ReadOptions, read
+
+DATA = Path(__file__).parent / "data" / "h200"
+NAMES = ("pageable", "pinned", "uvm", "uvm.all", "both")
+
+
+def unpack(archive: Path, folder: Path) -> Path:
+    """The file inside an xz archive, written into a folder."""
+    target = folder / archive.stem
+    if not target.exists():
+        with lzma.open(archive) as packed, target.open("wb") as plain:
+            shutil.copyfileobj(packed, plain)
+    return target
+
+
+def unpack_captures(folder: Path) -> None:
+    """pinprof's own captures, as `NAME.pinprof` directories."""
+    for archive in DATA.glob("*.pinprof.tar.xz"):
+        with tarfile.open(archive) as packed:
+            # Python before 3.11.4 knows no filters; these archives are ours.
+            packed.extraction_filter = getattr(tarfile, "data_filter", None)
+            packed.extractall(folder)
+
+
+@cache
+def analysis(name: str) -> Analysis:
+    """One capture, read with that boot's kernel symbols and its ranges, and analysed."""
+    with tempfile.TemporaryDirectory(prefix="pinprof-h200-") as folder:
+        options = ReadOptions(kallsyms=unpack(DATA / "kallsyms.xz", Path(folder)), ranges=DATA / f"{name}.ranges.jsonl")
+        return analyze(read(unpack(DATA / f"{name}.perf.data.xz", Path(folder)), options))

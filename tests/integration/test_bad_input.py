@@ -1,0 +1,151 @@
+"""What a user's mistakes look like: one sentence on what is wrong, one on what to do, exit 1, never a traceback."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pinprof.errors import PinprofError
+from pinprof.read import ReadOptions, read
+from tests.h200 import DATA, unpack
+
+ROOT = Path(__file__).parents[2]
+
+
+def pinprof(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pinprof", *map(str, arguments)],
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def complaint(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line an error prints, after checking that it is one line and a clean exit."""
+    assert "Traceback" not in result.stderr
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1, result.stderr
+    assert lines[0].startswith("pinprof: error: ")
+    assert len([sentence for sentence in lines[0].split(". ") if sentence]) >= 2, "says what is wrong and what to do"
+    return lines[0]
+
+
+def write_text_file(path: Path) -> None:
+    path.write_text("just a shopping list\nmilk\n")
+
+
+def write_foreign_byte_order(path: Path) -> None:
+    path.write_bytes(b"2ELIFREP" + bytes(200))
+
+
+def write_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def write_unknown_schema(path: Path) -> None:
+    path.mkdir()
+    (path / "manifest.json").write_text(json.dumps({"schema_version": 4711}))
+
+
+def write_broken_manifest(path: Path) -> None:
+    path.mkdir()
+    (path / "manifest.json").write_text("{")
+
+
+def write_capture_without_samples(path: Path) -> None:
+    path.mkdir()
+    (path / "manifest.json").write_text(json.dumps({"schema_version": 1}))
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda path: None, "does not exist"),
+        (lambda path: path.write_bytes(b""), "empty"),
+        (write_directory, "no pinprof capture"),
+        (write_text_file, "expected"),
+        (write_foreign_byte_order, "byte order"),
+        (write_unknown_schema, "schema version 4711"),
+        (write_broken_manifest, "manifest.json"),
+        (write_capture_without_samples, "perf.data"),
+    ],
+    ids=["missing", "empty", "directory", "text", "foreign-byte-order", "schema", "broken-manifest", "no-samples"],
+)
+def test_unreadable_input_is_named(make: Callable[[Path], None], words: str, tmp_path: Path) -> None:
+    path = tmp_path / "input.pinprof"
+    make(path)
+    result = pinprof("report", path)
+    assert result.returncode == 1
+    assert words in complaint(result).lower()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["run", "pinned", "--size", "0"], "zero"),
+        (["run", "pinned", "--size", "10EiB"], "eib"),
+        (["run", "pinned", "--size", "lots"], "size"),
+        (["run", "pinned", "--iterations", "0"], "iteration"),
+        (["run", "zerocpy"], "zerocopy"),
+    ],
+)
+def test_impossible_requests_are_refused(arguments: list[str], words: str, tmp_path: Path) -> None:
+    result = pinprof(*arguments, cwd=tmp_path)
+    assert result.returncode == 1
+    assert words in complaint(result).lower()
+    assert not list(tmp_path.iterdir()), "nothing is left behind"
+
+
+@pytest.fixture(scope="module")
+def perf_data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return unpack(DATA / "pinned.perf.data.xz", tmp_path_factory.mktemp("h200"))
+
+
+def test_a_missing_kallsyms_or_ranges_file_is_named(perf_data: Path, tmp_path: Path) -> None:
+    for option in ("--kallsyms", "--ranges", "--symfs"):
+        result = pinprof("report", perf_data, option, tmp_path / "absent")
+        assert result.returncode == 1
+        assert "absent" in complaint(result)
+
+
+def test_every_truncation_reads_what_is_whole_or_says_why_not(perf_data: Path, tmp_path: Path) -> None:
+    """At every 1 % of the file: either a report that counts what is lost, or one clean sentence."""
+    whole = perf_data.read_bytes()
+    all_samples = len(read(perf_data, ReadOptions()).samples)
+    cut = tmp_path / "cut.perf.data"
+    counts = []
+    for percent in range(100):
+        cut.write_bytes(whole[: len(whole) * percent // 100])
+        try:
+            capture = read(cut, ReadOptions())
+        except PinprofError:
+            counts.append(0)
+            continue
+        assert capture.losses.corrupt_bytes or capture.losses.notes, f"nothing said at {percent} %"
+        counts.append(len(capture.samples))
+    assert counts == sorted(counts)
+    assert counts[-1] == all_samples
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_without_perf_the_package_to_install_is_named(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [sys.executable, "-m", "pinprof", "record", "-o", "x", "--", sys.executable, "-c", "0"],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 1
+    assert "linux-perf" in complaint(result)

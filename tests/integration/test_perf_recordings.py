@@ -1,0 +1,200 @@
+"""Recordings that the real perf makes here, in every way it writes them, against what perf itself says of them."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pinprof import read
+from pinprof.model import Capture
+
+PROGRAM = r"""
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+volatile unsigned long sink;
+__attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sink = sink * 31 + i; }
+__attribute__((noinline)) void deep(int depth) { if (depth) deep(depth - 1); else leaf(3000); sink++; }
+__attribute__((noinline)) void touch(void) {
+  char *p = malloc(4 << 20); memset(p, 1, 4 << 20); sink += p[4096]; free(p); sink++;
+}
+__attribute__((noinline)) void spread(void) { deep(3); deep(12); leaf(9000); sink++; }
+int main(int argc, char **argv) {
+  for (int i = 0; i < 400 * atoi(argv[1]); i++) { spread(); if (i % 20 == 0) touch(); }
+  return 0;
+}
+"""
+FUNCTIONS = ("leaf", "deep", "touch", "spread", "main")
+
+
+@pytest.fixture(scope="session")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("perf") is None or shutil.which("cc") is None:
+        pytest.skip("perf or cc is not installed")
+    folder = tmp_path_factory.mktemp("program")
+    (folder / "program.c").write_text(PROGRAM)
+    flags = ["-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls"]
+    subprocess.run(["cc", *flags, "-o", folder / "work", folder / "program.c"], check=True)
+    trial = subprocess.run(
+        ["perf", "record", "-q", "-e", "cpu-clock", "-o", folder / "trial", "true"], capture_output=True, check=False
+    )
+    if trial.returncode:
+        pytest.skip(f"perf may not record here: {trial.stderr.decode()[:200]}")
+    return folder / "work"
+
+
+def record(program: Path, *options: str, amount: int = 20, stdout: Path | None = None) -> Path:
+    """Record the program with perf; where the file is."""
+    path = stdout or program.parent / f"{abs(hash(options))}.perf.data"
+    command = ["perf", "record", "-q", *options, "-o", "-" if stdout else str(path), "--", str(program), str(amount)]
+    with (stdout or Path("/dev/null")).open("wb") as target:
+        subprocess.run(command, check=True, stdout=target, stderr=subprocess.DEVNULL)
+    return path
+
+
+def inclusive(capture: Capture, event: int = 0) -> Counter[str]:
+    """Per function, the samples of an event that have it anywhere in their stack."""
+    counts: Counter[str] = Counter()
+    stacks = capture.stacks
+    rows = capture.samples.event == event
+    for node, samples in Counter(capture.samples.stack[rows].tolist()).items():
+        for symbol in {stacks.frames.symbol[int(stacks.frame[above])] for above in stacks.chain(node)}:
+            counts[symbol] += samples
+    return counts
+
+
+def self_counts(capture: Capture) -> Counter[str]:
+    stacks = capture.stacks
+    return Counter(
+        stacks.frames.symbol[int(stacks.frame[node])] for node in capture.samples.stack.tolist() if node >= 0
+    )
+
+
+def perf_report(path: Path, *options: str) -> list[tuple[float, int, str]]:
+    """(inclusive or self percent, self samples, function) rows of `perf report`; versions of symbols left off."""
+    columns = "overhead_children,sample,sym" if "--children" in options else "overhead,sample,sym"
+    text = subprocess.run(
+        ["perf", "report", "--stdio", "-g", "none", "--no-inline", "-w", "0,0,90", *options, "-F", columns, "-i", path],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    rows = re.findall(r"^\s+([\d.]+)%\s+(\d+)\s+\[[.k]\]\s(\S+)", text, re.MULTILINE)
+    return [(float(percent), int(count), symbol.split("@")[0]) for percent, count, symbol in rows]
+
+
+def has_names(capture: Capture) -> bool:
+    return not any("kptr_restrict" in note or "kallsyms" in note for note in capture.losses.notes)
+
+
+def test_self_samples_per_function_equal_those_of_perf_report(program: Path) -> None:
+    path = record(program, "-e", "cpu-clock/period=100000/", "-g", "-k", "CLOCK_MONOTONIC")
+    capture = read.read(path)
+    ours = self_counts(capture)
+    theirs: Counter[str] = Counter()
+    for _, count, symbol in perf_report(path, "--no-children"):
+        theirs[symbol] += count
+    assert sum(theirs.values()) == len(capture.samples) > 500
+    assert {name: ours[name] for name in FUNCTIONS} == {name: theirs[name] for name in FUNCTIONS}
+    if has_names(capture):
+        known = {name: count for name, count in theirs.items() if not name.startswith("0x")}
+        assert {name: ours[name] for name in known} == known
+
+
+def test_inclusive_samples_per_function_equal_those_of_perf_report(program: Path) -> None:
+    path = record(program, "-e", "cpu-clock/period=200000/", "-g")
+    capture = read.read(path)
+    ours = inclusive(capture)
+    total = len(capture.samples)
+    # With a fixed period, percent times total is a whole number; perf prints two decimals, enough up to 5,000 samples.
+    assert 100 < total < 5000
+    theirs = {symbol: round(percent * total / 100) for percent, _, symbol in perf_report(path, "--children")}
+    assert ours["main"] == theirs["main"]
+    assert {name: ours[name] for name in FUNCTIONS} == {name: theirs.get(name, 0) for name in FUNCTIONS}
+    if has_names(capture):
+        kernel = {name for name, mode in zip(capture.stacks.frames.symbol, capture.stacks.frames.mode) if mode}  # noqa: B905
+        shared = kernel & theirs.keys()
+        assert shared
+        assert {name: ours[name] for name in shared} == {name: theirs[name] for name in shared}
+
+
+def test_pipe_mode_gives_the_same_picture_as_a_file(program: Path) -> None:
+    options = ("-e", "cpu-clock/freq=1999/", "-e", "page-faults/period=8/", "-d", "-g", "-k", "CLOCK_MONOTONIC")
+    piped = read.read(record(program, *options, stdout=program.parent / "piped"))
+    filed = read.read(record(program, *options))
+    for capture in (piped, filed):
+        assert [(event.name, event.unit) for event in capture.events] == [
+            ("cpu-clock/freq=1999/", "ns"),
+            ("page-faults/period=8/", "faults"),
+        ]
+        assert capture.clock.source == "monotonic"
+        assert capture.losses.corrupt_bytes == capture.losses.unknown_records == 0
+        assert inclusive(capture)["main"] > 0.9 * (capture.samples.event == 0).sum()
+        faults = capture.samples.event == 1
+        assert faults.any()
+        assert set(capture.samples.weight[faults].tolist()) == {8}
+        assert (capture.samples.address[faults] != 0).all()
+    assert piped.manifest.host == filed.manifest.host
+
+
+def test_pipe_may_be_read_as_it_is_written(program: Path) -> None:
+    path = record(program, "-e", "cpu-clock", "-g", stdout=program.parent / "stream")
+    code = "import sys; from pinprof import read; print(len(read.read('-').samples))"
+    with path.open("rb") as stream:
+        result = subprocess.run([sys.executable, "-c", code], stdin=stream, capture_output=True, text=True, check=True)
+    assert int(result.stdout) == len(read.read(path).samples)
+
+
+def test_compressed_recording_is_read_like_a_plain_one(program: Path) -> None:
+    path = record(program, "-z", "-e", "cpu-clock/period=100000/", "-g")
+    assert (
+        b"COMPRESSED"
+        in subprocess.run(["perf", "report", "-i", path, "--stats"], capture_output=True, check=True).stdout
+    )
+    capture = read.read(path)
+    theirs = {symbol: count for _, count, symbol in perf_report(path, "--no-children")}
+    ours = self_counts(capture)
+    assert {name: ours[name] for name in FUNCTIONS} == {name: theirs.get(name, 0) for name in FUNCTIONS}
+    assert capture.losses.corrupt_bytes == 0
+
+
+def test_copied_stacks_are_unwound_by_perf(program: Path) -> None:
+    path = record(
+        program, "-e", "cpu-clock/period=2000000/", "--call-graph", "dwarf,4096", "-k", "CLOCK_MONOTONIC", amount=10
+    )
+    capture = read.read(path)
+    counts = inclusive(capture)
+    assert capture.clock.source == "monotonic"
+    assert counts["main"] > 0.8 * len(capture.samples) > 10
+    assert counts["leaf"] > 0.5 * len(capture.samples)
+    assert capture.samples.weight.sum() == 2_000_000 * len(capture.samples)
+    assert capture.manifest.command[0] == str(program)
+    assert any("perf script" in note for note in capture.losses.notes)
+
+
+def test_copied_stacks_without_perf_are_a_clear_error(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from pinprof.errors import ToolMissing
+
+    path = record(program, "-e", "cpu-clock/period=2000000/", "--call-graph", "dwarf,1024", amount=2)
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(ToolMissing, match="copied stacks"):
+        read.read(path)
+
+
+def test_system_wide_recording_leaves_other_programs_out(program: Path) -> None:
+    other = subprocess.Popen([program, "2000"])
+    try:
+        capture = read.read(record(program, "-a", "-e", "cpu-clock/freq=1999/", "-g", amount=40))
+    finally:
+        other.kill()
+        other.wait()
+    assert other.pid not in capture.samples.pid
+    assert capture.losses.other_processes > 0
+    assert inclusive(capture)["main"] > 0
+    assert capture.threads.get((0, 0), "swapper") == "swapper"

@@ -1,0 +1,460 @@
+"""The scenarios on the host backend: right results, nothing left behind, and the causes that they are there to show."""
+
+from __future__ import annotations
+
+import ctypes
+import gc
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from pinprof.workloads.backends import libc, limits
+from pinprof.workloads.backends.host import HostBackend
+from pinprof.workloads.backends.io_uring import Ring
+from pinprof.workloads.backends.userfaultfd import Pager
+
+from pinprof import workload
+from pinprof.errors import WorkloadError
+from pinprof.workload import Options
+
+CASES = [
+    (spec.name, variant)
+    for spec in workload.specs()
+    if spec.emulation
+    for variant in [one.name for one in spec.variants] or [None]
+]
+MIB = 1 << 20
+
+
+def permitted(mechanism: type[Ring] | type[Pager]) -> str:
+    """Why this system forbids a mechanism; empty when it does not."""
+    try:
+        mechanism().close()
+    except WorkloadError as error:
+        return error.problem
+    return ""
+
+
+NO_IO_URING, NO_USERFAULTFD = permitted(Ring), permitted(Pager)
+
+
+def need(name: str) -> None:
+    reason = NO_USERFAULTFD if name == "uvm" else NO_IO_URING
+    if reason:
+        pytest.skip(reason)
+
+
+def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "pinprof.workload", *arguments, "--backend", "host"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(("name", "variant"), CASES)
+@pytest.mark.parametrize("size_bytes", [4096, 5001, 2 * MIB + 12, 33 * MIB])
+def test_every_element_is_right_at_odd_and_even_sizes(name: str, variant: str | None, size_bytes: int) -> None:
+    need(name)
+    result = workload.run(name, Options(size_bytes, iterations=3, backend="host", variant=variant))
+    assert result.verified == 3
+    assert result.emulation.startswith("host emulation: ")
+    assert {len(times) % 3 for times in result.times_ns.values()} == {0}
+    assert set(result.times_ns) == {*result.spec.phases, "verify", "iteration"}
+    assert "host emulation" in result.to_text()
+
+
+@pytest.mark.parametrize(("name", "variant"), CASES)
+def test_memory_and_descriptors_are_given_back(name: str, variant: str | None) -> None:
+    need(name)
+    options = Options(16 * MIB, iterations=3, backend="host", variant=variant)
+    workload.run(name, options)
+    gc.collect()
+    files, threads, pages = open_files(), threading.active_count(), resident_pages()
+    workload.run(name, options)
+    assert open_files() == files
+    assert threading.active_count() == threads
+    assert resident_pages() - pages < 8 * MIB // 4096
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def resident_pages() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[1])
+
+
+@pytest.mark.parametrize(("name", "variant"), CASES)
+def test_failed_iteration_leaves_nothing_behind(
+    name: str, variant: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    need(name)
+    files = open_files()
+    monkeypatch.setattr(HostBackend, "add_two", lambda *_: None)
+    with pytest.raises(WorkloadError, match=r"wrong result: element 0 is 1\.0, not \d+\.0"):
+        workload.run(name, Options(4 * MIB, backend="host", variant=variant))
+    assert open_files() == files
+
+
+@pytest.mark.parametrize("name", sorted(set(workload.names()) - {name for name, _ in CASES}))
+def test_scenario_that_needs_a_gpu_says_that_the_host_has_no_form_of_it(name: str) -> None:
+    result = child(name)
+    assert result.returncode == 1
+    assert f"{name} needs an NVIDIA GPU: it has no form for the host backend." in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_ranges_nest_in_order_and_leave_out_the_warm_up(tmp_path: Path) -> None:
+    need("zerocopy")
+    ranges, facts = tmp_path / "ranges.jsonl", tmp_path / "scenario.json"
+    files = {"PINPROF_RANGES": str(ranges), "PINPROF_SCENARIO": str(facts)}
+    result = child("zerocopy", "--size-bytes", "1MiB", "--iterations", "2", "--warmup", "3", **files)
+    assert (result.returncode, result.stderr) == (0, "")
+    lines = [json.loads(line) for line in ranges.read_text().splitlines()]
+    assert [line["name"] for line in lines] == ["alloc", "init", "kernel", "verify", "free", "iteration"] * 2
+    assert [line["depth"] for line in lines] == [1, 1, 1, 1, 1, 0] * 2
+    for start in (0, 6):
+        *inner, outer = lines[start : start + 6]
+        times = [time for line in inner for time in (line["start_ns"], line["end_ns"])]
+        assert [outer["start_ns"], *times, outer["end_ns"]] == sorted([outer["start_ns"], *times, outer["end_ns"]])
+    described = json.loads(facts.read_text())
+    assert described["backend"] == "host"
+    assert described["emulation"].startswith("host emulation")
+    assert described["parameters"]["size_bytes"] == MIB
+    assert set(described["calls"]) == {"alloc", "init", "kernel", "free"}
+
+
+def test_behaviour_is_the_same_without_any_tool(tmp_path: Path) -> None:
+    need("pinned")
+    result = child("pinned", "--size-bytes", "1MiB", "--iterations", "2")
+    assert result.returncode == 0
+    assert "every element verified in 2 of 2 iterations" in result.stdout
+    assert result.stderr == ""
+
+
+def test_facts_that_cannot_be_written_do_not_stop_the_run() -> None:
+    need("zerocopy")
+    result = child("zerocopy", "--size-bytes", "1MiB", "--iterations", "1", PINPROF_SCENARIO="/proc/none/scenario.json")
+    assert result.returncode == 0
+    assert result.stderr.count("facts are not recorded") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pinnd"], "Did you mean 'pinned'?"),
+        (["pinned", "--size-bytes", "0"], "is zero"),
+        (["pinned", "--size-bytes", "4095"], "less than a page"),
+        (["register", "--variant", "half"], "Choose one of: touched, untouched."),
+        (["pinned", "--variant", "half"], "has no variants"),
+        (["prefault", "--threads", "0"], "--threads 1 to"),
+        (["pinned", "--threads", "2"], "no threads of its own"),
+        (["pinned", "--size-bytes", "10EiB"], "20 EiB of host memory"),
+        (["pinned", "--device", "3"], "no device 3"),
+        (["pinned", "--iterations", "0"], "measure nothing"),
+    ],
+)
+def test_mistakes_are_one_line_with_what_to_do(arguments: list[str], message: str) -> None:
+    result = child(*arguments)
+    assert result.returncode == 1
+    assert result.stdout == ""
+    assert message in result.stderr
+    assert result.stderr.startswith("pinprof: error: ")
+    assert result.stderr.count("\n") == 1
+
+
+def pinprof(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "pinprof", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_list_shows_every_scenario_and_variant_by_family(tmp_path: Path) -> None:
+    listed = pinprof("list", folder=tmp_path)
+    assert (listed.returncode, listed.stderr) == (0, "")
+    described = json.loads(pinprof("list", "--json", folder=tmp_path).stdout)
+    assert {one["family"] for one in described} == {spec.family for spec in workload.specs()}
+    assert [one["name"] for one in described] == re.findall(r"^  (\S+)", listed.stdout, re.MULTILINE)
+    for spec in workload.specs():
+        assert re.search(rf"^  {spec.name} +{re.escape(spec.summary)}$", listed.stdout, re.MULTILINE)
+        for variant in spec.variants:
+            assert re.search(rf"^    {variant.name} +{re.escape(variant.summary)}$", listed.stdout, re.MULTILINE)
+
+
+def test_variant_and_threads_reach_the_recorded_program_and_its_capture(tmp_path: Path) -> None:
+    need("prefault")
+    if shutil.which("perf") is None:
+        pytest.skip("perf is not installed")
+    options = ["--variant", "small", "--threads", "3", "--backend", "host", "--size", "8MiB", "--iterations", "2"]
+    done = pinprof("run", "prefault", *options, "--record=perf", "-o", "out.pinprof", folder=tmp_path)
+    if done.returncode and re.search("paranoid|not permitted|Permission", done.stderr):
+        pytest.skip("perf is not permitted here")
+    assert done.returncode == 0, done.stderr
+    manifest = json.loads((tmp_path / "out.pinprof" / "manifest.json").read_text())
+    assert manifest["scenario"]["parameters"]["variant"] == "small"
+    assert manifest["scenario"]["parameters"]["threads"] == 3
+    assert manifest["scenario"]["calls"]["alloc"] == "mmap + madvise(MADV_NOHUGEPAGE)"
+    assert "--variant=small" in manifest["command"]
+
+
+def test_unknown_variant_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
+    done = pinprof("run", "register", "--variant", "half", "--record=perf", folder=tmp_path)
+    assert done.returncode == 1
+    assert "Choose one of: touched, untouched." in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_script_that_runs_all_scenarios_counts_failures(tmp_path: Path) -> None:
+    script = Path(__file__).parents[2] / "tools" / "run-all-scenarios.sh"
+    fake = tmp_path / "python"
+    fake.write_text(
+        "#!/bin/sh\n"
+        'case "$*" in\n'
+        "  *specs*) printf 'good\\t\\nbad\\tone\\nabsent\\t\\n' ;;\n"
+        "  *good*) echo fine ;;\n"
+        "  *bad*--variant*one*) echo broken; exit 1 ;;\n"
+        "  *absent*) echo 'pinprof: error: … [no-gpu]'; exit 1 ;;\n"
+        "esac\n"
+    )
+    fake.chmod(0o755)
+    command = [str(script), "1MiB", "1", "host"]
+    done = subprocess.run(
+        command, env={**os.environ, "PYTHON": str(fake)}, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[::2] == ["== good -: OK", "== bad one: FAIL", "== absent -: SKIP", "1 failed"]
+
+
+def test_memory_that_was_touched_is_registered_at_a_fraction_of_the_cost() -> None:
+    need("register")
+    touched, untouched = (
+        workload.run("register", Options(64 * MIB, iterations=5, backend="host", variant=variant))
+        for variant in ("touched", "untouched")
+    )
+    assert min(touched.times_ns["register"]) < 0.25 * min(untouched.times_ns["register"])
+
+
+def test_registered_memory_is_copied_without_staging(monkeypatch: pytest.MonkeyPatch) -> None:
+    need("register")
+    backend = HostBackend()
+    backend.prepare(("pageable", "device"), 8 * MIB)
+    memory, device = backend.pageable(8 * MIB), backend.device(8 * MIB)
+    copies: list[int] = []
+    monkeypatch.setattr(libc, "memcpy", lambda target, source, size: copies.append(size))
+    backend.copy_to_device(device, memory)
+    assert copies == [2 * MIB] * 8
+    copies.clear()
+    backend.register(memory)
+    backend.copy_to_device(device, memory)
+    assert copies == [8 * MIB]
+    backend.unregister(memory)
+    backend.close()
+
+
+def refused(name: str, number: int, code: int) -> int:
+    raise OSError(code, os.strerror(code))
+
+
+@pytest.mark.parametrize(
+    ("scenario", "sysctl"), [("pinned", "kernel.io_uring_disabled"), ("uvm", "vm.unprivileged_userfaultfd")]
+)
+def test_forbidden_mechanism_is_named_with_its_sysctl(
+    scenario: str, sysctl: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(libc, "syscall", lambda name, number, *_: refused(name, number, 1))
+    with pytest.raises(WorkloadError, match="does not permit") as raised:
+        workload.run(scenario, Options(MIB, backend="host"))
+    assert sysctl in str(raised.value)
+    assert "fakes nothing" in raised.value.remedy
+
+
+@pytest.mark.parametrize(("name", "size"), [("pinned", "64 MiB"), ("register", "4 MiB"), ("staged", "4 MiB")])
+def test_limit_of_locked_memory_is_named(name: str, size: str) -> None:
+    need("pinned")
+    if os.geteuid() != 0:
+        pytest.skip("needs root, to give up CAP_IPC_LOCK and lower the limit in a child")
+    code = (
+        "import os, resource, sys\n"
+        "resource.setrlimit(resource.RLIMIT_MEMLOCK, (65536, 65536))\n"
+        "os.setgid(65534); os.setuid(65534)\n"
+        "from pinprof.workload.__main__ import main\n"
+        f"sys.exit(main(['{name}', '--size-bytes', '64MiB', '--backend', 'host']))\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False)
+    if "Permission denied" in result.stderr or "ModuleNotFoundError" in result.stderr:
+        pytest.skip("the checkout is not readable by another user")
+    assert result.returncode == 1
+    assert f"{size} cannot be pinned" in result.stderr
+    assert "the limit of locked memory is 64 KiB" in result.stderr
+    assert "ulimit -l" in result.stderr
+
+
+def test_handler_that_fails_ends_the_wait_and_is_named() -> None:
+    need("uvm")
+    pager = Pager()
+    size = 4 * MIB
+    address = libc.mmap(size, libc.MAP_PRIVATE | libc.MAP_ANONYMOUS)
+
+    def fail(_: int) -> None:
+        raise ValueError("broken on purpose")
+
+    pager.register(address, size, fail)
+    libc.wmemset(address, 7, size // 4)
+    with pytest.raises(WorkloadError, match="broken on purpose"):
+        pager.check()
+    pager.unregister(address, size)
+    pager.close()
+    libc.munmap(address, size)
+
+
+def test_two_threads_that_fault_on_one_block_both_go_on() -> None:
+    need("uvm")
+    pager = Pager()
+    size = 2 * MIB
+    source = libc.mmap(size, libc.MAP_PRIVATE | libc.MAP_ANONYMOUS)
+    libc.wmemset(source, 7, size // 4)
+    for _ in range(50):
+        address = libc.mmap(size, libc.MAP_PRIVATE | libc.MAP_ANONYMOUS)
+        pager.register(address, size, lambda _, start=address: pager.copy(start, source, size))  # type: ignore[misc]
+        halves = [
+            threading.Thread(target=libc.wmemchr, args=(address + offset, 8, size // 8)) for offset in (0, size // 2)
+        ]
+        for half in halves:
+            half.start()
+        for half in halves:
+            half.join(10)
+            assert not half.is_alive()
+        assert ctypes.string_at(address, size) == ctypes.string_at(source, size)
+        pager.unregister(address, size)
+        libc.munmap(address, size)
+    libc.munmap(source, size)
+    pager.check()
+    pager.close()
+
+
+@pytest.mark.parametrize("name", ["pinned", "uvm"])
+def test_interrupt_ends_the_run_at_once_and_keeps_whole_iterations(name: str, tmp_path: Path) -> None:
+    need(name)
+    ranges = tmp_path / "ranges.jsonl"
+    command = [sys.executable, "-m", "pinprof.workload", name, "--size-bytes", "16MiB", "--iterations", "100000"]
+    environment = {**os.environ, "PINPROF_RANGES": str(ranges)}
+    with subprocess.Popen(
+        [*command, "--backend", "host"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as process:
+        deadline = time.monotonic() + 30
+        while not ranges.exists() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=10)
+    assert process.returncode == 130
+    assert errors == b""
+    assert all(json.loads(line) for line in ranges.read_text().splitlines())
+
+
+def test_pinned_buffers_above_one_gibibyte_are_split() -> None:
+    need("pinned")
+    if limits.free_host_bytes() < 4 << 30:
+        pytest.skip("less than 4 GiB of memory are free")
+    size = (1 << 30) + 3 * 4096
+    backend = HostBackend()
+    memory = backend.pinned(size)
+    memory.fill(5.0)
+    assert memory.mismatch(5.0) is None
+    backend.close()
+
+
+def record(folder: Path, *arguments: str) -> list[tuple[int, list[str]]]:
+    """Samples of a scenario recorded by perf with its control FIFOs: (time, frames innermost first)."""
+    if shutil.which("perf") is None:
+        pytest.skip("perf is not installed")
+    for fifo in ("ctl", "ack"):
+        os.mkfifo(folder / fifo)
+    control = f"{folder}/ctl,{folder}/ack"
+    options = ["-e", "cpu-clock", "-F", "1999", "-k", "CLOCK_MONOTONIC", "-g", "-D", "-1", f"--control=fifo:{control}"]
+    program = [sys.executable, "-m", "pinprof.workload", *arguments, "--backend", "host"]
+    environment = {
+        **os.environ,
+        "PINPROF_CONTROL": control,
+        "PINPROF_RANGES": str(folder / "ranges.jsonl"),
+    }
+    command = ["perf", "record", "-q", "-o", str(folder / "perf.data"), *options, "--", *program]
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120, check=False)
+    if done.returncode and re.search("paranoid|not permitted|Permission", done.stderr):
+        pytest.skip("perf is not permitted here")
+    assert done.returncode == 0, done.stderr
+    assert "recorder does not answer" not in done.stderr
+    script = ["perf", "script", "-i", str(folder / "perf.data"), "-F", "tid,time,ip,sym", "--ns"]
+    text = subprocess.run(script, capture_output=True, text=True, timeout=120, check=True).stdout
+    samples: list[tuple[int, list[str]]] = []
+    for line in text.splitlines():
+        head = re.match(r"\s*\d+\s+(\d+)\.(\d{9}):", line)
+        if head:
+            samples.append((int(head[1] + head[2]), []))
+        elif line.strip():
+            samples[-1][1].append(line.split()[1])
+    return samples
+
+
+def share(folder: Path, samples: list[tuple[int, list[str]]], name: str, frames: str) -> float:
+    """Of the samples inside the ranges of a name, the share with a frame that matches."""
+    ranges = [json.loads(line) for line in (folder / "ranges.jsonl").read_text().splitlines()]
+    spans = [(line["start_ns"], line["end_ns"]) for line in ranges if line["name"] == name]
+    inside = [stack for when, stack in samples if any(start <= when < end for start, end in spans)]
+    assert len(inside) > 50
+    return sum(any(re.search(frames, frame) for frame in stack) for stack in inside) / len(inside)
+
+
+def test_allocation_of_pinned_is_pinning(tmp_path: Path) -> None:
+    need("pinned")
+    samples = record(tmp_path, "pinned", "--size-bytes", "128MiB", "--iterations", "3")
+    assert share(tmp_path, samples, "alloc", "gup_fast|pin_user_pages|io_pin_pages|io_sqe_buffer_register") > 0.8
+    # `perf -D -1` starts switched off: whatever lies outside the iterations is the few samples around them.
+    assert share(tmp_path, samples, "iteration", ".") == 1
+    ranges = [json.loads(line) for line in (tmp_path / "ranges.jsonl").read_text().splitlines()]
+    start, end = min(line["start_ns"] for line in ranges), max(line["end_ns"] for line in ranges)
+    assert sum(start <= when < end for when, _ in samples) > 0.95 * len(samples)
+
+
+@pytest.mark.parametrize(
+    ("variant", "phase", "frames"),
+    [
+        ("touched", "init", "exc_page_fault|do_mem_abort|do_page_fault"),
+        ("untouched", "register", "io_pin_pages|io_sqe_buffer_register|gup_fast|pin_user_pages"),
+    ],
+)
+def test_pages_of_registered_memory_are_created_by_whoever_comes_first(
+    variant: str, phase: str, frames: str, tmp_path: Path
+) -> None:
+    need("register")
+    options = ["--variant", variant, "--size-bytes", "128MiB", "--iterations", "3"]
+    assert share(tmp_path, record(tmp_path, "register", *options), phase, frames) > 0.6
+
+
+def test_touch_of_prefault_is_page_faults_of_its_threads(tmp_path: Path) -> None:
+    need("prefault")
+    options = ["--variant", "small", "--threads", "3", "--size-bytes", "128MiB", "--iterations", "3"]
+    samples = record(tmp_path, "prefault", *options)
+    assert share(tmp_path, samples, "touch", "exc_page_fault|do_mem_abort|do_page_fault") > 0.6
+
+
+def test_init_of_pageable_is_page_faults(tmp_path: Path) -> None:
+    need("pageable")
+    samples = record(tmp_path, "pageable", "--size-bytes", "128MiB", "--iterations", "3")
+    assert share(tmp_path, samples, "init", "exc_page_fault|do_mem_abort|do_page_fault") > 0.6
+
+
+def test_first_touch_of_uvm_is_served_by_userfaultfd(tmp_path: Path) -> None:
+    need("uvm")
+    samples = record(tmp_path, "uvm", "--size-bytes", "128MiB", "--iterations", "3")
+    assert share(tmp_path, samples, "cpu_read", "userfaultfd_ioctl|mfill_atomic|handle_userfault") > 0.6

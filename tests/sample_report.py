@@ -1,0 +1,150 @@
+"""A small hand-written report, shared by the tests of the writers: every number in it can be checked by eye."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinprof.model import Losses
+from pinprof.report.data import (
+    CaptureFacts,
+    Cause,
+    EventData,
+    FindingData,
+    RangeData,
+    RangeEvent,
+    ReportData,
+)
+from pinprof.report.flame import FlameData, RangeRows, Thread
+from pinprof.report.hot_tree import hot_trees
+
+CAUSES = (
+    Cause("fault.anon", "fault", "first touch of malloc'd memory", "Reuse buffers."),
+    Cause("pin.faultin", "pin", "pages created while being pinned", "Touch the memory first."),
+    Cause("pin.walk", "pin", "pinning pages that are there already", "Register once."),
+    Cause("user.app", "user", "the program's own code", ""),
+)
+FUNCTIONS = ("all", "main", "cudaMallocHost", "pin_user_pages", "clear_page_erms", "gup_fast", "compute")
+SPREAD = (100_000_000, 300_000_000, 500_000_000)
+DSOS = ("", "app", "libcuda.so.1", "[kernel.kallsyms]")
+
+
+def sample_report(function: str = "compute", text: str = "alloc", backend: str = "host") -> ReportData:
+    """1 s of cpu-clock and 100 faults; `function` names one function, `text` one range, path, command word and note."""
+    clock = EventData(
+        "cpu-clock/freq=999/",
+        "ns",
+        1_000_000_000,
+        {"pin.faultin": 600_000_000, "user.app": 300_000_000, "pin.walk": 100_000_000},
+        {"pin.faultin": {"zero": 400_000_000, "alloc": 200_000_000}, "user.app": {"other": 300_000_000}},
+        "999 Hz",
+        1000,
+    )
+    faults = EventData(
+        "page-faults/period=1/", "faults", 100, {"fault.anon": 100}, {"fault.anon": {"zero": 100}}, "every fault", 100
+    )
+    alloc = RangeEvent(clock.name, 700_000_000, {"pin.faultin": 600_000_000, "pin.walk": 100_000_000})
+    init = RangeEvent(clock.name, 300_000_000, {"user.app": 300_000_000})
+    whole = RangeEvent(clock.name, 1_000_000_000, dict(clock.leaves))
+    return ReportData(
+        headline="70 % of cudaMallocHost is pin_user_pages; 60 % is creating the pages",
+        capture=CaptureFacts(
+            path=f"{text}.pinprof",
+            tool_version="0.1",
+            command=("pinprof", "run", "pinned", "--size", "256MiB", text),
+            scenario={
+                "name": "pinned",
+                "backend": backend,
+                "parameters": {"size_bytes": 1 << 28, "iterations": 2},
+                "emulation": "Pages of a memfd pinned by io_uring registered buffers." if backend == "host" else "",
+            },
+            host={"kernel": "6.18.0", "cpu": {"model": "EPYC", "count": 2}, "memory_bytes": 8 << 30},
+            collectors=({"name": "perf", "version": "6.1", "command": ["perf", "record", "-g", "--", text]},),
+            outcome={"state": "complete", "exit_status": 0, "notes": []},
+            clock={"source": "monotonic", "offset_ns": 0, "uncertainty_ns": 0},
+        ),
+        causes=CAUSES,
+        events=(clock, faults),
+        ranges=(
+            RangeData("iteration", "pinprof", 0, 2, 1_010_000_000, *SPREAD, 1_000_000_000, (whole,)),
+            RangeData(
+                text,
+                "pinprof",
+                1,
+                2,
+                700_000_000,
+                *SPREAD,
+                None,
+                (alloc, RangeEvent(faults.name, 20, {"fault.anon": 20})),
+                "cudaMallocHost",
+            ),
+            RangeData("init", "pinprof", 1, 2, 400_000_000, *SPREAD, 300_000_000, (init,)),
+        ),
+        findings=(
+            FindingData(
+                "first-touch-in-pin",
+                "warning",
+                "Pages are created inside the pin",
+                ("60 % of alloc", text),
+                "Touch first.",
+                "",
+                "first-touch-in-pin",
+            ),
+            FindingData(
+                "slow-link", "not-assessable", "Slow link", (), "", "no transfers are in the recording", "slow-link"
+            ),
+        ),
+        losses=Losses(lost_samples=3, unresolved_frames=7, notes=(f"A note about {text}.",)),
+        flame=flame(),
+        trees=hot_trees(flame(), 2),
+        names=(*FUNCTIONS[:-1], function),
+        dsos=DSOS,
+        level_titles={"pin": "Pinning", "fault": "Page faults", "user": "Program"},
+    )
+
+
+MS = 1_000_000
+STACKS = (
+    # (functions by their index, cause, ms of cpu-clock, faults, thread)
+    ((1, 2, 3, 4), 1, 600, 0, 0),
+    ((1, 2, 3, 5), 2, 100, 0, 0),
+    ((1, 6), 3, 300, 0, 1),
+    ((1,), 0, 0, 100, 0),
+)
+
+
+def flame(repeats: int = 10) -> FlameData:
+    """main > (cudaMallocHost > pin_user_pages > (clear_page_erms 600, gup_fast 100), compute 300), in ms.
+
+    Every stack comes in `repeats` samples; ranges: iteration holds all, the second all but compute, init compute.
+    """
+    rows = [
+        (node, event, cause, thread, weight)
+        for (_, cause, ms, faults, thread), node in zip(STACKS, (3, 4, 5, 0), strict=True)
+        for event, weight in ((0, ms * MS), (1, faults))
+        if weight
+    ]
+    samples = [(*row[:4], row[4] // repeats) for row in rows for _ in range(repeats)]
+    node, event, cause, thread, weight = np.array(samples, np.int64).T
+    count = len(samples)
+    return FlameData(
+        frame_name=np.arange(1, 7, dtype=np.int32),
+        frame_dso=np.array([1, 2, 3, 3, 3, 1], np.int32),
+        frame_kind=np.array([0, 0, 1, 1, 1, 0], np.uint8),
+        depth=np.array([0, 1, 2, 3, 3, 1], np.int16),
+        node_frame=np.arange(6, dtype=np.int32),
+        decided=np.array([0, -1, -1, 1, 1, -1], np.int16),
+        node=node.astype(np.int32),
+        event=event.astype(np.uint8),
+        cause=cause.astype(np.int16),
+        likely=np.zeros(count, np.uint8),
+        thread=thread.astype(np.int32),
+        weight=weight,
+        time_ns=np.arange(count, dtype=np.int64) * MS,
+        threads=(Thread(100, 100, "main"), Thread(100, 101, "worker")),
+        timed=True,
+        ranges=RangeRows(
+            np.array([0, 1, 1, 2], np.int32),
+            np.array([0, 0, 3 * repeats, 2 * repeats], np.int32),
+            np.array([count, 2 * repeats, count, 3 * repeats], np.int32),
+        ),
+    )

@@ -1,0 +1,344 @@
+"""Each rule about activity on both sides of its threshold, and what it says when it cannot judge."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pinprof.analyze import Finding, analyze
+from pinprof.analyze.activity_rules import ACTIVITY_RULES, FAILING_PIN_BYTES, GIANT_PIN_BYTES
+from pinprof.analyze.calls import CONTEXT_INIT_NS
+from tests.activities import (
+    ALL,
+    GIB,
+    H200,
+    KIB,
+    MIB,
+    MS,
+    US,
+    Call,
+    Memory,
+    MemoryKind,
+    MemoryOperation,
+    Op,
+    OpKind,
+    export,
+    kernel,
+    migration,
+    to_device,
+    to_host,
+    traced,
+)
+from tests.stacks import Sample, capture
+
+PREFETCH, FAULT, SPECULATIVE, EVICTION = 1, 2, 3, 4
+BLOCK = 2 * MIB
+NO_LINK = {"memory_bytes": 128 * GIB}
+
+
+def verdict(rule: str, *rows: Sequence[Any], **other: Any) -> Finding:
+    (finding,) = [found for found in analyze(traced(*rows, **other)).findings if found.rule == rule]
+    return finding
+
+
+def real(name: str, rule: str) -> Finding:
+    (finding,) = [found for found in export(name).findings if found.rule == rule]
+    return finding
+
+
+def fires(finding: Finding) -> bool:
+    assert finding.status != "not-assessable", finding.missing
+    assert finding.evidence
+    assert bool(finding.advice) == (finding.status == "fired")
+    return finding.status == "fired"
+
+
+def test_without_activity_no_rule_makes_a_claim() -> None:
+    found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
+    for rule in ACTIVITY_RULES:
+        assert found[rule.name].status == "not-assessable"
+        assert "nsys" in found[rule.name].missing
+        assert found[rule.name].title.endswith("cannot be judged.")
+
+
+def test_without_samples_rules_about_samples_make_no_claim_and_the_others_judge() -> None:
+    found = {entry.rule: entry.status for entry in export("both").findings}
+    assert found["first-touch"] == found["sampling-gap"] == "not-assessable"
+    assert found["alloc-loop"] == "fired"
+    assert found["slow-link"] == "clear"
+
+
+def test_samples_of_nsys_are_not_taken_for_samples_of_the_kernel() -> None:
+    found = {entry.rule: entry for entry in export("pageable").findings}
+    assert len(export("pageable").capture.samples) > 0
+    for rule in ("first-touch", "staging-copies", "freeing", "first-touch-in-pin", "managed-cpu-faults"):
+        assert found[rule].status == "not-assessable"
+        assert "perf" in found[rule].missing
+
+
+def test_nothing_recorded_gives_no_verdict_that_sounds_fine() -> None:
+    found = analyze(traced(recorded=frozenset({"nvtx", "os_calls"}))).findings
+    assert found
+    assert all(entry.status == "not-assessable" for entry in found)
+
+
+@pytest.mark.parametrize(("duration", "fired"), [(CONTEXT_INIT_NS, True), (CONTEXT_INIT_NS - 1, False)])
+def test_context_init(duration: int, fired: bool) -> None:
+    finding = verdict("context-init", [Call("cudaFree", 0, duration), Call("cudaFree", 100 * MS, 101 * MS)])
+    assert fires(finding) == fired
+    assert finding.severity in ("info", "ok")
+    assert verdict("context-init", (), [kernel(0, 1)]).status == "not-assessable"
+
+
+def pairs(count: int, cost_ns: int, wall_ns: int) -> Finding:
+    calls, memory = [Call("cudaLaunchKernel", 0, 10), Call("cudaLaunchKernel", wall_ns - 10, wall_ns)], []
+    for number in range(count):
+        at = MS + number * 100 * MS
+        calls += [Call("cudaMallocHost", at, at + cost_ns // 2, 2 * number + 1)]
+        calls += [Call("cudaFreeHost", at + 50 * MS, at + 50 * MS + cost_ns // 2, 2 * number + 2)]
+        memory += [Memory(at, MIB, correlation_id=2 * number + 1)]
+        memory += [Memory(at + 50 * MS, MIB, MemoryOperation.FREE, correlation_id=2 * number + 2)]
+    return verdict("alloc-loop", calls, [kernel(5, 20)], (), memory)
+
+
+@pytest.mark.parametrize(
+    ("count", "cost_ns", "wall_ns", "fired"),
+    [
+        (3, 4 * MS, 1200 * MS, True),
+        (2, 40 * MS, 1200 * MS, False),
+        (3, 4 * MS, 1201 * MS, False),
+        (5, 10 * MS, 100_000 * MS, True),
+        (5, 10 * MS - 2, 100_000 * MS, False),
+    ],
+)
+def test_alloc_loop(count: int, cost_ns: int, wall_ns: int, fired: bool) -> None:
+    assert fires(pairs(count, cost_ns, wall_ns)) == fired
+
+
+def test_alloc_loop_says_when_sizes_are_unknown() -> None:
+    assert "Sizes" in real("both", "alloc-loop").missing
+    assert real("pinned", "alloc-loop").missing == ""
+
+
+@pytest.mark.parametrize(("blocked", "fired"), [(10 * MS, True), (10 * MS - 1, False)])
+def test_async_from_pageable(blocked: int, fired: bool) -> None:
+    calls = [Call("cudaMemcpyAsync", 0, blocked, 1), Call("cudaFree", 999 * MS, 1000 * MS)]
+    copy = to_device(0, blocked, MIB, MemoryKind.PAGEABLE, correlation_id=1)
+    assert fires(verdict("async-from-pageable", calls, [copy])) == fired
+    pinned = to_device(0, blocked, MIB, MemoryKind.PINNED, correlation_id=1)
+    assert not fires(verdict("async-from-pageable", calls, [pinned]))
+
+
+def tiny(count: int, size: int, duration: int, **other: Any) -> Finding:
+    return verdict("tiny-copies", (), [to_device(at * MS, at * MS + duration, size) for at in range(count)], **other)
+
+
+@pytest.mark.parametrize(
+    ("count", "size", "duration", "fired"),
+    [
+        (1000, 8 * KIB, 800, True),
+        (999, 8 * KIB, 800, False),
+        (1000, 16 * KIB, 8000, False),
+        (1000, 16 * KIB - 1, 8000, True),
+        # 20 % of 55.6 GB/s is 11.12 bytes a nanosecond.
+        (1000, 11_121, 1000, False),
+        (1000, 11_119, 1000, True),
+    ],
+)
+def test_tiny_copies(count: int, size: int, duration: int, fired: bool) -> None:
+    assert fires(tiny(count, size, duration)) == fired
+
+
+def test_tiny_copies_on_an_unknown_link() -> None:
+    assert tiny(1000, KIB, 800, host=NO_LINK).status == "not-assessable"
+    assert tiny(999, KIB, 800, host=NO_LINK).status == "clear"
+
+
+@pytest.mark.parametrize(
+    ("copy_ns", "overlap_ns", "fired"),
+    [(100 * US, 0, True), (100 * US - 1, 0, False), (200 * US, 10 * US, False), (200 * US, 10 * US - 1, True)],
+)
+def test_sync_serialisation(copy_ns: int, overlap_ns: int, fired: bool) -> None:
+    ops = [
+        to_device(0, copy_ns, MIB, correlation_id=1), kernel(copy_ns - overlap_ns, copy_ns + 1),
+        Op(OpKind.MEMSET, 999 * US, 1000 * US, KIB),
+    ]  # fmt: skip
+    assert fires(verdict("sync-serialisation", [Call("cudaMemcpy", 0, copy_ns, 1)], ops)) == fired
+
+
+def test_sync_serialisation_on_real_runs() -> None:
+    assert fires(real("pageable", "sync-serialisation"))
+    assert not fires(real("pinned", "sync-serialisation"))
+    assert verdict("sync-serialisation", [Call("cudaFree", 0, 1)]).status == "not-assessable"
+
+
+@pytest.mark.parametrize(("share", "fired"), [(0.699, True), (0.701, False)])
+def test_slow_link(share: float, fired: bool) -> None:
+    size = 64 * MIB
+    slow = to_host(0, round(size / 55.3 / share), size)
+    fast = to_device(10 * MS, 10 * MS + round(size / 55.6), size)
+    assert fires(verdict("slow-link", (), [fast, slow])) == fired
+
+
+def test_slow_link_needs_large_pinned_copies_and_a_known_link() -> None:
+    large = [to_device(0, 10 * MS, 64 * MIB)]
+    assert verdict("slow-link", (), large, host=NO_LINK).status == "not-assessable"
+    assert verdict("slow-link", (), [to_device(0, MS, MIB)]).status == "not-assessable"
+    assert verdict("slow-link", (), [to_device(0, MS, 64 * MIB, MemoryKind.PAGEABLE)]).status == "not-assessable"
+    assert not fires(real("pinned", "slow-link"))
+
+
+@pytest.mark.parametrize(("kernel_ns", "fired"), [(99, True), (100, False)])
+def test_transfer_dominates(kernel_ns: int, fired: bool) -> None:
+    ops = [to_device(0, 50, KIB), migration(60, 110, KIB, FAULT), kernel(200, 200 + kernel_ns)]
+    assert fires(verdict("transfer-dominates", (), ops)) == fired
+    assert verdict("transfer-dominates", [Call("cudaFree", 0, 1)]).status == "not-assessable"
+
+
+def storm(count: int, copying: float) -> list[Op]:
+    step = 10 * MS // count
+    moves = [migration(at * step, at * step + int(step * copying), 4 * KIB, FAULT, at * BLOCK) for at in range(count)]
+    return [*moves, kernel(0, 10 * MS)]
+
+
+@pytest.mark.parametrize(
+    ("count", "copying", "fired"), [(100, 0.1, True), (99, 0.1, False), (100, 0.8, True), (100, 0.801, False)]
+)
+def test_gpu_fault_storm(count: int, copying: float, fired: bool) -> None:
+    assert fires(verdict("gpu-fault-storm", (), storm(count, copying))) == fired
+
+
+def test_gpu_fault_storm_needs_no_fault_tables_but_says_that_they_lack() -> None:
+    bare = verdict("gpu-fault-storm", (), storm(100, 0.1), recorded=ALL - {"gpu_faults"})
+    assert fires(bare)
+    assert "GPU page faults" in bare.missing
+    found = real("uvm", "gpu-fault-storm")
+    assert fires(found)
+    assert "319 groups" in " ".join(found.evidence)
+
+
+@pytest.mark.parametrize(
+    ("touched", "prefetched", "fired"), [(80, 0, True), (79, 0, False), (100, 1, False), (100, 0, True)]
+)
+def test_prefetch_missing(touched: int, prefetched: int, fired: bool) -> None:
+    moves = [migration(10 + at, 11 + at, KIB, FAULT if at % 2 else SPECULATIVE) for at in range(touched)]
+    moves += [migration(300 + at, 301 + at, KIB, 5) for at in range(100 - touched)]
+    moves += [migration(500 + at, 501 + at, KIB, PREFETCH) for at in range(prefetched)]
+    assert fires(verdict("prefetch-missing", (), [kernel(0, 10_000), *moves])) == fired
+
+
+def test_prefetch_missing_compares_with_this_runs_own_pinned_copies() -> None:
+    ops = [kernel(0, 50 * MS), migration(MS, 2 * MS, 50 * MIB, FAULT), to_device(60 * MS, 65 * MS, 50 * MIB)]
+    assert "10.5 GB/s (pinned copies of this run)" in " ".join(verdict("prefetch-missing", (), ops).evidence)
+    assert "5 ms" in " ".join(verdict("prefetch-missing", (), ops).evidence)
+    assert verdict("prefetch-missing", (), ops[:2], host=NO_LINK).missing
+    outside = [migration(0, 10, KIB, FAULT), kernel(20, 30)]
+    assert not fires(verdict("prefetch-missing", (), outside))
+
+
+def bounce(moves: int, size: int = BLOCK) -> list[Op]:
+    return [migration(at * 10, at * 10 + 5, size, FAULT, 0x1000_0000, back=bool(at % 2)) for at in range(moves)]
+
+
+@pytest.mark.parametrize(
+    ("ops", "fired"),
+    [
+        (bounce(4), True),
+        (bounce(3), False),
+        ([migration(at * 10, at * 10 + 5, BLOCK, FAULT, 0x1000_0000) for at in range(4)], True),
+        ([migration(at * 10, at * 10 + 5, BLOCK, FAULT, 0x1000_0000) for at in range(3)], False),
+    ],
+)
+def test_ping_pong(ops: list[Op], fired: bool) -> None:
+    assert fires(verdict("ping-pong", (), ops)) == fired
+
+
+def test_ping_pong_does_not_mistake_new_memory_for_old() -> None:
+    assert not fires(real("uvm", "ping-pong"))
+    assert verdict("ping-pong", (), bounce(4), recorded=ALL - {"memory"}).missing
+
+
+@pytest.mark.parametrize(("evicted", "fired"), [(5, True), (4, False)])
+def test_eviction_by_cause(evicted: int, fired: bool) -> None:
+    ops = [migration(at, at + 1, KIB, EVICTION, back=True) for at in range(evicted)]
+    ops += [migration(500 + at, 501 + at, KIB, PREFETCH) for at in range(100 - evicted)]
+    assert fires(verdict("eviction", (), ops)) == fired
+
+
+@pytest.mark.parametrize(("live", "fired"), [(140 * GIB + 1, True), (140 * GIB, False)])
+def test_eviction_by_size(live: int, fired: bool) -> None:
+    memory = [Memory(0, live, memory_kind=MemoryKind.MANAGED)]
+    assert fires(verdict("eviction", (), [migration(0, 1, KIB, PREFETCH)], (), memory)) == fired
+    assert verdict("eviction", (), [migration(0, 1, KIB, PREFETCH)], (), memory, host={}).missing
+
+
+@pytest.mark.parametrize(("drain", "fired"), [(100 * MS, True), (100 * MS - 1, False)])
+def test_cpu_fault_drain(drain: int, fired: bool) -> None:
+    ops = [migration(0, drain, BLOCK, FAULT, back=True), kernel(999 * MS, 1000 * MS)]
+    assert fires(verdict("cpu-fault-drain", (), ops)) == fired
+    asked = [migration(0, drain, BLOCK, PREFETCH, back=True), kernel(999 * MS, 1000 * MS)]
+    assert not fires(verdict("cpu-fault-drain", (), asked))
+
+
+def test_the_real_managed_run_fires_what_it_should_and_nothing_more() -> None:
+    fired = {entry.rule for entry in export("uvm").findings if entry.severity in ("warning", "critical")}
+    assert fired == {"gpu-fault-storm", "prefetch-missing", "cpu-fault-drain"}
+
+
+@pytest.mark.parametrize("rule", ["gpu-fault-storm", "prefetch-missing", "ping-pong", "eviction", "cpu-fault-drain"])
+def test_rules_about_managed_memory_where_there_is_none(rule: str) -> None:
+    assert real("pinned", rule).status == "clear"
+    unseen = verdict(rule, [Call("cudaMallocManaged", 0, 10)])
+    assert unseen.status == "not-assessable"
+    assert verdict(rule, recorded=frozenset({"nvtx"})).status == "not-assessable"
+
+
+@pytest.mark.parametrize(
+    ("gpu", "pinned", "severity"),
+    [
+        ("NVIDIA H200", 64 * GIB, "ok"),
+        ("NVIDIA H200", 64 * GIB + 1, "warning"),
+        ("NVIDIA GeForce RTX 4090", 32 * GIB, "ok"),
+        ("NVIDIA GeForce RTX 4090", 32 * GIB + 1, "warning"),
+        ("NVIDIA H200", 104 * GIB, "critical"),
+    ],
+)
+def test_over_pinned(gpu: str, pinned: int, severity: str) -> None:
+    host = {**H200, "gpus": [{"name": gpu}]}
+    assert verdict("over-pinned", (), (), (), [Memory(0, pinned)], host=host).severity == severity
+
+
+def test_over_pinned_needs_allocations_and_the_machines_memory() -> None:
+    assert verdict("over-pinned", recorded=frozenset({"cuda"})).status == "not-assessable"
+    assert verdict("over-pinned", (), (), (), [Memory(0, GIB)], host={}).status == "not-assessable"
+    assert (
+        verdict("over-pinned", (), (), (), [Memory(0, GIB)], host={"memory_bytes": "much"}).status == "not-assessable"
+    )
+
+
+@pytest.mark.parametrize(
+    ("size", "severity"),
+    [
+        (GIANT_PIN_BYTES - 1, "ok"), (GIANT_PIN_BYTES, "warning"), (FAILING_PIN_BYTES - 1, "warning"),
+        (FAILING_PIN_BYTES, "critical"),
+    ],
+)  # fmt: skip
+def test_giant_pin(size: int, severity: str) -> None:
+    assert verdict("giant-pin", (), (), (), [Memory(0, size)]).severity == severity
+    assert verdict("giant-pin", recorded=frozenset({"cuda"})).status == "not-assessable"
+
+
+def test_hostile_host_facts_do_not_break_a_verdict() -> None:
+    for gpus in ("text", [None], [{"memory_bytes": "x", "name": 5}], {"a": 1}):
+        findings = analyze(traced((), [migration(0, 1, KIB, FAULT)], host={"gpus": gpus})).findings
+        assert len(findings) == len({entry.rule for entry in findings})
+
+
+def test_a_recording_of_nsys_alone_has_a_headline_about_calls() -> None:
+    assert export("pinned").headline.startswith("cudaHostAlloc takes 32 % of the run: 100 ms in 3 calls for 192 MiB;")
+    assert export("uvm").headline == (
+        "53 % of the kernels' time is lost to 319 GPU fault groups; 192 MiB migrated on demand in 6,915 pieces."
+    )
+    assert analyze(traced()).headline == "This recording holds no CUDA calls."

@@ -1,0 +1,199 @@
+"""One example stack per leaf: what the taxonomy says about it, leaf and work attribute."""
+
+from __future__ import annotations
+
+import lzma
+import re
+from pathlib import Path
+
+import pytest
+
+from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
+from pinprof.analyze.categories import BORROW, CONTEXTS, ENTRY, INTERRUPT
+from pinprof.analyze.matching import normalise, scope_of
+from pinprof.analyze.work import WORK
+from tests.h200 import DATA
+from tests.stacks import Sample, capture
+
+MAIN = "_start@/app main@/app "
+SYSCALL = MAIN + "entry_SYSCALL_64_after_hwframe do_syscall_64 x64_sys_call "
+IOCTL = SYSCALL + "__x64_sys_ioctl "
+FAULT = MAIN + "asm_exc_page_fault exc_page_fault "
+CORE = FAULT + "handle_mm_fault __handle_mm_fault "
+RM = IOCTL + "nvidia_unlocked_ioctl[nvidia] rm_ioctl[nvidia] RmIoctl[nvidia] "
+LOCK = RM + "RmCreateOsDescriptor[nvidia] os_lock_user_pages[nvidia] "
+PIN = LOCK + "pin_user_pages __gup_longterm_locked __get_user_pages "
+UVM = IOCTL + "uvm_unlocked_ioctl_entry[nvidia_uvm] uvm_ioctl[nvidia_uvm] "
+URING = SYSCALL + "__x64_sys_io_uring_register __io_uring_register io_sqe_buffers_register io_sqe_buffer_register "
+KTHREAD = "ret_from_fork_asm ret_from_fork kthread "
+IDLE = "common_startup_64 cpu_startup_entry do_idle "
+CUDA = MAIN + "cuMemcpyHtoD_v2@/usr/lib/libcuda.so.580.159.04 "
+
+ROWS = [
+    ("fault.anon", "zero", CORE + "do_anonymous_page vma_alloc_folio_noprof alloc_pages_mpol "
+     "__alloc_frozen_pages_noprof clear_page_erms"),
+    ("fault.anon", "core", CORE + "do_anonymous_page _raw_spin_lock"),
+    ("fault.anon", "memcg", CORE + "do_anonymous_page __mem_cgroup_charge __rcu_read_unlock"),
+    ("fault.anon", "zero", FAULT + "handle_mm_fault hugetlb_fault hugetlb_no_page folio_zero_user clear_subpage"),
+    ("fault.anon", "zero", MAIN + "page_fault do_page_fault __do_page_fault handle_mm_fault __handle_mm_fault "
+     "do_huge_pmd_anonymous_page clear_huge_page clear_page_erms"),
+    ("fault.anon", "zero", MAIN + "el0t_64_sync el0t_64_sync_handler el0_da do_mem_abort do_translation_fault "
+     "do_page_fault handle_mm_fault __handle_mm_fault do_anonymous_page __pi_clear_page"),
+    ("fault.file", "core", CORE + "do_fault __do_fault filemap_fault"),
+    ("fault.file", "zero", CORE + "do_fault __do_fault shmem_fault clear_page_erms"),
+    ("fault.cow", "copy", CORE + "do_wp_page wp_page_copy copy_mc_user_highpage copy_mc_fragile"),
+    ("fault.cow", "core", CORE + "do_fault do_cow_fault __do_fault filemap_fault"),
+    ("fault.swap", "core", CORE + "do_swap_page do_wp_page"),
+    ("fault.swap", "sched", CORE + "migration_entry_wait schedule __schedule"),
+    ("fault.uffd", "sched", CORE + "do_anonymous_page handle_userfault schedule"),
+    ("uffd.service", "copy", IOCTL + "userfaultfd_ioctl mfill_atomic copy_from_user _copy_from_user"),
+    ("uffd.service", "zero", IOCTL + "userfaultfd_ioctl __mcopy_atomic alloc_pages_vma clear_page_erms"),
+    ("fault.core", "core", CORE),
+    ("fault.entry", "core", FAULT + "lock_vma_under_rcu mas_walk"),
+    ("fault.entry", "entry", FAULT),
+    ("populate", "zero", SYSCALL + "__x64_sys_mmap ksys_mmap_pgoff vm_mmap_pgoff __mm_populate "
+     "populate_vma_page_range __get_user_pages handle_mm_fault __handle_mm_fault do_anonymous_page clear_page_erms"),
+    ("populate", "other", SYSCALL + "__x64_sys_mlock do_mlock mlock_fixup"),
+    ("populate", "core", SYSCALL + "__x64_sys_fallocate vfs_fallocate shmem_fallocate shmem_get_folio_gfp"),
+    ("pin.faultin", "core", PIN + "handle_mm_fault __handle_mm_fault do_fault __do_fault shmem_fault "
+     "shmem_get_folio_gfp"),
+    ("pin.faultin", "core", URING + "io_pin_pages gup_fast_fallback __gup_longterm_locked __get_user_pages "
+     "handle_mm_fault __handle_mm_fault do_fault __do_fault shmem_fault"),
+    ("pin.faultin", "copy", PIN + "handle_mm_fault __handle_mm_fault do_wp_page wp_page_copy copy_page"),
+    ("pin.faultin", "core", SYSCALL + "__x64_sys_process_vm_readv process_vm_rw process_vm_rw_core "
+     "pin_user_pages_remote __get_user_pages handle_mm_fault"),
+    ("pin.walk", "pte", PIN + "follow_page_pte try_grab_folio"),
+    ("pin.walk", "pte", URING + "io_pin_pages gup_fast_fallback gup_fast_pte_range"),
+    ("pin.walk", "core", URING + "io_pin_pages internal_get_user_pages_fast lockless_pages_from_mm"),
+    ("pin.migrate", "reclaim", LOCK + "pin_user_pages __gup_longterm_locked check_and_migrate_movable_pages "
+     "migrate_longterm_unpinnable_folios migrate_pages"),
+    ("pin.account", "alloc", LOCK + "kvmalloc_node __kmalloc_large_node"),
+    ("pin.account", "core", URING + "io_pin_pages"),
+    ("pin.transient", "pte", SYSCALL + "__x64_sys_process_vm_readv process_vm_rw process_vm_rw_core "
+     "pin_user_pages_remote __get_user_pages follow_page_pte"),
+    ("pin.transient", "pte", SYSCALL + "__x64_sys_pread64 vfs_read blkdev_read_iter bio_iov_iter_get_pages "
+     "iov_iter_extract_pages pin_user_pages_fast gup_fast_fallback gup_fast_pte_range"),
+    ("unpin", "core", RM + "Nv01FreeWithSecInfo[nvidia] rmapiFreeWithSecInfo[nvidia] os_unlock_user_pages[nvidia] "
+     "set_page_dirty_lock folio_mark_dirty"),
+    ("unpin", "core", IOCTL + "io_uring_release io_release_ubuf unpin_user_page"),
+    ("free.shmem", "alloc", SYSCALL + "exit_to_user_mode_loop task_work_run ____fput __fput dput iput evict "
+     "shmem_evict_inode shmem_undo_range __folio_batch_release folios_put_refs free_unref_folios"),
+    ("free.unmap", "lru_rmap", SYSCALL + "__x64_sys_munmap __vm_munmap do_vmi_munmap vms_complete_munmap_vmas "
+     "unmap_vmas unmap_page_range folio_remove_rmap_ptes"),
+    ("free.unmap", "tlb", SYSCALL + "__x64_sys_exit_group do_exit mmput exit_mmap tlb_finish_mmu flush_tlb_mm_range"),
+    ("dma.map", "other", RM + "memdescMapIommu[nvidia] osIovaMap[nvidia] nv_dma_map_alloc[nvidia] dma_map_sg_attrs"),
+    ("dma.map", "core", UVM + "uvm_api_register_gpu[nvidia_uvm] dma_map_page_attrs intel_iommu_map_pages"),
+    ("dma.unmap", "core", RM + "os_unlock_user_pages[nvidia] nv_dma_unmap_alloc[nvidia] dma_unmap_sg_attrs"),
+    ("dma.bounce", "copy", RM + "nv_dma_map_alloc[nvidia] dma_map_page_attrs dma_direct_map_page swiotlb_map "
+     "swiotlb_bounce memcpy"),
+    ("uvm.cpu_fault", "zero", CORE + "do_fault __do_fault uvm_vm_fault_entry[nvidia_uvm] "
+     "uvm_va_space_cpu_fault[nvidia_uvm] uvm_va_block_cpu_fault[nvidia_uvm] __alloc_pages_noprof clear_page_erms"),
+    ("uvm.cpu_fault", "gpuwait", CORE + "do_fault __do_fault uvm_vm_fault_entry.part.0[nvidia_uvm] "
+     "uvm_migrate_pageable[nvidia_uvm] uvm_tracker_wait[nvidia_uvm] read_tsc"),
+    ("uvm.gpu_fault", "pte", KTHREAD + "_main_loop[nvidia_uvm] "
+     "replayable_faults_isr_bottom_half_entry[nvidia_uvm] uvm_parent_gpu_service_replayable_faults[nvidia_uvm] "
+     "uvm_va_block_unmap[nvidia_uvm] unmap_mapping_range zap_page_range_single unmap_page_range"),
+    ("uvm.migrate", "core", UVM + "uvm_api_migrate[nvidia_uvm] uvm_migrate[nvidia_uvm] "
+     "uvm_va_block_migrate_locked[nvidia_uvm]"),
+    ("uvm.free", "gpuwait", UVM + "uvm_api_free[nvidia_uvm] uvm_va_range_destroy[nvidia_uvm] "
+     "uvm_spin_loop[nvidia_uvm]"),
+    ("uvm.free", "core", SYSCALL + "__x64_sys_munmap do_vmi_munmap uvm_vm_close_managed_entry[nvidia_uvm]"),
+    ("uvm.map_ext", "core", UVM + "uvm_api_map_external_allocation[nvidia_uvm] uvm_map_external[nvidia_uvm]"),
+    ("uvm.setup", "core", UVM + "uvm_api_register_gpu[nvidia_uvm] uvm_parent_gpu_init_isr[nvidia_uvm]"),
+    ("uvm.other", "core", UVM + "uvm_api_tools_flush_events[nvidia_uvm]"),
+    ("rm.gsp_rpc", "gpuwait", RM + "rpcRmApiControl_GSP[nvidia] _issueRpcAndWait[nvidia] _kgspRpcRecvPoll[nvidia] "
+     "kgspHealthCheck_TU102[nvidia] osDevReadReg032[nvidia]"),
+    ("rm.sysmem", "zero", RM + "osAllocPagesInternal[nvidia] nv_alloc_pages[nvidia] nv_alloc_system_pages[nvidia] "
+     "__alloc_pages clear_page_erms"),
+    ("rm.isr", "other", IDLE + "asm_common_interrupt common_interrupt "
+     "__handle_irq_event_percpu nvidia_isr[nvidia]"),
+    ("rm.mmap", "pte", SYSCALL + "__x64_sys_mmap do_mmap mmap_region nvidia_mmap[nvidia] remap_pfn_range"),
+    ("rm.free", "other", RM + "rmapiFreeWithSecInfo[nvidia] serverFreeResourceTree[nvidia]"),
+    ("rm.opaque", "other", SYSCALL + "__x64_sys_ioctl nvidia_unlocked_ioctl[nvidia] _nv012345rm[nvidia]"),
+    ("rm.other", "alloc", RM + "os_alloc_mem[nvidia] __kmalloc_noprof"),
+    ("copy.user", "copy", MAIN + "__memmove_avx_unaligned_erms@/usr/lib/libc.so.6"),
+    ("copy.staging", "copy", CUDA + "__memmove_avx_unaligned_erms@/usr/lib/libc.so.6"),
+    ("copy.kernel", "copy", SYSCALL + "__x64_sys_read vfs_read shmem_file_read_iter copy_page_to_iter _copy_to_iter "
+     "rep_movs_alternative"),
+    ("copy.kernel", "copy", SYSCALL + "__x64_sys_read vfs_read pipe_read copy_page_to_iter _copy_to_iter"),
+    ("sync.poll", "gpuwait", CUDA + "clock_gettime@/usr/lib/libc.so.6 [vdso]@[vdso]"),
+    ("sync.block", "sched", SYSCALL + "__x64_sys_clock_nanosleep hrtimer_nanosleep do_nanosleep schedule"),
+    ("sync.block", "sched", SYSCALL + "__x64_sys_sched_yield do_sched_yield schedule __schedule"),
+    ("sync.ipc", "sched", SYSCALL + "__x64_sys_write vfs_write pipe_write __wake_up_sync_key try_to_wake_up"),
+    ("sync.ipc", "sched", SYSCALL + "__x64_sys_futex do_futex futex_wait schedule"),
+    ("user.app", "other", MAIN),
+    ("user.libcuda", "other", CUDA),
+    ("user.libcuda", "other", MAIN + "libcudart_static_8b73e19b@/app"),
+    ("user.python", "other", "_start@/usr/bin/python3.11 _PyEval_EvalFrameDefault@/usr/bin/python3.11"),
+    ("user.python", "other", "py::train:/app/train.py@/tmp/perf-7.map"),
+    ("user.malloc", "other", MAIN + "_int_malloc@/usr/lib/libc.so.6"),
+    ("user.malloc", "other", MAIN + "je_arena_malloc_hard@/usr/lib/libjemalloc.so.2"),
+    ("user.libc", "other", MAIN + "printf@/usr/lib/libc.so.6"),
+    ("user.loader", "other", "_dl_relocate_object@/lib64/ld-linux-x86-64.so.2"),
+    ("user.clock", "other", MAIN + "__vdso_clock_gettime@[vdso]"),
+    ("user.unknown", "other", MAIN + "[anon]@[anon]"),
+    ("mm.vma", "core", SYSCALL + "__x64_sys_mprotect do_mprotect_pkey vma_modify"),
+    ("sys.irq", "entry", CORE + "do_anonymous_page clear_page_erms asm_sysvec_apic_timer_interrupt "
+     "sysvec_apic_timer_interrupt"),
+    ("sys.idle", "sched", "common_startup_64 cpu_startup_entry do_idle default_idle_call pv_native_safe_halt"),
+    ("sys.sched", "sched", "ret_from_fork_asm kthread worker_thread schedule __schedule"),
+    ("sys.entry", "entry", SYSCALL + "__x64_sys_getpid"),
+    ("sys.proc", "core", SYSCALL + "__x64_sys_execve do_execveat_common load_elf_binary vma_link"),
+    ("sys.reclaim", "reclaim", "ret_from_fork_asm kthread kswapd balance_pgdat shrink_node"),
+    ("other.kernel", "other", SYSCALL + "__x64_sys_openat do_sys_openat2 path_openat"),
+    ("other.driver", "other", IOCTL + "drm_ioctl[drm]"),
+    ("lost.nostack", "other", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("leaf", "work", "stack"), ROWS, ids=[f"{number}-{row[0]}" for number, row in enumerate(ROWS)])
+def test_the_example_stack_gets_its_leaf_and_work_attribute(leaf: str, work: str, stack: str) -> None:
+    result = analyze(capture([Sample(stack.split())])).events[0]
+    assert result.by_work == {leaf: {work: 1_000_000}}
+
+
+def test_every_category_has_an_example() -> None:
+    assert {category.name for category in CATEGORIES} == {leaf for leaf, _, _ in ROWS}
+
+
+def test_every_work_attribute_but_lock_has_an_example() -> None:
+    assert set(WORK_ATTRIBUTES) - {"lock"} == {work for _, work, _ in ROWS}
+
+
+def test_leaves_are_named_once_and_belong_to_a_level() -> None:
+    assert len({category.name for category in CATEGORIES}) == len(CATEGORIES)
+    assert {category.level for category in CATEGORIES} == {level for level, _ in LEVELS}
+
+
+def alternatives(pattern: str) -> list[str]:
+    """A regular expression, split where `|` stands outside parentheses."""
+    return re.split(r"\|(?![^()]*\))", pattern)
+
+
+def test_every_name_not_marked_unseen_is_a_function_of_the_captured_kernel_and_driver() -> None:
+    names: dict[str, set[str]] = {"k": set(), "nv": set(), "uv": set()}
+    with lzma.open(DATA / "kallsyms.xz", "rt") as lines:
+        for _, _, name, *module in map(str.split, lines):
+            names[scope_of(module[0].strip("[]") if module else "")].add(normalise(name))
+    rows = [frames for category in CATEGORIES for frames in category.frames]
+    rows += [
+        frames for group in (*CONTEXTS.values(), *dict(WORK).values(), ENTRY, INTERRUPT, BORROW) for frames in group
+    ]
+    missing = [
+        name
+        for frames in rows
+        if frames.seen
+        for name in alternatives(frames.pattern)
+        if not any(map(re.compile(name).fullmatch, names[frames.scope]))
+    ]
+    assert missing == []
+
+
+def test_the_documentation_lists_every_leaf_with_its_meaning() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "attribution.md").read_text()
+    rows = {f"| `{row.name}` | {row.tier} | {row.meaning} | {row.remedy} |" for row in CATEGORIES}
+    assert rows <= set(text.splitlines())
+
+
+def test_every_category_says_what_it_means_and_what_to_do() -> None:
+    assert all(category.meaning and category.remedy.endswith(".") for category in CATEGORIES)

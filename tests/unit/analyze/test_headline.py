@@ -1,0 +1,75 @@
+"""The sentence on top, and the explanation of a leaf."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinprof.analyze import analyze, explain
+from pinprof.errors import UsageError
+from tests.stacks import FAULTS, Range, Sample, capture
+from tests.unit.analyze.test_rules import MS, STACKS, mixed
+
+
+def test_a_pinning_call_is_named_as_the_scenario_names_it() -> None:
+    samples = [Sample(STACKS["pin.faultin"], MS, time_ns=time) for time in range(87)]
+    samples += [Sample(STACKS["pin.walk"], MS, time_ns=time) for time in range(7)]
+    samples += [Sample(["main@/app"], MS, time_ns=time) for time in range(6)]
+    data = capture(samples, [Range("alloc", 0, 100)], scenario={"name": "pinned", "calls": {"alloc": "cudaMallocHost"}})
+    assert analyze(data).headline == "94 % of cudaMallocHost is pin_user_pages; 87 % is creating the pages."
+
+
+def test_a_host_emulation_is_named_so() -> None:
+    scenario = {"name": "uvm", "backend": "host", "calls": {"alloc": "IORING_REGISTER_BUFFERS"}}
+    pinning = capture([Sample(STACKS["pin.walk"])], [Range("alloc", 0, 1)], scenario=scenario)
+    assert analyze(pinning).headline.startswith("100 % of IORING_REGISTER_BUFFERS (host emulation) is pin_user_pages")
+    serving = capture([Sample(["userfaultfd_ioctl"])], [Range("iteration", 0, 1)], scenario=scenario)
+    assert analyze(serving).headline.startswith("100 % of uvm (host emulation) is userfaultfd filling pages")
+
+
+def test_pinning_pages_that_exist_is_said_so() -> None:
+    data = capture([Sample(STACKS["pin.walk"])], [Range("register", 0, 1)])
+    assert analyze(data).headline == ("100 % of the register range is pin_user_pages, of pages that are already there.")
+
+
+def test_without_a_pinning_call_the_outermost_range_is_told_by_its_memory_costs() -> None:
+    data = mixed({"fault.anon": 52, "copy.staging": 25})
+    told = " is page faults; 25 % is staging copies by the driver (100 ms sampled)."
+    assert analyze(data).headline == "52 % of the work range" + told
+    scenario = {"name": "pageable", "backend": "host"}
+    named = type(data)(**{**data.__dict__, "manifest": capture([], scenario=scenario).manifest})
+    assert analyze(named).headline == "52 % of pageable (host emulation)" + told
+
+
+def test_a_program_without_ranges_is_told_by_all_its_time() -> None:
+    assert analyze(capture([Sample(STACKS["uvm.cpu_fault"], MS)])).headline == (
+        "100 % of the CPU time is CPU faults on managed memory (1 ms sampled)."
+    )
+
+
+def test_a_program_without_memory_costs_is_told_so() -> None:
+    assert analyze(mixed({})).headline == (
+        "100 % of the work range is the program's own code; no memory cost stands out."
+    )
+
+
+def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
+    data = capture([Sample(["main@/app"], 64)], events=(FAULTS,))
+    assert analyze(data).headline.startswith("100 % of the page-faults samples is")
+
+
+def test_an_unknown_leaf_suggests_the_nearest() -> None:
+    with pytest.raises(UsageError, match=r"'pin\.fault' is no cause.*pin\.faultin"):
+        explain(analyze(capture([Sample(["main@/app"])])), "pin.fault")
+
+
+def test_a_leaf_without_samples_is_explained_all_the_same() -> None:
+    text = str(explain(analyze(capture([Sample(["main@/app"])])), "pin.faultin"))
+    assert "No sample of this recording has this cause." in text
+
+
+def test_the_stack_marks_the_frame_that_decided() -> None:
+    explanation = explain(analyze(mixed({"fault.anon": 40})), "fault.anon")
+    (stack,) = explanation.stacks
+    assert [step.frame.symbol for step in stack.steps if step.decided] == ["do_anonymous_page"]
+    assert "▶ do_anonymous_page" in str(explanation)
+    assert "40 % (40 ms)" in str(explanation)

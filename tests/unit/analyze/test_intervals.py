@@ -1,0 +1,84 @@
+"""Sets of time against a brute-force model: the set of the integers they hold."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.analyze.intervals import Intervals, difference, intersection, numbers, union, union_by_key
+
+PAIRS = st.lists(st.tuples(st.integers(-20, 60), st.integers(-5, 25)), max_size=12)
+Pairs = list[tuple[int, int]]
+
+
+def columns(pairs: Pairs) -> tuple[np.ndarray, np.ndarray]:
+    start = np.array([low for low, _ in pairs], np.int64)
+    return start, start + np.array([length for _, length in pairs], np.int64)
+
+
+def instants(pairs: Pairs) -> set[int]:
+    return {instant for low, length in pairs for instant in range(low, low + length)}
+
+
+def of(pairs: Pairs) -> Intervals:
+    return union(*columns(pairs))
+
+
+def held(found: Intervals) -> set[int]:
+    assert (found.end > found.start).all()
+    assert (found.start[1:] > found.end[:-1]).all()
+    return {at for low, high in zip(found.start.tolist(), found.end.tolist(), strict=True) for at in range(low, high)}
+
+
+@given(PAIRS)
+def test_a_union_holds_what_any_interval_holds(pairs: Pairs) -> None:
+    found = of(pairs)
+    assert held(found) == instants(pairs)
+    assert found.total == len(instants(pairs))
+    assert found.span == (max(instants(pairs)) - min(instants(pairs)) + 1 if instants(pairs) else 0)
+
+
+@given(PAIRS, PAIRS)
+def test_intersection_and_difference_are_those_of_sets(left: Pairs, right: Pairs) -> None:
+    assert held(intersection(of(left), of(right))) == instants(left) & instants(right)
+    assert held(difference(of(left), of(right))) == instants(left) - instants(right)
+
+
+@given(PAIRS, PAIRS)
+def test_coverage_counts_instants_inside_each_query(pairs: Pairs, queries: Pairs) -> None:
+    covered = of(pairs).covered(*columns(queries)).tolist()
+    assert covered == [len(instants(pairs) & instants([query])) for query in queries]
+
+
+@given(PAIRS, st.lists(st.integers(-30, 90), max_size=12))
+def test_membership_is_that_of_the_set(pairs: Pairs, queries: list[int]) -> None:
+    assert of(pairs).contains(np.array(queries, np.int64)).tolist() == [at in instants(pairs) for at in queries]
+
+
+@given(PAIRS)
+def test_gaps_are_what_is_missing_between_first_and_last(pairs: Pairs) -> None:
+    everything = instants(pairs)
+    missing = set(range(min(everything), max(everything))) - everything if everything else set()
+    assert held(of(pairs).gaps()) == missing
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(-20, 60), st.integers(1, 25)), max_size=12), st.booleans())
+def test_unions_by_key_keep_the_keys_apart(rows: list[tuple[int, int, int]], far: bool) -> None:
+    # Keys and times too large for one combined number take another way; the result is the same.
+    scale = 1 << 40 if far else 1
+    key = np.array([key for key, _, _ in rows], np.int64) * scale
+    start, end = columns([(low, length) for _, low, length in rows])
+    found = zip(*(column.tolist() for column in union_by_key(key, start * scale, end * scale)), strict=True)
+    expected = [
+        (number * scale, low * scale, high * scale)
+        for number in sorted({key for key, _, _ in rows})
+        for kept in [of([(low, length) for key, low, length in rows if key == number])]
+        for low, high in zip(kept.start.tolist(), kept.end.tolist(), strict=True)
+    ]
+    assert list(found) == expected
+
+
+def test_numbers_lists_every_integer_with_its_range() -> None:
+    place, number = numbers(np.array([3, 7, 5]), np.array([5, 7, 8]))
+    assert list(zip(place.tolist(), number.tolist(), strict=True)) == [(0, 3), (0, 4), (2, 5), (2, 6), (2, 7)]

@@ -1,0 +1,150 @@
+"""Each rule on both sides of its threshold, and what it says when it cannot judge."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pinprof.analyze import Finding, analyze, rules
+from pinprof.model import Capture, Losses
+from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
+
+MS = 1_000_000
+STACKS = {
+    "pin.faultin": ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "__get_user_pages", "handle_mm_fault"],
+    "pin.walk": ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "follow_page_pte"],
+    "compacting": ["os_lock_user_pages[nvidia]", "pin_user_pages", "handle_mm_fault", "try_to_compact_pages"],
+    "fault.anon": ["main@/app", "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page"],
+    "fault.entry": ["main@/app", "asm_exc_page_fault", "exc_page_fault"],
+    "copy.staging": ["[libcuda.so.1]@/lib/libcuda.so.1", "memcpy@/lib/libc.so.6"],
+    "uvm.cpu_fault": ["main@/app", "asm_exc_page_fault", "uvm_vm_fault_entry[nvidia_uvm]"],
+    "free.unmap": ["main@/app", "__x64_sys_munmap", "unmap_vmas"],
+    "unpin": ["main@/app", "os_unlock_user_pages[nvidia]"],
+    "user.app": ["main@/app"],
+}
+
+
+def mixed(weights: dict[str, int], ranges: list[Range] | None = None, losses: Losses | None = None) -> Capture:
+    """Percentages of 100 samples of 1 ms each, at times 0, 1 ms, …"""
+    names = [name for name, percent in weights.items() for _ in range(percent)]
+    names += ["user.app"] * (100 - len(names))
+    samples = [Sample(STACKS[name], MS, time_ns=number * MS) for number, name in enumerate(names)]
+    return capture(samples, ranges or [Range("work", 0, 100 * MS)], losses=losses or Losses())
+
+
+def verdict(data: Capture, rule: str) -> Finding:
+    (finding,) = [found for found in analyze(data).findings if found.rule == rule]
+    return finding
+
+
+@pytest.mark.parametrize(
+    ("rule", "below", "at"),
+    [
+        ("first-touch-in-pin", {"pin.faultin": 49, "pin.walk": 40}, {"pin.faultin": 50, "pin.walk": 40}),
+        ("compaction", {"pin.walk": 46, "compacting": 5}, {"pin.walk": 45, "compacting": 5}),
+        ("first-touch", {"fault.anon": 20, "fault.entry": 9}, {"fault.anon": 20, "fault.entry": 10}),
+        ("staging-copies", {"copy.staging": 9}, {"copy.staging": 10}),
+        ("managed-cpu-faults", {"uvm.cpu_fault": 9}, {"uvm.cpu_fault": 10}),
+        ("freeing", {"free.unmap": 5, "unpin": 4}, {"free.unmap": 5, "unpin": 5}),
+    ],
+)
+def test_share_rules_fire_from_their_threshold_on(rule: str, below: dict[str, int], at: dict[str, int]) -> None:
+    assert verdict(mixed(below), rule).status == "clear"
+    finding = verdict(mixed(at), rule)
+    assert finding.status == "fired"
+    assert finding.advice
+    assert finding.evidence
+
+
+def test_a_range_of_few_samples_is_not_judged() -> None:
+    few = [Range("work", 0, 100 * MS), Range("tiny", 0, 19 * MS, depth=1), Range("enough", 30 * MS, 60 * MS, depth=1)]
+    data = mixed({"pin.faultin": 19}, few)
+    assert verdict(data, "first-touch-in-pin").status == "clear"
+    few[1] = Range("tiny", 0, 20 * MS, depth=1)
+    assert verdict(mixed({"pin.faultin": 20}, few), "first-touch-in-pin").status == "fired"
+
+
+def test_without_ranges_first_touch_is_a_share_of_pinning() -> None:
+    data = mixed({"pin.faultin": 6, "pin.walk": 6})
+    bare = Capture(**{**data.__dict__, "ranges": capture([]).ranges})
+    assert verdict(bare, "first-touch-in-pin").status == "fired"
+
+
+def pairs(count: int, cost_ns: int) -> Capture:
+    step = 10_000 * MS
+    ranges = []
+    for number in range(count):
+        start = number * step
+        ranges += [
+            Range("iteration", start, start + step),
+            Range("alloc", start, start + cost_ns // 2, depth=1),
+            Range("free", start + step - cost_ns // 2, start + step, depth=1),
+        ]
+    return capture([Sample(STACKS["user.app"], MS, time_ns=number * MS) for number in range(100)], ranges)
+
+
+def test_alloc_loops_need_three_pairs_and_a_noticeable_cost() -> None:
+    assert verdict(pairs(2, 100 * MS), "alloc-loop").status == "clear"
+    assert verdict(pairs(3, 16 * MS), "alloc-loop").status == "clear"
+    assert verdict(pairs(3, 17 * MS), "alloc-loop").status == "fired"
+
+
+def test_alloc_loops_cannot_be_judged_without_ranges_of_that_name() -> None:
+    finding = verdict(mixed({}), "alloc-loop")
+    assert (finding.status, bool(finding.missing)) == ("not-assessable", True)
+
+
+def touching(step_pages: int, faults: int = 300) -> Capture:
+    clock = [Sample(STACKS["fault.anon"], MS, time_ns=number * MS) for number in range(100)]
+    touched = [
+        Sample(["main@/app"], 64, time_ns=number, event=1, address=(1 << 40) + number * 64 * step_pages * 4096)
+        for number in range(faults)
+    ]
+    return capture([*clock, *touched], events=(CLOCK, FAULTS))
+
+
+def test_huge_pages_are_judged_by_the_distance_of_neighbouring_faults() -> None:
+    assert verdict(touching(1), "no-huge-pages").status == "fired"
+    assert verdict(touching(rules.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
+    assert verdict(touching(rules.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
+
+
+def test_huge_pages_of_small_buffers_or_without_addresses_are_not_assessable() -> None:
+    assert verdict(touching(1, 255), "no-huge-pages").status == "not-assessable"
+    assert verdict(touching(1, 257), "no-huge-pages").status == "fired"
+    assert verdict(mixed({"fault.anon": 50}), "no-huge-pages").status == "not-assessable"
+    assert verdict(mixed({"fault.anon": 9}), "no-huge-pages").status == "clear"
+
+
+@pytest.mark.parametrize(
+    ("below", "above"),
+    [
+        (Losses(lost_samples=5), Losses(lost_samples=6)),
+        (Losses(truncated_chains=5), Losses(truncated_chains=6)),
+        (Losses(missing_stacks=5), Losses(missing_stacks=6)),
+        (Losses(unresolved_frames=5), Losses(unresolved_frames=6)),
+    ],
+)
+def test_losses_above_five_percent_are_a_gap(below: Losses, above: Losses) -> None:
+    assert verdict(mixed({}, losses=below), "sampling-gap").status == "clear"
+    assert verdict(mixed({}, losses=above), "sampling-gap").status == "fired"
+
+
+@pytest.mark.parametrize(("end_ms", "status"), [(105, "clear"), (106, "fired")])
+def test_time_that_the_ranges_own_thread_was_not_sampled_is_a_gap(end_ms: int, status: str) -> None:
+    data = mixed({}, [Range("work", 0, end_ms * MS, pid=100, tid=100)])
+    assert verdict(data, "sampling-gap").status == status
+
+
+def test_every_rule_has_an_entry_in_the_documentation_and_the_other_way_round() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "diagnoses.md").read_text()
+    entries = [line.removeprefix("## ").strip() for line in text.splitlines() if line.startswith("## ")]
+    assert entries == [rule.name for rule in rules.RULES]
+
+
+def test_verdicts_come_fired_first_and_carry_their_slug() -> None:
+    found = analyze(mixed({"fault.anon": 50})).findings
+    ranks = [("fired", "not-assessable", "clear").index(finding.status) for finding in found]
+    assert ranks == sorted(ranks)
+    assert {finding.slug for finding in found} == {rule.name for rule in rules.RULES}

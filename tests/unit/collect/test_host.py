@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import getpass
+import gzip
+import json
+import os
+import platform
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect import checks, counters, host, kallsyms
+
+SMI = """#!/bin/sh
+case "$1" in
+--query-gpu*) echo 'NVIDIA H200, 143771, 580.159.04, 00000000:1B:00.0, 5, 5, 16, 16, Enabled'
+              echo 'NVIDIA H200, [N/A], 580.159.04, 00000000:1C:00.0, 1, 5, 8, 16, [N/A]';;
+*) echo '| NVIDIA-SMI 580.159.04   Driver Version: 580.159.04   CUDA Version: 13.0  |';;
+esac
+"""
+
+
+@pytest.fixture
+def nvidia_smi(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "nvidia-smi").write_text(SMI)
+    (tmp_path / "nvidia-smi").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+
+
+def test_the_facts_are_this_machines_and_plain_json() -> None:
+    facts = host.facts()
+    assert facts["kernel"] == platform.release()
+    assert facts["memory_bytes"] == os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert facts["cores"] == len(os.sched_getaffinity(0))
+    assert json.loads(json.dumps(facts)) == facts
+
+
+def test_the_facts_name_neither_machine_nor_user() -> None:
+    words = json.dumps(host.facts())
+    for name in {socket.gethostname(), getpass.getuser()}:
+        assert f'"{name}"' not in words
+
+
+@pytest.mark.usefixtures("nvidia_smi")
+def test_gpus_come_with_link_and_memory_and_unknown_stays_unknown() -> None:
+    first, second = host.gpus()
+    assert first["name"] == "NVIDIA H200"
+    assert first["memory_bytes"] == 143771 << 20
+    assert (first["link_generation"], first["link_width"]) == (5, 16)
+    assert second["memory_bytes"] is None
+    assert second["persistence"] is None
+    assert host.cuda_driver() == "13.0"
+
+
+@pytest.mark.usefixtures("nvidia_smi")
+def test_a_card_with_fewer_lanes_than_it_has_is_a_warning() -> None:
+    link = checks._link()
+    assert link.state == "warning"
+    assert "PCIe 1 ×8 (at most 5 ×16)" in link.found
+
+
+@pytest.mark.parametrize(
+    ("choices", "word"), [("always [madvise] never", "madvise"), ("", None), (None, None), ("always", None)]
+)
+def test_the_chosen_word_is_the_one_in_brackets(choices: str | None, word: str | None) -> None:
+    assert host.chosen(choices) == word
+
+
+def test_counters_grow_with_the_faults_of_a_program() -> None:
+    before = counters.read()
+    code = "b = bytearray(16 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1"
+    subprocess.run([sys.executable, "-c", code], check=True)
+    growth = counters.growth(before, counters.read())
+    assert growth["pgfault"] >= 4096
+    assert growth["cpu_steal_ns"] >= 0
+
+
+def test_kernel_symbols_are_saved_the_same_way_each_time(tmp_path: Path) -> None:
+    if not kallsyms.addresses_shown():
+        assert "kptr_restrict" in kallsyms.save(tmp_path)
+        pytest.skip("this kernel hides its addresses")
+    assert kallsyms.save(tmp_path) == ""
+    first = (tmp_path / "kallsyms.gz").read_bytes()
+    assert b" T schedule\n" in gzip.decompress(first)
+    assert first[4:8] == bytes(4), "no time in the header"
+
+
+def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    zeros = tmp_path / "zeros"
+    zeros.write_text("0000000000000000 T _stext\n0000000000000000 T schedule\n")
+    monkeypatch.setattr(kallsyms, "SOURCE", zeros)
+    assert "sysctl kernel.kptr_restrict=0" in kallsyms.save(tmp_path)
+    assert not (tmp_path / "kallsyms.gz").exists()
+
+
+def test_every_gap_that_doctor_finds_comes_with_a_fix() -> None:
+    results = checks.run()
+    assert [check.name for check in results if check.state in ("warning", "problem") and not check.fix] == []
+    assert {"perf", "sampling the kernel", "kernel symbols", "GPU", "NUMA", "locked memory"} <= {
+        c.name for c in results
+    }
+
+
+def test_doctor_fails_only_when_recording_is_impossible(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pinprof", "doctor", "--json"]
+    without = {**os.environ, "PATH": str(tmp_path)}
+    tools = Path("/usr/lib/linux-tools")
+    if not tools.exists():
+        result = subprocess.run(command, capture_output=True, text=True, check=False, env=without)
+        assert result.returncode == 1
+        assert {check["name"]: check["state"] for check in json.loads(result.stdout)}["perf"] == "problem"
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
+    states = {check["state"] for check in json.loads(result.stdout)}
+    assert result.returncode == int("problem" in states)
+    table = subprocess.run(command[:-1], capture_output=True, text=True, check=False)
+    assert table.returncode == result.returncode
+    assert "locked memory" in table.stdout

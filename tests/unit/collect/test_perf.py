@@ -1,0 +1,161 @@
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect import RecordRequest, perf, permission
+from pinprof.errors import CollectError, ToolMissing, UsageError
+
+PERF = perf.Perf("/usr/bin/perf", "6.1.0", buildid_mmap=True)
+
+
+def fake_perf(directory: Path, version: str, record_help: str) -> None:
+    """A stand-in that only answers the two questions find_perf asks."""
+    script = directory / "perf"
+    script.write_text(f"#!/bin/sh\ncase $1 in version) echo '{version}';; record) echo '{record_help}';; esac\n")
+    script.chmod(0o755)
+
+
+def test_each_event_has_its_own_rate_and_the_programs_pid() -> None:
+    argv = perf.command_line(PERF, RecordRequest(("x",), frequency=499, fault_period=8), "c,a", Path("out"), 42)
+    assert [argv[place + 1] for place, word in enumerate(argv) if word == "-e"] == [
+        "cpu-clock/freq=499/",
+        "page-faults/period=8/",
+    ]
+    assert argv[-2:] == ["-p", "42"]
+    assert "fifo:c,a" in argv
+    assert "--buildid-mmap" in argv
+
+
+def test_system_wide_samples_every_cpu_and_dies_with_pinprof() -> None:
+    argv = perf.command_line(PERF, RecordRequest(("x",), system_wide=True), "c,a", Path("out"), 42)
+    assert argv[-3:] == ["-a", "--", "cat"]
+    assert "-p" not in argv
+
+
+def test_branch_records_come_with_an_event_that_has_them() -> None:
+    argv = perf.command_line(PERF, RecordRequest(("x",), call_graph="lbr"), "c,a", Path("out"), 42)
+    assert "cycles/freq=999,call-graph=lbr/" in argv
+    assert argv[argv.index("--call-graph") + 1] == "fp"
+
+
+def test_branch_records_are_refused_where_the_cpu_reports_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_perf(tmp_path, "perf version 6.1", "--control --buildid-mmap")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    monkeypatch.setattr(permission, "sampling_errno", lambda **_: 0)
+    monkeypatch.setattr(perf, "_PMUS", tmp_path)
+    request = RecordRequest(("true",), call_graph="lbr")
+    with pytest.raises(CollectError, match="no last-branch records"):
+        perf.check(request)
+    depth = tmp_path / "cpu_core/caps/branches"
+    depth.parent.mkdir(parents=True)
+    depth.write_text("32\n")
+    perf.check(request)
+
+
+def test_perf_absent_names_the_packages(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr(perf, "_LINUX_TOOLS", str(tmp_path))
+    with pytest.raises(ToolMissing) as caught:
+        perf.find_perf()
+    for package in ("linux-perf", "linux-tools-$(uname -r)", "dnf install perf"):
+        assert package in caught.value.remedy
+
+
+def test_a_wrapper_without_a_perf_behind_it_is_passed_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrapper, tools = tmp_path / "bin", tmp_path / "tools/6.8.0-31"
+    for directory in (wrapper, tools):
+        directory.mkdir(parents=True)
+    fake_perf(wrapper, "WARNING: perf not found for kernel 6.8.0-45", "")
+    fake_perf(tools, "perf version 6.8.1", "--control --buildid-mmap")
+    monkeypatch.setenv("PATH", f"{wrapper}:{os.environ['PATH']}")
+    monkeypatch.setattr(perf, "_LINUX_TOOLS", str(tmp_path / "tools"))
+    found = perf.find_perf()
+    assert (found.path, found.version) == (str(tools / "perf"), "6.8.1")
+
+
+def test_a_perf_without_control_is_too_old(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_perf(tmp_path, "perf version 5.4.0", "--call-graph")
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    with pytest.raises(ToolMissing, match=r"perf 5\.4\.0 is too old"):
+        perf.find_perf()
+
+
+@pytest.mark.parametrize(
+    "request_", [RecordRequest(("true",), frequency=0), RecordRequest(("true",), call_graph="magic")]
+)
+def test_values_that_cannot_be_meant_are_usage_errors(request_: RecordRequest) -> None:
+    with pytest.raises(UsageError):
+        perf.check(request_)
+
+
+@pytest.mark.parametrize(
+    ("complaints", "slug"),
+    [
+        ("Access to performance monitoring and observability operations is limited.", "perf-permission"),
+        ("failed to mmap with 1 (Operation not permitted)", "perf-permission"),
+        ("failed to mmap with 12 (Cannot allocate memory)", "perf-memlock"),
+        ("event syntax error: 'cpu-clock'", "perf"),
+        ("", "perf"),
+    ],
+)
+def test_what_perf_complains_about_is_told_apart(complaints: str, slug: str) -> None:
+    assert perf._start_failure(complaints, RecordRequest(("x",))).slug == slug
+
+
+def test_a_full_disk_is_recognised_among_perfs_chatter(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    log.write_bytes(b"Events disabled\n\x1b[31mfailed to write perf data, error: No space left on device\n\xff\n")
+    assert perf._complaints(log) == "[31mfailed to write perf data, error: No space left on device"
+
+
+@pytest.mark.parametrize(
+    ("level", "uid", "number", "words"),
+    [
+        (2, 1000, errno.EACCES, ["perf_event_paranoid is 2", "sysctl kernel.perf_event_paranoid=1", "CAP_PERFMON"]),
+        (4, 1000, errno.EACCES, ["perf_event_paranoid is 4", "sysctl kernel.perf_event_paranoid=1"]),
+        (1, 1000, errno.EPERM, ["perf_event_paranoid is 1", "--cap-add PERFMON", "seccomp"]),
+        (2, 0, errno.EPERM, ["perf_event_paranoid is 2", "--cap-add PERFMON", "seccomp"]),
+        (None, 0, errno.ENOENT, ["no perf events"]),
+        (2, 0, errno.ENOSYS, ["no perf events"]),
+    ],
+)
+def test_a_refusal_names_what_forbids_it_and_what_permits_it(
+    level: int | None, uid: int, number: int, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permission, "paranoid", lambda: level)
+    monkeypatch.setattr(os, "geteuid", lambda: uid)
+    said = str(permission.refusal(number, system_wide=False))
+    assert [word for word in words if word not in said] == []
+
+
+def test_system_wide_needs_a_lower_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(permission, "paranoid", lambda: 1)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert "perf_event_paranoid=0" in str(permission.refusal(errno.EACCES, system_wide=True))
+
+
+def test_a_setuid_root_perf_carries_the_right(tmp_path: Path) -> None:
+    binary = tmp_path / "perf"
+    binary.write_text("")
+    assert not permission.granted_to(str(binary))
+    if os.geteuid() == 0:
+        binary.chmod(0o755 | stat.S_ISUID)
+        assert permission.granted_to(str(binary))
+
+
+def test_file_capabilities_of_perf_are_read(tmp_path: Path) -> None:
+    binary = tmp_path / "perf"
+    binary.write_text("")
+    revision_2_effective = 0x02000001
+    perfmon = (1 << 38).to_bytes(8, "little")
+    value = revision_2_effective.to_bytes(4, "little") + perfmon[:4] + bytes(4) + perfmon[4:] + bytes(4)
+    try:
+        os.setxattr(binary, "security.capability", value)
+    except OSError as error:
+        pytest.skip(f"file capabilities cannot be set here: {error.strerror}")
+    assert permission.granted_to(str(binary))

@@ -1,0 +1,217 @@
+"""Chrome traces in: torch.profiler's and others', old and new, whole and cut."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pinprof.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKind, OpKind, SyncKind
+from pinprof.analyze import analyze
+from pinprof.errors import FormatError, PinprofError
+from pinprof.model import Capture
+from pinprof.read import byte_source, chrome_trace, kineto, read
+
+ANY_CAPTURE = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def x(category: str, name: str, ts: float, dur: float, tid: int | str = 7, **args: Any) -> dict[str, Any]:
+    on_gpu = category in ("kernel", "gpu_memcpy", "gpu_memset", "cuda_sync")
+    return {
+        "ph": "X", "cat": category, "name": name, "pid": 0 if on_gpu else 700, "tid": tid, "ts": ts, "dur": dur,
+        "args": args,
+    }  # fmt: skip
+
+
+# The shape is that of libkineto's own example output (pytorch/kineto, docs/traces, 2026): field order aside, the
+# categories, argument names and number formats are taken from it and from libkineto/src/CuptiActivity.cpp.
+TORCH: dict[str, Any] = {
+    "schemaVersion": 1,
+    "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 102085492736}],
+    "displayTimeUnit": "ms",
+    "baseTimeNanoseconds": 1775078550000000000,
+    "traceEvents": [
+        {"name": "process_name", "ph": "M", "ts": 1, "pid": 700, "tid": 0, "args": {"name": "python t.py --key=s3"}},
+        {"name": "thread_name", "ph": "M", "ts": 1, "pid": 700, "tid": 7, "args": {"name": "thread 7 (python)"}},
+        x("python_function", "train.py(12): step", 88511388202.0, 9),
+        x("cpu_op", "aten::copy_", 88511388202.765, 4.5, **{"External id": 1}),
+        x("cuda_runtime", "cudaMemcpyAsync", 88511388203.0, 2, correlation=11, cbid=41),
+        x("cuda_driver", "cuMemcpyHtoDAsync_v2", 88511388203.5, 1, correlation=12, cbid=278),
+        x("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 88511388204.0, 3, device=0, stream=7, correlation=12,
+          bytes=1 << 20, **{"memory bandwidth (GB/s)": 349.5}),
+        x("cuda_runtime", "cudaLaunchKernel", 88511388206.0, 0.5, correlation=13),
+        x("kernel", "void add<float>(float*)", 88511388207.25, 1.125, device=0, stream=7, correlation=13),
+        x("gpu_memset", "Memset (Device)", 88511388208.5, 0.25, device=0, stream=7, correlation=-1, bytes=64),
+        x("cuda_sync", "Stream Sync", 88511388209.0, 1, device=0, stream=7, correlation=14),
+        x("gpu_user_annotation", "step", 88511388204.0, 5, device=0),
+        {"ph": "s", "id": 13, "pid": 700, "tid": 7, "ts": 88511388206.0, "cat": "ac2g", "name": "ac2g"},
+        {"ph": "X", "cat": "Trace", "ts": 88511388202.0, "dur": 9, "pid": "Spans", "tid": "PyTorch Profiler",
+         "name": "PyTorch Profiler (0)", "args": {"Op count": 0}},
+        {"name": "Record Window End", "ph": "i", "s": "g", "pid": "", "tid": "", "ts": 88511388211.0},
+    ],
+    "traceName": "/home/someone/trace.json",
+}  # fmt: skip
+
+BASE = 1775078550000000000 + 88511388200000
+
+
+def parse(tmp_path: Path, document: Any) -> Capture:
+    path = tmp_path / "trace.json"
+    path.write_text(document if isinstance(document, str) else json.dumps(document))
+    return chrome_trace.read(path)
+
+
+def activity(capture: Capture) -> Activity:
+    assert capture.activity is not None
+    return capture.activity
+
+
+def test_operators_and_python_functions_become_nested_ranges(tmp_path: Path) -> None:
+    ranges = parse(tmp_path, TORCH).ranges
+    assert list(zip(ranges.name, ranges.domain, ranges.depth.tolist(), strict=True)) == [
+        ("train.py(12): step", "python_function", 0),
+        ("aten::copy_", "cpu_op", 1),
+    ]
+    assert (ranges.start_ns - BASE).tolist() == [2000, 2765]
+    assert (ranges.end_ns - BASE).tolist() == [11000, 7265]
+
+
+def test_a_driver_call_inside_a_runtime_call_is_folded_into_it(tmp_path: Path) -> None:
+    calls = activity(parse(tmp_path, TORCH)).calls
+    assert [calls.names[name] for name in calls.name] == ["cudaMemcpyAsync", "cudaLaunchKernel"]
+    assert calls.folded.tolist() == [1, 0]
+    assert calls.api.tolist() == [Api.RUNTIME, Api.RUNTIME]
+    assert calls.correlation_id.tolist() == [11, 13]
+
+
+def test_copies_have_bytes_direction_memory_kinds_and_the_outer_call(tmp_path: Path) -> None:
+    ops = activity(parse(tmp_path, TORCH)).gpu_ops
+    assert ops.kind.tolist() == [OpKind.COPY, OpKind.KERNEL, OpKind.MEMSET, OpKind.SYNC]
+    assert ops.size_bytes.tolist() == [1 << 20, 0, 64, 0]
+    assert ops.copy_kind[0] == CopyKind.HOST_TO_DEVICE
+    assert (ops.src_kind[0], ops.dst_kind[0]) == (MemoryKind.PAGEABLE, MemoryKind.DEVICE)
+    assert ops.dst_kind[2] == MemoryKind.DEVICE
+    assert ops.sync.tolist() == [UNRECORDED, UNRECORDED, UNRECORDED, SyncKind.STREAM]
+    assert ops.correlation_id.tolist() == [11, 13, -1, 14]
+    assert [ops.names[name] if name >= 0 else "" for name in ops.name] == ["", "void add<float>(float*)", "", ""]
+    assert set(ops.pid.tolist()) == {700}
+    assert ((ops.end_ns - ops.start_ns)[:2]).tolist() == [3000, 1125]
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("Memcpy DtoH (Device -> Pinned)", (CopyKind.DEVICE_TO_HOST, MemoryKind.DEVICE, MemoryKind.PINNED)),
+        ("Memcpy PtoP (Device -> Device)", (CopyKind.PEER_TO_PEER, MemoryKind.DEVICE, MemoryKind.DEVICE)),
+        ("Memcpy HtoD (Managed -> Martian)", (CopyKind.HOST_TO_DEVICE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)),
+        ("Memcpy DtoD", (CopyKind.DEVICE_TO_DEVICE, UNRECORDED, UNRECORDED)),
+    ],
+)
+def test_memory_kinds_stand_in_the_name(tmp_path: Path, name: str, kinds: tuple[int, int, int]) -> None:
+    ops = activity(parse(tmp_path, [x("gpu_memcpy", name, 1, 1)])).gpu_ops
+    assert (ops.copy_kind[0], ops.src_kind[0], ops.dst_kind[0]) == kinds
+
+
+def test_categories_and_tracks_of_old_torch_are_known(tmp_path: Path) -> None:
+    old = [
+        x("Operator", "aten::to", 1, 9, "456"),
+        x("Runtime", "cudaMemcpyAsync", 2, 3, "456", correlation=334),
+        x("Memcpy", "Memcpy HtoD (Pageable -> Device)", 4, 2, "stream 7", correlation=334, stream=7),
+    ]
+    found = parse(tmp_path, {"traceEvents": old})
+    assert found.ranges.tid.tolist() == [456]
+    assert activity(found).calls.correlation_id.tolist() == activity(found).gpu_ops.correlation_id.tolist() == [334]
+
+
+def test_begin_and_end_events_pair_up_and_leftovers_are_counted(tmp_path: Path) -> None:
+    def event(phase: str, name: str, ts: float) -> dict[str, Any]:
+        return {"ph": phase, "name": name, "pid": 1, "tid": 2, "ts": ts}
+
+    found = parse(tmp_path, [event("B", "a", 1), event("B", "b", 2), event("E", "", 3.5), event("E", "", 4),
+                             event("E", "", 5), event("B", "never", 6)])  # fmt: skip
+    assert [found.ranges.name, found.ranges.depth.tolist()] == [("a", "b"), [0, 1]]
+    assert (found.ranges.end_ns - found.ranges.start_ns).tolist() == [3000, 1500]
+    assert found.losses.unknown_records == 2
+
+
+def test_nothing_but_names_and_times_is_kept(tmp_path: Path) -> None:
+    found = parse(tmp_path, TORCH)
+    assert "someone" not in repr(found).replace(str(tmp_path), "")
+    assert "--key" not in repr(found)
+    assert found.threads == {(700, 7): "thread 7 (python)"}
+
+
+def test_gzip_and_the_choice_by_content(tmp_path: Path) -> None:
+    path = tmp_path / "x.pt.trace.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(TORCH).encode()))
+    found = read(path)
+    assert len(found.ranges) == 2
+    assert analyze(found).events == ()
+
+
+def test_a_cut_trace_gives_what_is_whole_and_says_so(tmp_path: Path) -> None:
+    text = json.dumps(TORCH)
+    found = parse(tmp_path, text[: text.index('"cudaLaunchKernel"')])
+    assert len(activity(found).calls) == 1
+    assert "breaks off" in " ".join(found.losses.notes)
+
+
+def test_an_array_without_its_end_is_allowed(tmp_path: Path) -> None:
+    found = parse(tmp_path, json.dumps([x("cpu_op", "a", 1, 1), x("cpu_op", "b", 2, 1)]).rstrip("]") + ",\n")
+    assert found.ranges.name == ("a", "b")
+
+
+def test_events_across_pieces_of_the_file_are_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(byte_source, "CHUNK", 7)
+    whole = parse(tmp_path, TORCH)
+    assert len(whole.ranges) == 2
+    assert len(activity(whole).gpu_ops) == 4
+
+
+@pytest.mark.parametrize(
+    "text", ["", "{}", "[]", "7", '{"traceEvents": 4}', '{"traceEvents": [4, "x", null]}', "[" * 99999]
+)
+def test_a_file_without_events_is_refused_in_one_sentence(tmp_path: Path, text: str) -> None:
+    with pytest.raises(FormatError):
+        parse(tmp_path, text)
+
+
+_values = st.one_of(
+    st.none(), st.booleans(), st.integers(), st.floats(), st.just(10**400),
+    st.sampled_from(["", "7", "stream 3", "X", "cpu_op"]),
+    st.lists(st.integers(), max_size=2), st.just({"correlation": 10**30, "bytes": "many", "stream": -9}),
+)  # fmt: skip
+_events = st.dictionaries(
+    st.sampled_from(["ph", "cat", "name", "pid", "tid", "ts", "dur", "args", "id"]), _values, max_size=9
+)
+
+
+@ANY_CAPTURE
+@given(st.lists(st.tuples(_events, st.sampled_from("XBEM"), st.sampled_from([*kineto.CALLS, *kineto.OPS, "a"]))))
+def test_any_events_give_a_capture_or_a_clear_error(tmp_path: Path, events: list[Any]) -> None:
+    whole = [{"ph": phase, "cat": category, **event} for event, phase, category in events]
+    try:
+        found = parse(tmp_path, {"traceEvents": whole})
+    except PinprofError:
+        return
+    assert (found.ranges.end_ns >= found.ranges.start_ns).all()
+
+
+@ANY_CAPTURE
+@given(st.data())
+def test_any_damage_gives_a_capture_or_a_clear_error(tmp_path: Path, data: st.DataObject) -> None:
+    text = bytearray(json.dumps(TORCH).encode())
+    for _ in range(data.draw(st.integers(1, 4))):
+        text[data.draw(st.integers(0, len(text) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / "damaged.json"
+    path.write_bytes(text)
+    chrome_trace.sniff(bytes(text))
+    try:
+        chrome_trace.read(path)
+    except PinprofError:
+        return

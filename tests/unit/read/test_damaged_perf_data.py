@@ -1,0 +1,126 @@
+"""perf.data cut short or altered anywhere: what is whole is read, what is lost is counted, only PinprofErrors rise."""
+
+from __future__ import annotations
+
+import lzma
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+import zstandard
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pinprof import read
+from pinprof.errors import PinprofError
+from pinprof.model import NO_NODE, Capture
+from pinprof.read import perf_records as rec
+from tests import perf_file as pf
+
+H200 = Path(__file__).parents[2] / "data" / "h200"
+
+
+@pytest.fixture(scope="module")
+def recording() -> bytes:
+    return lzma.decompress((H200 / "uvm.perf.data.xz").read_bytes())
+
+
+def check_invariants(capture: Capture) -> None:
+    samples, stacks = capture.samples, capture.stacks
+    assert (np.diff(samples.time_ns) >= 0).all()
+    assert (samples.weight >= 0).all()
+    assert ((samples.stack >= NO_NODE) & (samples.stack < len(stacks))).all()
+    assert ((samples.event >= 0) & (samples.event < len(capture.events))).all()
+    assert (stacks.parent < np.arange(len(stacks))).all()
+    assert ((stacks.frame >= 0) & (stacks.frame < len(stacks.frames))).all()
+    assert all(count >= 0 for count in (capture.losses.corrupt_bytes, capture.losses.lost_samples))
+
+
+def small_file() -> bytes:
+    """A file with every record this reader handles."""
+    spec = pf.Spec(sample_type=pf.BASIC | rec.IDENTIFIER | rec.READ, read_format=rec.FORMAT_GROUP, ids=(1,))
+    other = pf.Spec(sample_type=pf.BASIC | rec.IDENTIFIER | rec.ADDR, config=2, ids=(2,))
+    group = struct.pack("<3Q", 2, 5, 6)
+    chain = (rec.CONTEXT_KERNEL, pf.KERNEL_IP, rec.CONTEXT_USER, pf.USER_IP, 0x7F0000001000)
+    plain = b"".join(pf.sample(spec, chain, event_id=1, time=time, read=group) for time in (9, 5, 7))
+    records = pf.mmap2(spec, 0x400000, 0x10000, "/opt/app") + pf.mmap(spec, 0x7F0000000000, 0x10000, "//anon")
+    records += pf.comm(spec, "app", exec_=True, time=1) + pf.fork(spec, 8, 7, time=2)
+    records += plain + pf.sample(other, chain, event_id=2, pid=8)
+    records += pf.record(rec.LOST, struct.pack("<QQ", 1, 4) + pf.trailer(spec, time=3, event_id=1))
+    records += pf.record(rec.COMPRESSED, zstandard.ZstdCompressor().compress(plain).ljust(200, b"\0"))
+    records += pf.record(rec.AUXTRACE, struct.pack("<QQQIIII", 16, 0, 0, 0, 0, 0, 0)) + bytes(16)
+    features = pf.Features().command("perf", "record", "-a", "/opt/app").names(("cpu", (1,)), ("faults", (2,)))
+    return pf.file_mode([spec, other], records, features.build_id("/opt/app", b"\x11" * 20).kernel("6.1"))
+
+
+SMALL = small_file()
+
+
+def read_or_refuse(path: Path, raw: bytes) -> Capture | None:
+    path.write_bytes(raw)
+    try:
+        capture = read.read(path)
+    except PinprofError:
+        return None
+    check_invariants(capture)
+    return capture
+
+
+def test_file_cut_at_every_percent_yields_its_whole_samples(recording: bytes, tmp_path: Path) -> None:
+    whole = read_or_refuse(tmp_path / "perf.data", recording)
+    assert whole is not None
+    counts = []
+    for percent in range(100):
+        capture = read_or_refuse(tmp_path / "perf.data", recording[: len(recording) * percent // 100])
+        counts.append(0 if capture is None else len(capture.samples))
+        if capture is not None:
+            assert any("cut short" in note or "missing" in note for note in capture.losses.notes)
+    assert counts == sorted(counts)
+    assert counts[50] > 0.3 * len(whole.samples)
+    assert counts[99] == len(whole.samples)
+
+
+def test_small_file_cut_at_every_byte(tmp_path: Path) -> None:
+    for length in range(len(SMALL)):
+        read_or_refuse(tmp_path / "perf.data", SMALL[:length])
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=12))
+def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
+    raw = bytearray(SMALL)
+    for place, value in changes:
+        raw[place] = value
+    read_or_refuse(tmp_path / "perf.data", bytes(raw))
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, len(SMALL) // 8 - 1), st.integers(0, 2**64 - 1), st.booleans())
+def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, value: int, near: bool) -> None:
+    raw = bytearray(SMALL)
+    if near:
+        value = (struct.unpack_from("<Q", raw, 8 * place)[0] + (value & 0xF) - 8) % 2**64
+    struct.pack_into("<Q", raw, 8 * place, value)
+    read_or_refuse(tmp_path / "perf.data", bytes(raw))
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.binary(max_size=400), st.booleans())
+def test_any_bytes_behind_a_header_raise_nothing_but_our_errors(tmp_path: Path, tail: bytes, pipe: bool) -> None:
+    spec = pf.Spec()
+    raw = pf.pipe_mode([spec], tail) if pipe else pf.file_mode([spec], pf.sample(spec) + tail)
+    read_or_refuse(tmp_path / "perf.data", raw)
+
+
+def test_hostile_names_are_kept_as_text(tmp_path: Path) -> None:
+    spec = pf.Spec()
+    records = (
+        pf.comm(spec, b"\xff\xfe<script>")
+        + pf.mmap2(spec, 0x400000, 0x1000, "/x;y\n\x1b[31m/..")
+        + pf.sample(spec, (rec.CONTEXT_USER, 0x400010))
+    )
+    capture = read_or_refuse(tmp_path / "perf.data", pf.file_mode([spec], records))
+    assert capture is not None
+    assert capture.threads[7, 7] == "\ufffd\ufffd<script>"
+    assert capture.stacks.frames.dsos[0].path == "/x;y\n\x1b[31m/.."

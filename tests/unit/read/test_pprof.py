@@ -1,0 +1,151 @@
+"""pprof profiles in: real ones of the Go runtime, and whatever else the bytes may be."""
+
+from __future__ import annotations
+
+import gzip
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pinprof.analyze import analyze
+from pinprof.errors import FormatError, PinprofError
+from pinprof.model import KERNEL, NO_NODE, Capture
+from pinprof.read import pprof, protobuf, read
+from pinprof.report.export_pprof import write
+from tests.profiles import Sample, capture_of, samples, weights
+
+DATA = Path(__file__).parents[2] / "data" / "profiles"
+ANY_CAPTURE = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+
+
+def exported(capture: Capture) -> bytes:
+    stream = io.BytesIO()
+    write(analyze(capture), stream)
+    return stream.getvalue()
+
+
+def spelled(text: str) -> str:
+    """A name as UTF-8 can hold it."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
+def test_a_cpu_profile_of_go_has_two_events_with_aligned_weights() -> None:
+    found = read(DATA / "go-cpu.pb.gz")
+    assert [(event.name, event.unit, event.period) for event in found.events] == [
+        ("samples", "samples", None),
+        ("cpu", "ns", 10_000_000),
+    ]
+    totals = [int(found.samples.weight[found.samples.event == event].sum()) for event in (0, 1)]
+    assert totals[1] == totals[0] * 10_000_000 > 0
+    assert "main.fib" in found.stacks.frames.symbol
+    assert found.losses.unknown_records == 0
+
+
+def test_a_heap_profile_of_go_keeps_bytes_and_objects_apart() -> None:
+    found = read(DATA / "go-heap.pb.gz")
+    assert [(event.name, event.unit) for event in found.events] == [
+        ("alloc_objects", "samples"), ("alloc_space", "bytes"), ("inuse_objects", "samples"), ("inuse_space", "bytes"),
+    ]  # fmt: skip
+
+
+def test_samples_have_no_times() -> None:
+    found = read(DATA / "go-cpu.pb.gz")
+    assert found.clock.source == "none"
+    assert not found.samples.time_ns.any()
+
+
+@ANY_CAPTURE
+@given(samples)
+def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[Sample]) -> None:
+    capture = capture_of(found)
+    path = tmp_path / "profile.pb"
+    path.write_bytes(exported(capture))
+    again = pprof.read(path)
+    wanted: dict[object, int] = {}
+    for (event, unit, functions), weight in weights(capture).items():
+        key = (event, unit, tuple((spelled(symbol), dso, mode) for symbol, dso, mode in functions))
+        wanted[key] = wanted.get(key, 0) + weight
+    assert weights(again) == wanted
+    assert [(event.name, event.unit) for event in again.events] == [(e.name, e.unit) for e in capture.events]
+    assert dict(again.threads).items() <= dict(capture.threads).items()
+    assert again.losses.unknown_records == 0
+    assert pprof.sniff(path.read_bytes())
+
+
+def test_kernel_functions_are_known_by_their_addresses(tmp_path: Path) -> None:
+    def number(field: int, value: int) -> bytes:
+        encoded = bytearray()
+        value = field << 3 if field < 0 else value
+        while value > 0x7F:
+            encoded.append(value & 0x7F | 0x80)
+            value >>= 7
+        encoded.append(value)
+        return bytes([field << 3]) + bytes(encoded)
+
+    def message(field: int, body: bytes) -> bytes:
+        return bytes([field << 3 | 2, len(body)]) + body
+
+    path = tmp_path / "kernel.pb"
+    path.write_bytes(
+        message(1, number(1, 1) + number(2, 2))
+        + message(2, message(1, bytes([1])) + message(2, bytes([5])))
+        + message(4, number(1, 1) + number(3, 0xFFFFFFFF81000000) + message(4, number(1, 1)))
+        + message(5, number(1, 1) + number(2, 3))
+        + b"".join(message(6, text) for text in (b"", b"cpu", b"nanoseconds", b"clear_page_erms"))
+    )
+    found = pprof.read(path)
+    assert found.stacks.frames.symbol == ("clear_page_erms",)
+    assert found.stacks.frames.mode.tolist() == [KERNEL]
+    assert found.samples.ip.tolist() == [0xFFFFFFFF81000000]
+
+
+@pytest.mark.parametrize("data", [b"", b"\x0a", b"just text", b"\x0a\x04\x08\x01\x10\x02", b"\xff" * 64])
+def test_bytes_that_are_no_profile_are_refused_in_one_sentence(tmp_path: Path, data: bytes) -> None:
+    path = tmp_path / "x.pb"
+    path.write_bytes(data)
+    with pytest.raises(FormatError):
+        pprof.read(path)
+
+
+@ANY_CAPTURE
+@given(st.data())
+def test_any_damage_gives_a_capture_or_a_clear_error(tmp_path: Path, data: st.DataObject) -> None:
+    whole = gzip.decompress((DATA / "go-heap.pb.gz").read_bytes())
+    damaged = bytearray(whole[: data.draw(st.integers(1, len(whole)))])
+    for _ in range(data.draw(st.integers(0, 4))):
+        damaged[data.draw(st.integers(0, len(damaged) - 1))] = data.draw(st.integers(0, 255))
+    path = tmp_path / "damaged.pb"
+    path.write_bytes(damaged)
+    pprof.sniff(bytes(damaged))
+    try:
+        found = pprof.read(path)
+    except PinprofError:
+        return
+    assert found.samples.stack.max(initial=NO_NODE) < len(found.stacks)
+    assert (found.samples.weight > 0).all()
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_integers_survive_the_wire(value: int) -> None:
+    encoded = bytearray()
+    rest = value
+    while rest > 0x7F:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    assert protobuf.varint(bytes(encoded), 0) == (value, len(encoded))
+    assert protobuf.signed(value) == (value if value < 2**63 else value - 2**64)
+
+
+@given(st.binary(max_size=60))
+def test_any_message_is_decoded_or_names_the_bad_byte(data: bytes) -> None:
+    offset = 0
+    try:
+        numbers = [number for number, _ in protobuf.fields(data)]
+    except protobuf.WireError as error:
+        numbers, offset = [1], error.offset
+    assert all(number > 0 for number in numbers)
+    assert 0 <= offset <= max(0, len(data) - 1)

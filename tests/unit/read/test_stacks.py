@@ -1,0 +1,98 @@
+"""The prefix tree holds each sample's chain of functions, exactly, whatever the chains are."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pinprof.model import NO_NODE, Dso, UInt64
+from pinprof.read import stacks as stacks_module
+from pinprof.read.mappings import AddressSpaces
+from pinprof.read.perf_records import CommRecord, MapRecord
+from pinprof.read.stacks import Stacks, build_stacks
+from pinprof.read.symbols import Resolver
+
+KERNEL = 2**63
+ADDRESSES = np.array([0x10, 0x11, 0x20, 0x90, KERNEL + 1, KERNEL + 2, KERNEL + 0x50], np.uint64)
+"""Two in one function, one in another, one unmapped, two kernel functions' and one without symbol."""
+
+
+class Names(Resolver):
+    """Names of the form `path:offset/16`, for user offsets below 0x30 and kernel addresses below 0x50."""
+
+    def user(self, dso: Dso, file_offsets: UInt64, pid: int) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        return np.array([self._intern(f"{dso.path}:{offset // 16}") for offset in file_offsets.tolist()], np.int32)
+
+    def kernel(self, ips: UInt64):  # type: ignore[no-untyped-def]
+        names = [self._intern(f"k{ip - KERNEL}") if ip - KERNEL < 0x50 else -1 for ip in ips.tolist()]
+        return np.array(names, np.int32), [Dso("[kernel.kallsyms]", "", "kernel")], np.zeros(len(ips), np.int32)
+
+
+def spaces() -> AddressSpaces:
+    """Version 1: /a mapped at 0 to 0x80; version 2, after an exec at time 10: /b there."""
+    made = AddressSpaces({7: np.array([1, 11], np.int64)})
+    made.apply(0, MapRecord(7, 0, 0x80, 0, "/a", ""), {})
+    made.apply(10, CommRecord(7, 7, "b", True), {})
+    made.apply(10, MapRecord(7, 0, 0x80, 0, "/b", ""), {})
+    return made
+
+
+def expected(address: int, version: int) -> str:
+    value = int(ADDRESSES[address])
+    if value >= KERNEL:
+        return f"k{value - KERNEL}" if value - KERNEL < 0x50 else "[unknown kernel]"
+    if version == 0 or value >= 0x80:
+        return "[unknown]"
+    return f"/{'ab'[version - 1]}:{value // 16}"
+
+
+def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Stacks:
+    """Stacks of the samples in `order`, their chains lying in the order given."""
+    length = np.array([len(chain) for chain in chains], np.int32)
+    start = np.cumsum(length, dtype=np.int64) - length
+    flat = np.array([address for chain in chains for address in chain], np.int32)
+    rows = np.array(order, np.int64)
+    version = np.array(versions, np.int32)
+    return build_stacks(flat, start[rows], length[rows], version[rows], ADDRESSES, spaces(), Names())
+
+
+CHAIN = st.lists(st.integers(0, len(ADDRESSES) - 1), max_size=12)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.tuples(CHAIN, st.integers(0, 2)), min_size=1, max_size=60), st.randoms(), st.booleans())
+def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them: bool) -> None:  # type: ignore[no-untyped-def]
+    chains, versions = [list(chain) for chain, _ in samples], [version for _, version in samples]
+    order = list(range(len(samples)))
+    random.shuffle(order)
+    order = order if all_of_them else order[: len(order) // 2]
+    built = build(chains, versions, order)
+    table = built.table
+    unresolved = 0
+    for sample, node in zip(order, built.node.tolist(), strict=True):
+        wanted = [expected(address, versions[sample]) for address in chains[sample]]
+        assert [table.frames.symbol[int(table.frame[above])] for above in table.chain(node)] == wanted
+        unresolved += sum(name.startswith("[") for name in wanted)
+    assert built.unresolved == unresolved
+    assert (table.parent < np.arange(len(table))).all()
+    pairs = list(zip(table.parent.tolist(), table.frame.tolist(), strict=True))
+    assert len(set(pairs)) == len(pairs)
+    used = {ancestor for node in built.node.tolist() for ancestor in table.chain(node)}
+    assert used == set(range(len(table)))
+
+
+def test_chains_that_meet_in_the_hash_are_still_told_apart(monkeypatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(stacks_module, "_factors", lambda count: np.zeros(count, np.uint64))
+    chains = [[0], [2], [0], [4], [2], [0, 2], [2, 0]]
+    built = build(chains, [1] * len(chains), list(range(len(chains))))
+    table = built.table
+    for chain, node in zip(chains, built.node.tolist(), strict=True):
+        names = [table.frames.symbol[int(table.frame[above])] for above in table.chain(node)]
+        assert names == [expected(address, 1) for address in chain]
+    assert len(table) == 5
+
+
+def test_samples_without_chain_have_no_node() -> None:
+    assert build([[], [0], []], [1, 1, 1], [0, 1, 2]).node.tolist() == [NO_NODE, 0, NO_NODE]
+    assert len(build([[], []], [0, 0], [1, 0]).table) == 0

@@ -1,0 +1,321 @@
+"""The report of CUDA activity says what the exports say, and stays small whatever their size."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
+from pinprof.analyze import analyze
+from pinprof.analyze.clock import join
+from pinprof.model import Capture
+from pinprof.read import ReadOptions, read
+from pinprof.report import build
+from pinprof.report.activity_rows import UNSAMPLED, device_sentence, split_parts, uvm_tiles
+from pinprof.report.data import ReportData
+from pinprof.report.drawing import packed
+from pinprof.report.html import render as render_page
+from pinprof.report.plots import transfer_figure
+from pinprof.report.text import render
+from pinprof.report.thinning import MERGED, Spans, thin
+from pinprof.report.timeline import LANE_LIMIT
+from tests.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
+from tests.h200 import analysis
+from tests.nsys_file import real
+
+DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
+
+
+def report(name: str) -> ReportData:
+    return build(export(name))
+
+
+def joined() -> ReportData:
+    return build(analyze(join(analysis("both").capture, read(real("both.sqlite"), ReadOptions()))))
+
+
+def text_of(data: ReportData, width: int) -> str:
+    stream = io.StringIO()
+    render(data, Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
+    return stream.getvalue()
+
+
+def spans(count: int, seed: int = 1) -> Spans:
+    random = np.random.default_rng(seed)
+    start = np.sort(random.integers(0, 10**9, count))
+    length = random.integers(0, 2_000, count)
+    length[:: count // 50 + 1] = 5_000_000
+    style, name = (random.integers(0, 3, count).astype(np.int32) for _ in range(2))
+    return Spans.single(start, start + length, style, name, None, random.integers(0, 1 << 20, count))
+
+
+def many(kind: OpKind, count: int) -> Capture:
+    """A capture of `count` operations, made as columns."""
+    base = traced([Call("cudaMemcpy", 0, 10)], [to_device(0, 10, 64)])
+    assert base.activity is not None
+    start = np.arange(count, dtype=np.int64) * 1_000
+    columns: dict[str, Any] = {
+        "start_ns": start,
+        "end_ns": start + 500,
+        "size_bytes": np.full(count, 4096) << (np.arange(count) % 5),
+        "kind": kind,
+        "copy_kind": CopyKind.HOST_TO_DEVICE if kind is OpKind.COPY else CopyKind.UVM_HOST_TO_DEVICE,
+        "src_kind": MemoryKind.PINNED,
+        "dst_kind": MemoryKind.DEVICE,
+        "cause": MigrationCause.FAULT,
+        "address": (np.arange(count, dtype=np.uint64) % 60_000) * 4096,
+        "pid": 100,
+        "name": -1,
+    }
+    empty = GpuOpTable.empty()
+    filled = {
+        column.name: np.zeros(count, getattr(empty, column.name).dtype)
+        + np.asarray(columns.get(column.name, 0)).astype(getattr(empty, column.name).dtype)
+        for column in fields(empty)
+        if column.name != "names"
+    }
+    return replace(base, activity=replace(base.activity, gpu_ops=replace(empty, **filled)))
+
+
+def test_nothing_about_activity_without_a_trace() -> None:
+    data = build(analysis("pinned"))
+    assert data.activity is None
+    assert data.to_json()["activity"] is None
+    page = render_page(data, "plotly.js")
+    assert 'id="calls"' not in page
+    assert 'id="transfers"' not in page
+    assert 'id="uvm"' not in page
+    assert "CUDA calls" not in text_of(data, 100)
+
+
+def test_sections_appear_only_where_there_is_data() -> None:
+    pinned, uvm = (render_page(report(name), "plotly.js") for name in ("pinned", "uvm"))
+    assert 'id="transfers"' in pinned
+    assert 'id="uvm"' not in pinned
+    assert 'id="transfers"' not in uvm
+    assert 'id="uvm"' in uvm
+
+
+def test_json_says_what_the_export_says() -> None:
+    activity = report("pinned").to_json()["activity"]
+    alloc = next(call for call in activity["calls"] if call["purpose"] == "alloc pinned")
+    rows = sql(
+        "pinned",
+        "SELECT count(*), sum(end - start) FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId "
+        "WHERE s.value LIKE 'cudaHostAlloc%'",
+    )
+    assert [(alloc["count"], alloc["total_ns"])] == rows
+    copied = sql("pinned", "SELECT sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY")[0]
+    assert sum(copy["total_bytes"] for copy in activity["copies"]) == copied[0]
+    assert sum(copy["busy_ns"] for copy in activity["copies"]) == copied[1]
+    moved = sum(entry["count"] for entry in report("uvm").to_json()["activity"]["migrations"])
+    assert report("uvm").to_json()["activity"]["uvm"]["gpu_fault_groups"] == 319
+    assert moved == sql("uvm", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (11, 12)")[0][0]
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    text = DOCUMENTED.read_text("utf-8")
+    words = set(re.findall(r"\w+", text))
+    found: set[str] = set()
+
+    def collect(value: Any) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                found.add(key)
+                if key != "leaves":
+                    collect(inner)
+        elif isinstance(value, list):
+            for inner in value:
+                collect(inner)
+
+    for data in (report("uvm"), report("pinned"), joined()):
+        collect(data.to_json()["activity"])
+    assert found - words == set()
+
+
+def test_split_of_a_call_sums_to_the_call() -> None:
+    data = joined()
+    assert data.activity is not None
+    for call in data.activity.calls(memory=True):
+        if call.time_ns.total < 20 * MS or call.split is None:
+            continue
+        parts = split_parts(call.split)
+        assert sum(part.share for part in parts) == pytest.approx(1)
+        assert abs(sum(part.ns for part in parts) - call.time_ns.total) <= 0.03 * call.time_ns.total
+        assert parts[0].share > 0.5
+        assert parts[0].label != UNSAMPLED
+
+
+@pytest.mark.parametrize("name", ["uvm", "pinned", "pageable", "both"])
+def test_terminal_tables_fit_eighty_columns(name: str) -> None:
+    text = text_of(report(name), 80)
+    lines = text.splitlines()
+    first = next(index for index, line in enumerate(lines) if line == "CUDA calls")
+    assert max(len(line) for line in lines[first:]) <= 80
+    header = next(line for line in lines if line.strip().startswith("call "))
+    assert "median" in header
+    assert "…" not in header
+    assert any(re.search(r"cuda\w+ +\d", line) for line in lines[first:])
+
+
+def test_terminal_names_the_causes_inside_calls() -> None:
+    line = next(line for line in text_of(joined(), 100).splitlines() if "cudaHostAlloc:" in line)
+    assert "pin.faultin 640 ms" in line
+
+
+def test_timeline_lanes_hold_everything_the_export_holds() -> None:
+    timeline = report("uvm").timeline
+    assert timeline is not None
+    total = {(lane.kind, lane.title): lane.total for lane in timeline.lanes}
+    assert total["kernel", "kernels"] == 3
+    assert total["fault", "fault groups"] == 319
+    assert total["range", "ranges"] == 18
+    assert total["migration", "migrations H2D"] + total["migration", "migrations D2H"] == 8067
+    for lane in timeline.lanes:
+        assert int(lane.spans.count.sum()) == lane.total
+        assert int(lane.spans.start_ns.min()) >= 0
+        assert int(lane.spans.end_ns.max()) <= timeline.span_ns
+
+
+def test_timeline_of_perf_alone_has_ranges_and_the_weight_of_every_sample() -> None:
+    found = analysis("pinned")
+    timeline = build(found).timeline
+    assert timeline is not None
+    assert found.main is not None
+    assert {lane.kind for lane in timeline.lanes} == {"range"}
+    assert sum(int(density.weight.sum()) for density in timeline.densities) == found.main.total
+    assert timeline.memory == ()
+
+
+def test_memory_use_returns_to_nothing_when_all_is_freed() -> None:
+    timeline = report("uvm").timeline
+    assert timeline is not None
+    (managed,) = timeline.memory
+    assert (managed.title, int(managed.level_bytes.max()), int(managed.level_bytes[-1])) == ("managed", 64 * MIB, 0)
+
+
+@pytest.mark.parametrize("limit", [10, 500, 2_000])
+def test_thinning_keeps_sums_extremes_and_the_longest(limit: int) -> None:
+    whole = spans(20_000)
+    few, row = thin(whole, limit)
+    assert len(few) == len(row) <= limit + 3
+    assert int(few.count.sum()) == len(whole)
+    assert int(few.busy_ns.sum()) == int(whole.busy_ns.sum())
+    assert int(few.size_bytes.sum()) == int(whole.size_bytes.sum())
+    assert (int(few.start_ns.min()), int(few.end_ns.max())) == (int(whole.start_ns.min()), int(whole.end_ns.max()))
+    assert (np.diff(few.start_ns) >= 0).all()
+    assert (few.start_ns == whole.start_ns[row]).all()
+    assert (few.style == whole.style[row]).all()
+    alone = few.count == 1
+    assert (few.name[alone] == whole.name[row[alone]]).all()
+    assert (few.name[~alone] == MERGED).all()
+    assert int((few.busy_ns[alone] == 5_000_000).sum()) >= min(50, limit // 2)
+
+
+def test_few_intervals_are_left_alone() -> None:
+    whole = spans(100)
+    few, row = thin(whole, 100)
+    assert few is whole
+    assert row.tolist() == list(range(100))
+
+
+def test_a_million_copies_make_a_small_page() -> None:
+    data = build(analyze(many(OpKind.COPY, 1_000_000)))
+    assert data.timeline is not None
+    assert data.activity is not None
+    copies = next(lane for lane in data.timeline.lanes if lane.kind == "copy")
+    assert copies.total == int(copies.spans.count.sum()) == 1_000_000
+    assert len(copies.spans) <= LANE_LIMIT + 10
+    assert len(packed(data)) < 150_000
+    assert len(json.dumps(data.to_json())) < 60_000
+    figure = transfer_figure(data.activity.analysis.transfers)
+    assert figure is not None
+    assert sum(len(trace["x"]) for trace in figure["data"]) < 2_100
+
+
+def test_half_a_million_migrations_make_a_small_field() -> None:
+    data = build(analyze(many(OpKind.MIGRATION, 500_000)))
+    assert data.activity is not None
+    assert data.activity.field is not None
+    field = data.activity.field
+    assert field.count == 500_000
+    for marks in (field.by_size, field.by_place):
+        assert int(marks.spans.count.sum()) == 500_000
+        assert len(marks) < 13_000
+        assert int(marks.spans.size_bytes.sum()) == sum(4096 << (number % 5) for number in range(500_000))
+    # Merging keeps the sizes apart: the mean of every mark is one of the five.
+    assert set(np.unique(field.by_size.spans.size_bytes / field.by_size.spans.count)) == {4096 << n for n in range(5)}
+    assert len(packed(data)) < 600_000
+
+
+def test_field_places_every_migration_inside_the_memory_that_moved() -> None:
+    data = report("uvm").activity
+    assert data is not None
+    assert data.field is not None
+    field = data.field
+    assert field.place_bytes == 64 * MIB
+    assert field.by_place is field.by_size
+    marks = field.by_size
+    assert marks.place.min() >= 0
+    assert (marks.place + marks.spans.size_bytes <= field.place_bytes).all()
+    assert int(marks.spans.end_ns.max()) <= field.span_ns
+    assert int(field.faults.count.sum()) == 319
+
+
+def test_blocks_far_apart_lie_side_by_side() -> None:
+    ops = [migration(0, 10, MIB, MigrationCause.FAULT, 7 << 40), migration(20, 30, MIB, MigrationCause.FAULT, 1 << 21)]
+    data = build(analyze(traced((), ops))).activity
+    assert data is not None
+    assert data.field is not None
+    assert data.field.place_bytes == 4 * MIB
+    assert data.field.by_size.place.tolist() == [2 * MIB, 0]
+
+
+def test_transfer_plot_shows_every_copy_and_the_links_limit() -> None:
+    data = report("pageable").activity
+    assert data is not None
+    figure = transfer_figure(data.analysis.transfers)
+    assert figure is not None
+    names = [trace["name"] for trace in figure["data"]]
+    assert names == ["pageable, host to device", "pageable, device to host", "PCIe 5.0 x16, in practice: 55.6 GB/s"]
+    assert [len(trace["x"]) for trace in figure["data"]] == [3, 3, 2]
+    assert max(figure["data"][0]["y"]) < 10
+
+
+def test_plot_without_a_known_link_has_no_limit() -> None:
+    data = build(analyze(traced([Call("cudaMemcpy", 0, MS, 1)], [to_device(0, MS, MIB, correlation_id=1)], host={})))
+    assert data.activity is not None
+    figure = transfer_figure(data.activity.analysis.transfers)
+    assert figure is not None
+    assert [trace["meta"] for trace in figure["data"]] == ["pin"]
+
+
+def test_gpu_time_is_told_with_and_without_overlap() -> None:
+    apart = [kernel(0, MS), to_device(2 * MS, 3 * MS, MIB)]
+    at_once = [kernel(0, MS), to_device(500 * US, 1_500 * US, MIB)]
+    told = [
+        device_sentence(data.activity.analysis.transfers.devices[0])
+        for data in (build(analyze(traced((), ops))) for ops in (apart, at_once))
+        if data.activity
+    ]
+    assert "never both at once" in told[0]
+    assert "both at once 500 µs (50 % of the copying)" in told[1]
+
+
+def test_tiles_tell_a_storm_from_a_prefetched_run() -> None:
+    storm = report("uvm").activity
+    calm = build(
+        analyze(traced((), [migration(0, 40 * US, 2 * MIB, MigrationCause.PREFETCH), kernel(50 * US, 60 * US)]))
+    ).activity
+    assert storm is not None
+    assert calm is not None
+    assert [(tile.value, tile.warn) for tile in uvm_tiles(storm)][:2] == [("53 %", True), ("319", False)]
+    assert not any(tile.warn for tile in uvm_tiles(calm))

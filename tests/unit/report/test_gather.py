@@ -1,0 +1,81 @@
+"""The report says what the analysis says: same weights, same causes, nothing lost on the way."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+from pinprof.analyze import analyze
+from pinprof.model import KERNEL, NO_NODE, USER, Capture
+from pinprof.report.data import ReportData
+from pinprof.report.export import write_json
+from pinprof.report.gather import build
+from tests.small_capture import small_capture
+
+SYMBOLS = [("main", USER), ("asm_exc_page_fault", KERNEL), ("handle_mm_fault", KERNEL), ("do_anonymous_page", KERNEL)]
+PARENTS = [(NO_NODE, 0), (0, 1), (1, 2), (2, 3)]
+
+
+def sampled() -> Capture:
+    return small_capture([(0, 700, 3), (0, 250, 0), (0, 50, NO_NODE), (1, 3, 3)], SYMBOLS, PARENTS)
+
+
+def report() -> ReportData:
+    return build(analyze(sampled()))
+
+
+def test_leaves_of_every_event_sum_to_its_total() -> None:
+    for event in report().events:
+        assert sum(event.leaves.values()) == event.total
+    assert [event.total for event in report().events] == [1000, 3]
+
+
+def test_stacks_hold_all_weight_of_every_event_also_that_without_callchain() -> None:
+    data = report()
+    assert data.flame is not None
+    for number, event in enumerate(data.events):
+        assert int(data.flame.weight[data.flame.event == number].sum()) == event.total
+    nodes = data.flame.node_frame[data.flame.node[data.flame.weight == 50]]
+    assert [data.names[data.flame.frame_name[frame]] for frame in nodes] == ["[no callchain]"]
+
+
+def test_hot_trees_hold_the_total_and_the_leading_cause() -> None:
+    data = report()
+    for tree in data.trees:
+        assert int(tree.total_weight[0]) == data.events[tree.event].total
+    names = [data.names[index] for index in data.trees[0].name]
+    assert names[:3] == ["all", "main", "[no callchain]"]
+    node = names.index("do_anonymous_page")
+    assert data.causes[data.trees[0].leaf[node]].key == "fault.anon"
+    assert (data.trees[0].purity[node], data.trees[0].purity[0]) == (100, 70)
+
+
+def test_only_the_last_component_of_the_path_is_told() -> None:
+    assert report().capture.path == "run.pinprof"
+    assert "secret" not in json.dumps(report().to_json())
+
+
+def test_home_directories_lose_their_users_name() -> None:
+    source = sampled()
+    command = ("/home/alice/venv/bin/python", "--out=/home/alice/x", "/srv/home/alice", "/root/run.py", "/Users/bob")
+    data = build(analyze(replace(source, manifest=replace(source.manifest, command=command))))
+    assert data.capture.command == ("~/venv/bin/python", "--out=~/x", "/srv/home/alice", "~/run.py", "~")
+
+
+def test_json_is_ascii_with_exact_integers_and_leaves_in_descending_weight() -> None:
+    stream = io.StringIO()
+    write_json(build(analyze(small_capture([(0, 2**60 + 1, 3), (0, 1, 0)], SYMBOLS, PARENTS))), stream)
+    assert stream.getvalue().isascii()
+    data = json.loads(stream.getvalue())
+    assert data["schema"] == 1
+    assert data["events"][0]["total"] == 2**60 + 2
+    weights = list(data["events"][0]["leaves"].values())
+    assert weights == sorted(weights, reverse=True)
+
+
+def test_a_capture_without_samples_still_gives_a_report() -> None:
+    data = build(analyze(small_capture([], [], [])))
+    assert data.trees == ()
+    assert data.flame is None
+    assert [event.total for event in data.events] == [0, 0]

@@ -1,0 +1,138 @@
+"""The page as a file: self-contained, locked down, and free of markup from names."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import hashlib
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import pinprof.report
+from pinprof.errors import PinprofError
+from pinprof.report import collection, html
+from pinprof.report.html import MODULES, PLOT_SCRIPT, bundle, embed_json, flattened, render, write_html
+from pinprof.report.summary import quoted
+from tests.sample_report import sample_report
+
+ASSETS = Path(pinprof.report.__file__).parent / "assets"
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\u202e&\ud800\x00"
+
+
+def test_json_cannot_end_its_script_element() -> None:
+    text = str(embed_json({"name": HOSTILE.replace("\ud800", "")}))
+    assert not set("<>&\u2028") & set(text)
+    assert json.loads(text) == {"name": HOSTILE.replace("\ud800", "")}
+
+
+def test_hostile_names_stay_text_everywhere(tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    write_html(sample_report(HOSTILE, HOSTILE), page)
+    text = page.read_text("utf-8")
+    assert "<img" not in text
+    assert "<script>alert" not in text
+    assert "\x00" not in text
+    assert "\u202e" not in text
+    assert "&lt;img src=x onerror=alert(2)&gt;" in text
+
+
+def test_page_refers_to_nothing_outside_itself() -> None:
+    page = re.sub(r'<script type="application/octet-stream".*?</script>', "", render(sample_report()), flags=re.DOTALL)
+    assert not re.findall(r"""(?:src|href)=["'](?!#|data:)""", page)
+    # An XML namespace is a name that looks like an address.
+    page = page.replace('"http://www.w3.org/2000/svg"', "")
+    assert not re.findall(r"url\(|@import|https?://", page)
+
+
+def test_policy_admits_exactly_the_scripts_of_the_page() -> None:
+    page = render(sample_report())
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
+    module = re.search(r'<script type="module" id="page-script">(.*?)</script>', page, re.DOTALL)
+    packed = re.search(r'id="plot-script">([^<]*)<', page)
+    assert policy is not None
+    assert module is not None
+    assert packed is not None
+    plot = gzip.decompress(base64.b64decode(packed[1]))
+    for script in (module[1].encode(), plot):
+        assert base64.b64encode(hashlib.sha256(script).digest()).decode() in policy[1].replace("&#39;", "'")
+    assert "default-src &#39;none&#39;" in policy[1]
+    assert "unsafe-eval" not in policy[1]
+    assert "connect-src" not in policy[1]
+
+
+def test_modules_are_bundled_without_imports_or_exports() -> None:
+    assert not re.findall(r"^(?:import|export)\b", bundle(), re.MULTILINE)
+
+
+@pytest.mark.parametrize("modules", [MODULES, collection.MODULES], ids=["page", "collection"])
+def test_no_two_modules_of_a_page_declare_the_same_name(modules: tuple[str, ...]) -> None:
+    declared = re.compile(r"^(?:export )?(?:async )?(?:const|let|class|function\*?) (\w+)", re.MULTILINE)
+    own = [name for module in modules for name in declared.findall((ASSETS / f"{module}.js").read_text("utf-8"))]
+    assert len(own) == len(set(own))
+    assert set(own) <= set(declared.findall(html.modules(*modules)))
+
+
+def test_every_module_under_assets_is_in_a_page() -> None:
+    assert {*MODULES, *collection.MODULES} == {path.stem for path in ASSETS.glob("*.js")}
+
+
+def test_scripts_never_write_markup() -> None:
+    assert not re.findall(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval\(", bundle())
+
+
+def test_shared_plot_script_is_written_once_and_referred_to_relatively(tmp_path: Path) -> None:
+    assets = tmp_path / "gallery" / "assets"
+    for name in ("a.html", "b.html"):
+        write_html(sample_report(), tmp_path / "gallery" / name, assets)
+        text = (tmp_path / "gallery" / name).read_text("utf-8")
+        assert f'data-source="assets/{PLOT_SCRIPT}"' in text
+        assert len(text) < 190_000
+    assert [path.name for path in assets.iterdir()] == [PLOT_SCRIPT]
+
+
+def test_sections_without_data_do_not_appear() -> None:
+    page = render(replace(sample_report(), ranges=(), findings=(), flame=None, trees=()))
+    for section in ("ranges", "findings", "flame", "chart"):
+        assert f'id="{section}"' not in page
+    assert 'id="causes"' in page
+    assert 'id="plot-script"' not in page
+
+
+def test_host_emulation_is_named_and_only_there() -> None:
+    assert "host emulation" in render(sample_report(backend="host"))
+    assert "host emulation" not in render(sample_report(backend="cuda"))
+
+
+def test_command_line_is_quoted_for_the_shell() -> None:
+    assert "pinprof run pinned --size 256MiB &#39;two words&#39;" in render(sample_report(text="two words"))
+
+
+@pytest.mark.parametrize(
+    ("words", "line"),
+    [(["a b", "c"], "'a b' c"), (["~/my app/x", "$HOME"], "~/'my app/x' '$HOME'"), (["~", ""], "'~' ''")],
+)
+def test_only_a_leading_home_directory_is_left_to_the_shell(words: list[str], line: str) -> None:
+    assert quoted(words) == line
+
+
+def test_nested_facts_become_labelled_lines() -> None:
+    facts = {"cpu": {"model": "EPYC", "smt": True}, "memory_bytes": 1 << 30, "empty": "", "gpus": [{"name": "H200"}]}
+    assert flattened(facts) == [
+        ("cpu › model", "EPYC"),
+        ("cpu › smt", "yes"),
+        ("memory bytes", "1 GiB"),
+        ("gpus › name", "H200"),
+    ]
+
+
+def test_the_same_report_gives_the_same_page() -> None:
+    assert render(sample_report()) == render(sample_report())
+
+
+def test_an_unwritable_place_is_a_clean_error(tmp_path: Path) -> None:
+    with pytest.raises(PinprofError, match="cannot be written"):
+        write_html(sample_report(), tmp_path / "missing" / "page.html")

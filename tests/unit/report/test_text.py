@@ -1,0 +1,60 @@
+"""The terminal summary: the whole answer, as wide as asked, without control characters."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pinprof.errors import PinprofError
+from pinprof.report.text import print_text, render
+from tests.sample_report import sample_report
+
+HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
+
+
+def written(width: int, **options: str) -> str:
+    stream = io.StringIO()
+    render(sample_report(**options), Console(file=stream, width=width, no_color=True, highlight=False, markup=False))
+    return stream.getvalue()
+
+
+def test_summary_tells_headline_causes_ranges_findings_and_losses() -> None:
+    text = written(100)
+    for part in (
+        "70 % of cudaMallocHost is pin_user_pages", "host emulation", "60 %  600 ms", "pin.faultin", "fault.anon",
+        "iteration", "warning: Pages are created inside the pin", "3 lost samples", "not assessable", "clear_page_erms",
+    ):  # fmt: skip
+        assert part in text
+
+
+@pytest.mark.parametrize("width", [40, 80, 140])
+def test_no_line_is_wider_than_the_terminal(width: int) -> None:
+    assert max(len(line) for line in written(width, function=HOSTILE, text=HOSTILE).splitlines()) <= width
+
+
+def test_names_reach_the_terminal_without_escape_sequences_or_markup() -> None:
+    text = written(100, function=HOSTILE, text=HOSTILE)
+    assert "\x1b" not in text
+    assert "\u202e" not in text
+    assert "[bold]x" in text
+
+
+def test_colours_are_used_where_there_are_colours() -> None:
+    stream = io.StringIO()
+    render(sample_report(), Console(file=stream, width=90, force_terminal=True, color_system="truecolor"))
+    assert "\x1b[38;2;" in stream.getvalue()
+
+
+def test_a_file_gets_plain_text(tmp_path: Path) -> None:
+    print_text(sample_report(), tmp_path / "summary.txt")
+    text = (tmp_path / "summary.txt").read_text("utf-8")
+    assert "\x1b" not in text
+    assert "pin.faultin" in text
+
+
+def test_an_unwritable_file_is_a_clean_error(tmp_path: Path) -> None:
+    with pytest.raises(PinprofError, match="cannot be written"):
+        print_text(sample_report(), tmp_path)

@@ -1,0 +1,72 @@
+"""The rooms of docs/design.md stay apart: imports only point one way."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+FOUNDATION = {"errors", "units", "activity", "manifest", "model"}
+ALLOWED = {
+    "errors": set(),
+    "units": {"errors"},
+    "activity": set(),
+    "manifest": set(),
+    "model": {"activity", "manifest"},
+    "nsys": {"errors", "units"},
+    "store": {"errors", "manifest"},
+    "workload": {"errors", "units"},
+    "collect": FOUNDATION | {"store", "workload", "nsys"},
+    "read": FOUNDATION | {"store", "nsys"},
+    "analyze": FOUNDATION | {"store", "read"},
+    "report": FOUNDATION | {"store", "read", "analyze"},
+    "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "workload"},
+    "__main__": {"cli"},
+    "__init__": set(),
+}
+
+
+def room_of(path: Path) -> str:
+    return path.relative_to(ROOT / "pinprof").parts[0].removesuffix(".py")
+
+
+def imported_rooms(path: Path) -> set[str]:
+    """First component below `pinprof` of every import in a module, also of those inside functions."""
+    rooms = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
+            parts = node.module.split(".")
+            if parts[0] == "pinprof":
+                rooms |= {parts[1]} if len(parts) > 1 else {alias.name for alias in node.names}
+        elif isinstance(node, ast.Import):
+            rooms |= {alias.name.split(".")[1] for alias in node.names if alias.name.startswith("pinprof.")}
+    return rooms - {"__version__"}
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "pinprof").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_module_imports_only_rooms_before_it(path: Path) -> None:
+    room = room_of(path)
+    assert imported_rooms(path) - {room} <= ALLOWED[room]
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "workloads").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_scenarios_import_only_the_workload_room(path: Path) -> None:
+    assert imported_rooms(path) <= {"workload", "errors", "units"}
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["report", "--help"]])
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    code = (
+        "import sys\n"
+        "from pinprof.cli import main\n"
+        f"try: main({arguments!r})\n"
+        "except SystemExit as stop: assert not stop.code, stop\n"
+        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools'} & set(sys.modules)\n"
+        "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,63 @@
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pinprof import store
+from pinprof.errors import CaptureError, CollectError
+
+
+def test_a_capture_gets_its_name_only_when_whole(tmp_path: Path) -> None:
+    writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest(outcome={"state": "recording"}))
+    assert writer.path.name == "run.pinprof.partial"
+    assert store.read_manifest(writer.path).outcome["state"] == "recording"
+    final = writer.finish(store.new_manifest(command=("a", "b"), outcome={"state": "complete"}))
+    assert final == tmp_path / "run.pinprof"
+    assert [path.name for path in final.iterdir()] == [store.MANIFEST]
+    assert store.read_manifest(final) == store.new_manifest(command=("a", "b"), outcome={"state": "complete"})
+
+
+def test_an_existing_capture_is_only_replaced_on_request(tmp_path: Path) -> None:
+    store.CaptureWriter.create(tmp_path / "run.pinprof", store.new_manifest()).finish(store.new_manifest())
+    with pytest.raises(CollectError, match="exists already"):
+        store.CaptureWriter.create(tmp_path / "run.pinprof", store.new_manifest())
+    again = store.CaptureWriter.create(tmp_path / "run.pinprof", store.new_manifest(), force=True)
+    assert again.finish(store.new_manifest()).is_dir()
+
+
+def test_force_never_deletes_what_is_no_capture(tmp_path: Path) -> None:
+    precious = tmp_path / "thesis.pinprof"
+    precious.mkdir()
+    (precious / "thesis.tex").write_text("years of work")
+    with pytest.raises(CollectError, match="not a pinprof capture"):
+        store.CaptureWriter.create(precious, store.new_manifest(), force=True)
+    assert (precious / "thesis.tex").is_file()
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(CollectError, match="cannot be written"):
+        store.CaptureWriter.create(tmp_path / "file" / "run", store.new_manifest())
+
+
+def test_an_unknown_schema_version_is_refused_by_number(tmp_path: Path) -> None:
+    (tmp_path / store.MANIFEST).write_text(json.dumps({"schema_version": store.SCHEMA_VERSION + 1}))
+    with pytest.raises(CaptureError, match=f"version {store.SCHEMA_VERSION + 1}"):
+        store.read_manifest(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "\x00", '{"schema_version": "1"}'])
+def test_a_broken_manifest_is_a_clean_error(content: str, tmp_path: Path) -> None:
+    (tmp_path / store.MANIFEST).write_text(content)
+    with pytest.raises(CaptureError):
+        store.read_manifest(tmp_path)
+
+
+def test_fields_of_the_wrong_type_are_read_as_empty(tmp_path: Path) -> None:
+    edited = {"schema_version": store.SCHEMA_VERSION, "host": [], "command": "ls", "collectors": [1, {"name": "perf"}]}
+    (tmp_path / store.MANIFEST).write_text(json.dumps(edited))
+    expected = replace(store.new_manifest(collectors=({"name": "perf"},)), tool_version="unknown")
+    assert store.read_manifest(tmp_path) == expected

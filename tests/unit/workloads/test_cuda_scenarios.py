@@ -1,0 +1,141 @@
+"""Every scenario through the cuda backend, on a stand-in for CUDA that works as late as it may and fails on demand."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+from pinprof.workloads import backends
+from pinprof.workloads.backends import cuda_api
+from pinprof.workloads.backends.tensors import torch
+
+from pinprof import workload
+from pinprof.errors import CudaError, ToolMissing, UsageError, WorkloadError
+from pinprof.workload import Options
+from tests.fake_cuda import FakeCuda
+
+CASES = [
+    (spec.name, variant)
+    for spec in workload.specs()
+    if spec.name != "uvm-oversubscribe" and not spec.needs
+    for variant in [one.name for one in spec.variants] or [None]
+]
+SIZES = [4096, 5001, (2 << 20) + 12]
+
+
+def install(monkeypatch: pytest.MonkeyPatch, fake: FakeCuda) -> FakeCuda:
+    monkeypatch.setattr(backends, "gpu_present", lambda: True)
+    monkeypatch.setattr(cuda_api, "import_module", lambda _: fake.module)
+    return fake
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize("size_bytes", SIZES)
+@pytest.mark.parametrize(("name", "variant"), CASES)
+def test_scenario_waits_for_its_results_and_frees_what_it_made(
+    name: str, variant: str | None, size_bytes: int, version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = install(monkeypatch, FakeCuda(version))
+    result = workload.run(name, Options(size_bytes, iterations=2, variant=variant))
+    assert result.verified == 2
+    assert set(result.times_ns) == {*result.spec.phases, "verify", "iteration"}
+    assert fake.alive == {}
+
+
+@pytest.mark.parametrize(("name", "variant"), CASES)
+def test_call_that_fails_in_the_middle_is_named_and_leaves_nothing(
+    name: str, variant: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = install(monkeypatch, FakeCuda())
+    options = Options(40_000, iterations=1, warmup=0, variant=variant)
+    workload.run(name, options)
+    setup = whole.calls.index("cudaMemGetInfo") + 1
+    codes = []
+    for fail_at in range(setup, len(whole.calls)):
+        fake = install(monkeypatch, FakeCuda(fail_at=fail_at))
+        try:
+            workload.run(name, options)
+        except CudaError as error:
+            codes.append(error.code)
+        assert fake.alive == {}, fake.calls
+    assert len(codes) > 1
+    assert set(codes) == {719}
+
+
+def test_device_out_of_range_is_refused_with_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    install(monkeypatch, FakeCuda())
+    with pytest.raises(UsageError, match=r"no CUDA device 1: this machine shows 1\. Give --device 0\."):
+        workload.run("pinned", Options(device=1))
+
+
+@pytest.mark.parametrize("version", [12, 13])
+@pytest.mark.parametrize(
+    ("name", "variant", "places"),
+    [
+        ("uvm-prefetch", None, [(1, 0), (2, 0)]),
+        ("numa", "nearest", [(1, 0), (3, 0)]),
+        ("uvm-advise", "preferred-location", [(2, 0)]),
+        ("uvm-advise", "accessed-by", [(1, 0)]),
+        ("uvm-thrash", "cure", [(2, 0), (1, 0)]),
+    ],
+)
+def test_managed_memory_is_sent_where_the_scenario_says(
+    name: str, variant: str | None, places: list[tuple[int, int]], version: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = install(monkeypatch, FakeCuda(version))
+    workload.run(name, Options(4096, iterations=1, warmup=0, variant=variant))
+    assert fake.places == places
+
+
+def test_size_beyond_the_free_memory_of_the_gpu_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, FakeCuda(free_bytes=1 << 20))
+    with pytest.raises(WorkloadError, match=r"2 MiB of memory of Fake GPU and 1 MiB are free"):
+        workload.run("uvm-prefetch", Options(2 << 20))
+    assert fake.alive == {}
+
+
+def test_oversubscription_refuses_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, FakeCuda())
+    with pytest.raises(UsageError, match="add --variant really"):
+        workload.run("uvm-oversubscribe", Options(1 << 20))
+    assert "cudaMallocManaged" not in fake.calls
+    assert fake.alive == {}
+
+
+def test_oversubscription_asks_for_less_than_is_free_and_fills_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, FakeCuda(free_bytes=16 << 20))
+    result = workload.run("uvm-oversubscribe", Options(12 << 20, iterations=1, warmup=0, variant="really"))
+    assert result.verified == 1
+    assert fake.sizes == {"cudaMallocManaged": [12 << 20], "cudaMalloc": [8 << 20]}
+    with pytest.raises(WorkloadError, match="free"):
+        workload.run("uvm-oversubscribe", Options(15 << 20, variant="really"))
+    assert fake.alive == {}
+
+
+@pytest.mark.parametrize("name", ["torch-pin", "torch-dataloader"])
+def test_absent_package_is_named_with_its_extra(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, FakeCuda())
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ToolMissing, match=rf"{name} needs the Python package torch.* pip install 'pinprof\[torch\]'"):
+        workload.run(name, Options(1 << 20))
+    assert fake.alive == {}
+
+
+def module(available: bool) -> SimpleNamespace:
+    return SimpleNamespace(cuda=SimpleNamespace(is_available=lambda: available))
+
+
+def test_what_pytorch_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", module(available=True))  # type: ignore[arg-type]
+    with pytest.raises(WorkloadError, match=r"^PyTorch failed: CUDA error: out of memory\. Check") as raised, torch():
+        raise RuntimeError("CUDA error: out of memory\nand a long trace")
+    assert raised.value.slug == "torch"
+
+
+def test_pytorch_without_cuda_says_so_and_frees_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = install(monkeypatch, FakeCuda())
+    monkeypatch.setitem(sys.modules, "torch", module(available=False))  # type: ignore[arg-type]
+    with pytest.raises(WorkloadError, match=r"PyTorch sees no GPU\. Check that"):
+        workload.run("torch-pin", Options(1 << 20))
+    assert fake.alive == {}
