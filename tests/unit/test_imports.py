@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOUNDATION = {"errors", "units", "activity", "manifest", "model"}
+FOUNDATION = {"errors", "units", "activity", "manifest", "model", "rates"}
 ALLOWED = {
     "errors": set(),
     "units": {"errors"},
     "activity": set(),
     "manifest": set(),
+    "rates": {"errors"},
     "model": {"activity", "manifest"},
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},

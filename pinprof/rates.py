@@ -1,0 +1,174 @@
+"""What memory operations cost on one machine, as `pinprof bench` measured it: stored per machine, read by reports.
+
+    $XDG_DATA_HOME/pinprof/rates/KEY-BACKEND.json    (default ~/.local/share)
+
+KEY stands for the facts that decide what an operation costs: processor, kernel, GPU, driver, link. A machine whose
+kernel or driver was updated has another key, so old rates are never taken for those of the new system.
+
+Schema history: 1 — first version.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any, Self
+
+from pinprof.errors import CaptureError
+
+SCHEMA_VERSION = 1
+
+MEASURES = {
+    "alloc.malloc": "malloc, no page touched",
+    "touch.first": "first write to every 4 KiB page of malloc memory, one thread",
+    "touch.huge": "first write to memory in huge pages (MADV_HUGEPAGE), one thread",
+    "pin.alloc": "cudaMallocHost",
+    "pin.hostalloc": "cudaHostAlloc, default flags",
+    "pin.register-touched": "cudaHostRegister of malloc memory whose pages exist",
+    "pin.register-untouched": "cudaHostRegister of malloc memory without pages",
+    "free.pinned": "cudaFreeHost of cudaMallocHost memory",
+    "free.unregister": "cudaHostUnregister",
+    "free.pageable": "free of touched malloc memory",
+    "prefault.tN": "huge pages touched by N threads, then cudaHostRegister: all it takes to pinned memory",
+    "h2d.pageable": "cudaMemcpy to the device from touched malloc memory",
+    "h2d.pinned": "cudaMemcpy to the device from cudaMallocHost memory",
+    "h2d.staged": "pageable to device through two reused pinned chunks: the CPU fills one while the other is copied",
+    "h2d.write-combined": "cudaMemcpy to the device from write-combined memory",
+    "d2h.pageable": "cudaMemcpy from the device to touched malloc memory",
+    "d2h.pinned": "cudaMemcpy from the device to cudaMallocHost memory",
+    "uvm.ondemand": "kernel x += 2 that first touches managed data resident on the host",
+    "uvm.prefetch": "cudaMemPrefetchAsync of host-resident managed memory to the device",
+    "uvm.prefetched-kernel": "the same kernel after that prefetch",
+    "uvm.cpu-readback": "one read in every 4 KiB page by the CPU, of managed data resident on the device",
+    "zerocopy.pass": "kernel x += 2 on mapped pinned memory: every byte crosses the link twice",
+    "kernel.launch-sync": "launch of a kernel on one element, and waiting for it (size 0)",
+    "memcpy.host": "memcpy between two touched host buffers",
+}
+"""Name of a measure → what one call of it is, in CUDA's words. `prefault.tN` stands for `prefault.t1`, `.t2`, …"""
+
+_FACTS = ("arch", "cpu", "cores_online", "kernel", "thp_enabled", "init_on_alloc", "nvidia_driver")
+"""Host facts (collect.host.facts) that decide what an operation costs; of each GPU, `_GPU_FACTS`."""
+_GPU_FACTS = ("name", "link_generation_max", "link_width_max")
+_PREFAULT = re.compile(r"prefault\.t[1-9]\d*")
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What one call of a measure costs at one size."""
+
+    measure: str
+    """A name of `MEASURES`, or `prefault.t8`."""
+    size_bytes: int
+    """0 where no memory takes part."""
+    median_ns: float
+    low_ns: float
+    """10th percentile of the values."""
+    high_ns: float
+    """90th percentile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Everything measured on one machine with one backend."""
+
+    machine: Mapping[str, Any]
+    """The facts that `machine_of` takes from a host's."""
+    backend: str
+    """`cuda`, or `host`: without a GPU, by the same mechanisms of the kernel."""
+    measured_utc: str
+    """When the newest of them was measured, ISO 8601."""
+    rates: tuple[Rate, ...]
+
+    def of(self, measure: str) -> tuple[Rate, ...]:
+        """The rates of one measure, by size; empty when it was not measured."""
+        return tuple(sorted((rate for rate in self.rates if rate.measure == measure), key=lambda rate: rate.size_bytes))
+
+    def updated(self, newer: Self) -> Self:
+        """These with newer ones of the same machine and backend; the newer one counts where both have a size."""
+        merged = {(rate.measure, rate.size_bytes): rate for rate in (*self.rates, *newer.rates)}
+        return replace(newer, rates=tuple(merged.values()))
+
+
+def is_measure(name: str) -> bool:
+    """Whether there is a measure of that name."""
+    return (name in MEASURES and name != "prefault.tN") or _PREFAULT.fullmatch(name) is not None
+
+
+def machine_of(host_facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts of a machine that its rates depend on; one that is unknown is None."""
+    gpus = host_facts.get("gpus")
+    gpus = [gpu for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, list | tuple) else []
+    facts = {name: host_facts.get(name) for name in _FACTS}
+    return facts | {"gpus": [{name: gpu.get(name) for name in _GPU_FACTS} for gpu in gpus]}
+
+
+def directory() -> Path:
+    """Where rates are stored; XDG_DATA_HOME counts only when it is an absolute path, as its specification says."""
+    base = os.environ.get("XDG_DATA_HOME", "")
+    return (Path(base) if Path(base).is_absolute() else Path.home() / ".local" / "share") / "pinprof" / "rates"
+
+
+def load_for(host_facts: Mapping[str, Any], backend: str | None = None) -> Rates | None:
+    """The stored rates of the machine with these facts: of one backend, else `cuda` before `host`; None without any.
+
+    CaptureError when the file is there but cannot be read.
+    """
+    machine = machine_of(host_facts)
+    for name in (backend,) if backend else ("cuda", "host"):
+        path = _path(machine, name)
+        if path.is_file():
+            return read(path)
+    return None
+
+
+def save(rates: Rates) -> Path:
+    """Store the rates of a machine in place of older ones, in one step; returns the file."""
+    path = _path(rates.machine, rates.backend)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(to_json(rates), "utf-8")
+    temporary.replace(path)
+    return path
+
+
+def to_json(rates: Rates) -> str:
+    """The stored form."""
+    return json.dumps({"schema_version": SCHEMA_VERSION, **asdict(rates)}, indent=1, ensure_ascii=True) + "\n"
+
+
+def read(path: Path) -> Rates:
+    """Rates from a file, which may come from elsewhere; CaptureError when it is not what `to_json` writes."""
+    try:
+        return _parsed(json.loads(path.read_text("utf-8")))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise CaptureError(
+            f"The rates in {path} cannot be read: {type(error).__name__}, {error}.",
+            "Remove the file, and measure this machine again with `pinprof bench`.",
+            "rates",
+        ) from error
+
+
+def _parsed(raw: Any) -> Rates:
+    if raw["schema_version"] != SCHEMA_VERSION:
+        raise ValueError(f"schema version {raw['schema_version']!r} where this pinprof reads {SCHEMA_VERSION}")
+    return Rates(dict(raw["machine"]), str(raw["backend"]), str(raw["measured_utc"]), tuple(_rates(raw["rates"])))
+
+
+def _rates(rows: Iterable[Mapping[str, Any]]) -> Iterable[Rate]:
+    for row in rows:
+        times = [float(row[name]) for name in ("median_ns", "low_ns", "high_ns")]
+        size = int(row["size_bytes"])
+        # JSON readers let NaN and Infinity pass; nothing that is computed from them could be trusted.
+        if size < 0 or not all(0 <= time < float("inf") for time in times):
+            raise ValueError(f"no possible rate: {dict(row)}")
+        yield Rate(str(row["measure"]), size, *times)
+
+
+def _path(machine: Mapping[str, Any], backend: str) -> Path:
+    digest = hashlib.sha256(json.dumps(machine, sort_keys=True, ensure_ascii=True).encode()).hexdigest()[:16]
+    return directory() / f"{digest}-{backend}.json"
