@@ -15,6 +15,7 @@ from pinprof.analyze.calls import (
     sampled_calls,
     summarise_calls,
 )
+from pinprof.analyze.iterations import iteration_spans
 from pinprof.analyze.link import link_of
 from pinprof.analyze.migrations import prepare_migrations, summarise_migrations
 from pinprof.analyze.scopes import Scopes, scopes_of
@@ -91,7 +92,9 @@ def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnal
         whole=entries[0],
         ranges=entries[1:],
         context_init=context_init(capture, calls, samples),
-        loops=alloc_loops(calls, int(operations.start_ns[kernel].min()) if len(kernel) else None),
+        loops=alloc_loops(
+            calls, int(operations.start_ns[kernel].min()) if len(kernel) else None, iteration_spans(capture)
+        ),
         transfers=analyze_transfers(operations, calls, copies, sets, link),
         uvm=analyze_uvm(activity, moved, sets, losses),
         memory=memory_peaks(activity.memory) if "memory" in activity.recorded else None,

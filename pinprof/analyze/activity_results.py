@@ -377,8 +377,9 @@ class AllocLoop:
     up_to_bytes: int | None
     """The size class's upper end, a power of two; None when sizes are unknown."""
     pairs: int
+    """In a scenario: of one measured iteration on average."""
     cost_ns: int
-    """Time in those calls, allocating and freeing."""
+    """Time in all those calls, allocating and freeing."""
 
 
 @dataclass(frozen=True)

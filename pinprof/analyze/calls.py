@@ -51,6 +51,7 @@ _OPENING: dict[Purpose, str] = {
 }  # fmt: skip
 _CLOSING: dict[Purpose, str] = {"free pinned": "pinned", "free device": "device", "unregister": "registered"}
 _LOOPS = ("pinned", "device", "managed", "registered")
+NO_ITERATIONS: tuple[Int64, Int64] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
 def plain_name(name: str) -> str:
@@ -308,9 +309,13 @@ def context_init(capture: Capture, calls: Calls, samples: Samples | None) -> tup
     )
 
 
-def alloc_loops(calls: Calls, first_kernel_ns: int | None) -> tuple[AllocLoop, ...]:
+def alloc_loops(
+    calls: Calls, first_kernel_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
+) -> tuple[AllocLoop, ...]:
     """What was allocated and freed again after the first kernel, by kind and size class, dearest first.
 
+    With the (starts, ends) of a scenario's measured iterations only calls inside them count, and pairs are those of
+    one iteration on average: repeating a measurement repeats no allocation of the program.
     cudaFree serves device and managed memory: where the recording does not say which, it counts as device.
     """
     if first_kernel_ns is None:
@@ -322,7 +327,12 @@ def alloc_loops(calls: Calls, first_kernel_ns: int | None) -> tuple[AllocLoop, .
         opens[PURPOSES.index(purpose)] = purpose in _OPENING
     kind = kind_of[calls.purpose]
     kind[(calls.memory == MemoryKind.MANAGED) & (kind >= 0)] = _LOOPS.index("managed")
-    rows = np.flatnonzero((kind >= 0) & (calls.table.start_ns >= first_kernel_ns) & ~calls.initial)
+    counted = (kind >= 0) & (calls.table.start_ns >= first_kernel_ns) & ~calls.initial
+    starts, ends = iterations
+    if len(starts):
+        place = np.searchsorted(starts, calls.table.start_ns, "right") - 1
+        counted &= (place >= 0) & (calls.table.start_ns < ends[place])
+    rows = np.flatnonzero(counted)
     # Pairs need both sides in one class, so where either side's size is unknown all sizes count together.
     sizes = size_class(calls.size_bytes[rows])
     opening = opens[calls.purpose[rows]]
@@ -337,7 +347,7 @@ def alloc_loops(calls: Calls, first_kernel_ns: int | None) -> tuple[AllocLoop, .
         AllocLoop(
             what=_LOOPS[cells.keys[0][cell]],
             up_to_bytes=1 << int(cells.keys[1][cell] - 1) if cells.keys[1][cell] else None,
-            pairs=int(min(opened[cell], cells.count[cell] - opened[cell])),
+            pairs=int(min(opened[cell], cells.count[cell] - opened[cell])) // max(len(starts), 1),
             cost_ns=int(cost[cell]),
         )
         for cell in range(len(cells))

@@ -15,6 +15,7 @@ from pinprof.analyze.activity_results import ActivityAnalysis
 from pinprof.analyze.activity_rules import ACTIVITY_RULES
 from pinprof.analyze.activity_rules import alloc_loop as alloc_loop_by_calls
 from pinprof.analyze.activity_view import ActivityRule, ActivityView
+from pinprof.analyze.iterations import ITERATION, measured_iterations
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, main_event
 from pinprof.model import Capture
 from pinprof.read import nsys_export
@@ -137,6 +138,7 @@ class _ShareRule:
 def alloc_loop(view: View) -> Finding:
     """1: allocating and freeing, or registering and unregistering, again and again."""
     rule = "alloc-loop"
+    measured = measured_iterations(view.capture)
     pairs = []
     for opening, closing in (("alloc", "free"), ("register", "unregister")):
         for entry in view.ranges:
@@ -144,20 +146,25 @@ def alloc_loop(view: View) -> Finding:
                 (other for other in view.ranges if other.path[:-1] == entry.path[:-1] and other.name == closing), None
             )
             if entry.name == opening and twin:
-                pairs.append((min(entry.count, twin.count), entry.wall_ns + twin.wall_ns, entry))
+                count = min(entry.count, twin.count)
+                if measured and entry.path[0] == ITERATION:
+                    # Measuring a program several times repeats what it does once.
+                    count //= measured
+                pairs.append((count, entry.wall_ns + twin.wall_ns, entry))
     missing = "Buffer sizes and the time of the first kernel: pairs are counted by range names only."
     if not pairs:
         return _finding(
             rule, "not-assessable", "Repeated allocation cannot be judged.",
             missing="Ranges named alloc and free (or register and unregister) around the calls.",
         )  # fmt: skip
-    count, cost, entry = max(pairs, key=lambda pair: pair[1])
+    count, cost, entry = max(pairs, key=lambda pair: (pair[0] >= ALLOC_PAIRS, pair[1]))
     parent = next((other for other in view.ranges if other.path == entry.path[:-1]), None)
     starts, ends = view.capture.ranges.start_ns, view.capture.ranges.end_ns
     whole = parent.wall_ns if parent else int(ends.max() - starts.min())
     evidence = (
-        f"{format_count(count)} pairs (threshold {ALLOC_PAIRS}) take {format_ns(cost)}, {format_share(cost, whole)} "
-        f"of {format_ns(whole)} (threshold {_percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
+        f"Pairs{' in each measured iteration' if measured else ''}: {format_count(count)} (threshold {ALLOC_PAIRS}); "
+        f"together they take {format_ns(cost)}, {format_share(cost, whole)} of {format_ns(whole)} "
+        f"(threshold {_percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
     )
     if count >= ALLOC_PAIRS and (cost >= ALLOC_SHARE * whole or cost >= ALLOC_WALL_NS):
         return _finding(

@@ -32,6 +32,7 @@ from tests.activities import (
     kernel,
     sql,
     to_device,
+    traced,
 )
 from tests.h200 import DATA
 from tests.nsys_file import real
@@ -239,7 +240,8 @@ def test_threads_calls_are_kept_apart() -> None:
     assert dict(split.by_leaf) == {"pin.faultin": 6 * MS}
 
 
-def loop(count: int, cost_ns: int, *, sizes: bool = True) -> ActivityAnalysis:
+def loop(count: int, cost_ns: int, *, sizes: bool = True, per_iteration: int = 0) -> ActivityAnalysis:
+    """So many pairs of calls; with `per_iteration`, in the measured iterations of a scenario."""
     calls, memory = [], []
     for number in range(count):
         at = 10 * MS + number * 100 * MS
@@ -251,7 +253,17 @@ def loop(count: int, cost_ns: int, *, sizes: bool = True) -> ActivityAnalysis:
             Memory(at, 3 * MIB, correlation_id=2 * number + 1),
             Memory(at + 50 * MS, 3 * MIB, MemoryOperation.FREE, correlation_id=2 * number + 2),
         ]
-    return explained(calls, [kernel(0, 10)], (), memory if sizes else ())
+    if not per_iteration:
+        return explained(calls, [kernel(0, 10)], (), memory if sizes else ())
+    length = per_iteration * 100 * MS
+    ranges = [
+        Range("iteration", 5 * MS + start * 100 * MS, 5 * MS + start * 100 * MS + length)
+        for start in range(0, count, per_iteration)
+    ]
+    data = traced(calls, [kernel(0, 10)], (), memory, ranges=ranges)
+    found = analyze(replace(data, manifest=replace(data.manifest, scenario={"name": "pinned"}))).activity
+    assert found is not None
+    return found
 
 
 @pytest.mark.parametrize("sizes", [True, False])
@@ -259,6 +271,11 @@ def test_pairs_after_the_first_kernel_are_counted_by_kind_and_size_class(sizes: 
     (found,) = loop(3, MS, sizes=sizes).loops
     assert (found.what, found.pairs, found.cost_ns) == ("pinned", 3, 6 * MS)
     assert found.up_to_bytes == (4 * MIB if sizes else None)
+
+
+def test_pairs_of_a_scenario_are_those_of_one_measured_iteration() -> None:
+    assert [found.pairs for found in loop(8, MS, per_iteration=1).loops] == [1]
+    assert [found.pairs for found in loop(8, MS, per_iteration=4).loops] == [4]
 
 
 def test_pairs_before_the_first_kernel_do_not_count() -> None:

@@ -71,23 +71,37 @@ def test_without_ranges_first_touch_is_a_share_of_pinning() -> None:
     assert verdict(bare, "first-touch-in-pin").status == "fired"
 
 
-def pairs(count: int, cost_ns: int) -> Capture:
+def pairs(count: int, cost_ns: int, *, scenario: str = "", inside: int = 1) -> Capture:
+    """`count` ranges named iteration with `inside` pairs each, every pair at `cost_ns`."""
     step = 10_000 * MS
     ranges = []
-    for number in range(count):
+    for number in range(count * inside):
         start = number * step
+        if number % inside == 0:
+            ranges.append(Range("iteration", start, start + inside * step))
         ranges += [
-            Range("iteration", start, start + step),
             Range("alloc", start, start + cost_ns // 2, depth=1),
             Range("free", start + step - cost_ns // 2, start + step, depth=1),
         ]
-    return capture([Sample(STACKS["user.app"], MS, time_ns=number * MS) for number in range(100)], ranges)
+    samples = [Sample(STACKS["user.app"], MS, time_ns=number * MS) for number in range(100)]
+    return capture(samples, ranges, scenario={"name": scenario} if scenario else None)
 
 
 def test_alloc_loops_need_three_pairs_and_a_noticeable_cost() -> None:
     assert verdict(pairs(2, 100 * MS), "alloc-loop").status == "clear"
     assert verdict(pairs(3, 16 * MS), "alloc-loop").status == "clear"
     assert verdict(pairs(3, 17 * MS), "alloc-loop").status == "fired"
+
+
+def test_measuring_a_scenario_again_is_no_alloc_loop() -> None:
+    assert verdict(pairs(10, 100 * MS), "alloc-loop").status == "fired"
+    for name in ("register", "prefault", "pinned"):
+        finding = verdict(pairs(10, 100 * MS, scenario=name), "alloc-loop")
+        assert finding.status == "clear"
+        assert finding.evidence[0].startswith("Pairs in each measured iteration: 1 (threshold 3)")
+    assert verdict(pairs(10, 100 * MS, scenario="alloc-loop", inside=2), "alloc-loop").status == "clear"
+    assert verdict(pairs(1, 100 * MS, scenario="alloc-loop", inside=3), "alloc-loop").status == "fired"
+    assert verdict(pairs(10, 100 * MS, scenario="alloc-loop", inside=8), "alloc-loop").status == "fired"
 
 
 def test_alloc_loops_cannot_be_judged_without_ranges_of_that_name() -> None:
