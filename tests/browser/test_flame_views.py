@@ -127,10 +127,28 @@ def test_flame_grows_from_the_bottom(page: Page) -> None:
 def test_callers_and_callees_of_one_function(page: Page) -> None:
     act(page, 0.3, 3, "Callers and callees")
     assert page.inner_text("#flame-callers-name") == "pin_user_pages"
-    assert (name_at(page, 0.3, 1), name_at(page, 0.3, 2)) == ("pin_user_pages", "clear_page_erms")
+    assert (name_at(page, 0.3, 0), name_at(page, 0.3, 1)) == ("pin_user_pages", "clear_page_erms")
     assert [name_at(page, 0.5, row, CALLERS) for row in (0, 1, 2)] == ["main", "cudaMallocHost", "pin_user_pages"]
+    assert hover(page, 0.5, 3, CALLERS) == ""
+    assert crumbs(page) == ["pin_user_pages"]
     assert chips(page) == ["callers and callees of pin_user_pages ×"]
     assert total(page) == "700 ms · 70 % of all"
+
+
+def test_search_among_callers_and_callees_counts_each_stack_once(page: Page) -> None:
+    act(page, 0.3, 3, "Callers and callees")
+    for text, share in (
+        ("main", "100 % of the stacks through pin_user_pages, 700 ms"),
+        ("gup_fast", "14 % of the stacks through pin_user_pages, 100 ms"),
+        ("/main|gup_fast/", "100 % of the stacks through pin_user_pages, 700 ms"),
+        ("pin_user", "100 % of the stacks through pin_user_pages, 700 ms"),
+        ("compute", "no match"),
+    ):
+        page.fill("#flame-search", text)
+        assert page.inner_text("#flame-match") == share
+    page.fill("#flame-search", "gup_fast")
+    click(page, 0.3, 1)
+    assert page.inner_text("#flame-match") == "no match"
 
 
 def test_focus_hide_collapse_and_drop_can_be_undone_and_redone(page: Page) -> None:

@@ -7,9 +7,9 @@ import { asPng, asSvg, copyText, download } from "./export.js";
 export function act(panel, key) {
   const graph = panel.acting ?? panel.graph;
   const node = graph.selected;
-  if (node <= 0) return;
+  const frame = node < 0 ? -1 : graph.table.frameOf(node);
+  if (frame < 0) return;
   const { frames, state, store } = panel;
-  const frame = graph.table.frameOf(node);
   if (key === "y") copy(panel, frames.nameOf(frame), "name");
   if (key === "Y") copy(panel, stackOf(panel, graph, node), "stack");
   if (!frames.isFunction(frame)) return;
@@ -26,7 +26,7 @@ export function act(panel, key) {
 function stackOf(panel, graph, node) {
   const { frames, page, state } = panel;
   const { table } = graph;
-  const chain = table.path(node).slice(1).map((step) => table.frameOf(step));
+  const chain = table.path(node).map((step) => table.frameOf(step)).filter((frame) => frame >= 0);
   if (!state.inverted && graph === panel.graph) chain.reverse();
   const line = (frame) => (frames.isFunction(frame) ? `${frames.nameOf(frame)} (${page.dsos[frames.dsoOf(frame)]})` : frames.nameOf(frame));
   return chain.map(line).join("\n");

@@ -11,7 +11,8 @@ export function derive(model, query) {
     ? { main: inTime(model, query, selection) }
     : merged(model, query, selection);
   const { facets, whole, total } = selection;
-  return { tables, facets, whole, total };
+  const { pairs, ...shown } = tables;
+  return { tables: shown, pairs, facets, whole, total };
 }
 
 function merged(model, query, selection) {
@@ -19,11 +20,15 @@ function merged(model, query, selection) {
   const edits = query.edits;
   if (query.sandwich >= 0) {
     const all = spread(model, query, selection, forest, edits);
-    const callers = new Forest();
-    const weights = turn(model, forest, all, callers, topmost(forest, query.sandwich));
-    const focused = new Forest();
-    const callees = spread(model, query, selection, focused, { ...edits, focus: query.sandwich });
-    return { callers: finish(model, callers, weights), main: finish(model, focused, callees) };
+    const top = topmost(forest, query.sandwich);
+    const callers = rooted(query);
+    const callees = rooted(query);
+    const outward = turn(model, forest, all, callers, top);
+    const inward = below(model, forest, all, callees, top);
+    const { ends: upper, ...outer } = finish(model, callers, outward, true);
+    const { ends: lower, ...inner } = finish(model, callees, inward, true);
+    // Both keep the rows in their order: where each stack ends among the callers, and where among the callees.
+    return { callers: outer, main: inner, pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) } };
   }
   const rows = spread(model, query, selection, forest, edits);
   if (!query.inverted) return { main: finish(model, forest, rows) };
@@ -125,7 +130,7 @@ function turn(model, forest, rows, target, top) {
     let outermost = from;
     while (parent[outermost] > 0) outermost = parent[outermost];
     let at = frame[outermost] >= threads ? target.child(0, frame[outermost]) : 0;
-    for (let node = from; node > 0 && frame[node] < threads; node = parent[node]) at = target.child(at, frame[node]);
+    for (let node = target.frame[0] === frame[from] ? parent[from] : from; node > 0 && frame[node] < threads; node = parent[node]) at = target.child(at, frame[node]);
     weights.add(at, rows.cause[row], rows.weight[row], rows.sample[row]);
   }
   return weights;
@@ -139,6 +144,37 @@ function topmost(forest, frame) {
     top[node] = above >= 0 ? above : forest.frame[node] === frame ? node : -1;
   }
   return top;
+}
+
+// One function as the root of a forest; the root of a forest split by threads holds them all and has no name.
+function rooted({ sandwich, split }) {
+  const forest = new Forest();
+  if (!split) forest.frame[0] = sandwich;
+  return forest;
+}
+
+// What lies inside `top`, by thread where the forest is; rows without a start are left out.
+function below(model, forest, rows, target, top) {
+  const threads = model.frames + model.dsos;
+  const { frame, parent } = forest;
+  const outermost = new Int32Array(forest.length);
+  const to = new Int32Array(forest.length).fill(-1);
+  for (let node = 1; node < forest.length; node += 1) {
+    outermost[node] = parent[node] ? outermost[parent[node]] : node;
+    if (top[node] < 0) continue;
+    if (top[node] !== node) to[node] = target.child(to[parent[node]], frame[node]);
+    else if (target.frame[0] === frame[node]) to[node] = 0;
+    else {
+      const thread = frame[outermost[node]];
+      to[node] = target.child(thread >= threads ? target.child(0, thread) : 0, frame[node]);
+    }
+  }
+  const weights = new Weights(rows.length);
+  for (let row = 0; row < rows.length; row += 1) {
+    const node = to[rows.node[row]];
+    if (node >= 0) weights.add(node, rows.cause[row], rows.weight[row], rows.sample[row]);
+  }
+  return weights;
 }
 
 /** Samples side by side as they came; `shared` says how many levels each has in common with the one before. */

@@ -78,7 +78,7 @@ export class Details {
 
   describe(graph, node) {
     const frame = node < 0 ? -1 : graph.table.frameOf(node);
-    this.actions.hidden = node <= 0;
+    this.actions.hidden = frame < 0;
     for (const button of [...this.actions.children, ...this.menu.children]) {
       button.disabled = !this.panel.frames.isFunction(frame) && !ON_MODULES.includes(button.dataset.key);
     }

@@ -15,7 +15,8 @@ function room(name, Type, size, value) {
   return array.subarray(0, size).fill(value);
 }
 
-export function finish(model, forest, weights) {
+/** With `asks`, `ends` says per row of weights where its node stands in the table. */
+export function finish(model, forest, weights, asks = false) {
   const size = forest.length;
   const parent = forest.parent;
   const self = room("self", Float64Array, size, 0);
@@ -25,7 +26,7 @@ export function finish(model, forest, weights) {
   carriedUp(parent, total);
   const { leaf, most } = leadingCauses(parent, size, weights);
   const decider = deciders(model, parent, total, leaf, weights);
-  return ordered({ parent, frame: forest.frame, self, total, leaf, most, decider }, size);
+  return ordered({ parent, frame: forest.frame, self, total, leaf, most, decider }, size, asks ? weights : null);
 }
 
 function carriedUp(parent, own) {
@@ -105,7 +106,7 @@ function deciders(model, parent, total, leaf, weights) {
   return decider;
 }
 
-function ordered(columns, size) {
+function ordered(columns, size, weights) {
   const { parent, total, most } = columns;
   const first = room("first", Int32Array, size, -1);
   const next = room("next", Int32Array, size, -1);
@@ -138,6 +139,7 @@ function ordered(columns, size) {
   const purity = new Uint8Array(filled);
   for (let at = 0; at < filled; at += 1) purity[at] = Math.floor((100 * most[order[at]]) / total[order[at]] || 0);
   return {
+    ...(weights && { ends: weights.node.slice(0, weights.length).map((node) => place[node]) }),
     kind: "tree", rows, parent: moved, frame: pick(columns.frame), self: pick(columns.self), total: pick(total),
     leaf: pick(columns.leaf), decider: pick(columns.decider), purity,
   };

@@ -228,10 +228,29 @@ export class FlamePanel {
       out.textContent = this.state.search.trim() ? "not a valid expression" : "";
       return;
     }
+    if (this.tables.callers) {
+      out.textContent = this.#pairShare();
+      return;
+    }
     const part = table.matchedWeight(zoomed);
     const name = table.extent < this.answer.whole ? this.shownName() : this.page.events[this.state.event].name;
     const where = zoomed ? "this zoom" : name;
     out.textContent = part ? `${formatShare(part, table.totalOf(zoomed))} of ${where}, ${formatWeight(part, this.unit)}` : "no match";
+  }
+
+  // Of one function's stacks, those with a match among its callers or its callees; what is zoomed out of is not counted.
+  #pairShare() {
+    const { upper, lower, weight } = this.answer.pairs;
+    const { graph: callees, upper: callers } = this;
+    let part = 0;
+    let whole = 0;
+    for (let row = 0; row < weight.length; row += 1) {
+      if (!callees.table.holds(callees.zoomed, lower[row]) || !callers.table.holds(callers.zoomed, upper[row])) continue;
+      whole += weight[row];
+      if (callees.table.markOf(lower[row]) || callers.table.markOf(upper[row])) part += weight[row];
+    }
+    const where = callees.zoomed || callers.zoomed ? "this zoom" : `the stacks through ${this.frames.nameOf(this.state.sandwich)}`;
+    return part ? `${formatShare(part, whole)} of ${where}, ${formatWeight(part, this.unit)}` : "no match";
   }
 
   #nextMatch(step) {
@@ -243,14 +262,14 @@ export class FlamePanel {
 
   #key(event, graph) {
     const { key } = event;
-    if (ACTIONS.some(([action]) => action === key) && graph.selected > 0) act(this, key);
+    if (ACTIONS.some(([action]) => action === key) && graph.selected >= 0) act(this, key);
     else if (key === "Escape") this.store.set({ zoom: [], view: null, upper: [] });
     else if (key === "Backspace") this.zoomTo(Math.max(this.graph.table.parentOf(this.graph.zoomed), 0));
     else if (key === "n" || key === "N") this.#nextMatch(key === "n" ? 1 : -1);
     else if (key === "i") this.store.set({ inverted: !this.state.inverted, order: "weight", zoom: [], view: null });
     else if (key === "t" && this.page.timed) this.store.set({ order: this.state.order === "time" ? "weight" : "time", inverted: false, zoom: [], view: null });
     else if (key === "o") this.store.set({ flame: !this.state.flame });
-    else if (key === "ContextMenu" && graph.selected > 0) {
+    else if (key === "ContextMenu" && graph.selected >= 0) {
       const box = graph.view.canvas.getBoundingClientRect();
       this.details.openMenu({ clientX: box.left + box.width / 3, clientY: Math.max(box.top, 80) });
     } else return false;

@@ -167,7 +167,8 @@ export class TreeTable {
     }
     const { frame, parent } = this;
     const marks = new Uint8Array(this.size);
-    for (let node = 1; node < this.size; node += 1) {
+    // The root has a name too where it is one function with its callers or callees.
+    for (let node = 0; node < this.size; node += 1) {
       if (matches[frame[node]]) marks[node] = 2;
       else if (marks[parent[node]]) marks[node] = 1;
     }
@@ -188,6 +189,11 @@ export class TreeTable {
       }
     }
     return weight;
+  }
+
+  /** Whether a node lies in the part of the table that `zoom` holds: its levels follow one another. */
+  holds(zoom, node) {
+    return node >= zoom && this.start[node] >= this.start[zoom] && this.start[node] < this.#end(zoom);
   }
 
   /** The next matching node after `node` in reading order, or the one before; -1 without any. */
