@@ -1,8 +1,13 @@
-"""Page-locked memory allocated for each step, against a pool: pin once, reuse."""
+"""Page-locked memory allocated for each step, against a pool: pin once, reuse.
+
+The data is worked on in eight steps of an eighth each. The mistake allocates, pins and frees a buffer in each step,
+so every byte that is copied once has been pinned once: more expensive than a pageable copy. The pool pins one buffer
+and uses it in all steps; `alloc` and `free` are paid once, and a pin is repaid after a few copies.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import DeviceMemory, HostMemory, RunContext, Variant, WorkloadSpec
+from pinprof.workload import DeviceMemory, HostMemory, RunContext, Variant, WorkloadSpec, paragraphs
 
 STEPS = 8
 _PAGE = 4096
@@ -11,12 +16,7 @@ SPEC = WorkloadSpec(
     name="alloc-loop",
     family="mistake and cure",
     summary="eight steps that each pin and free their buffer, against a pool that pins once",
-    description=(
-        "The data is worked on in eight steps of an eighth each. The mistake allocates, pins and frees a buffer in "
-        "each step, so every byte that is copied once has been pinned once: more expensive than a pageable copy. The "
-        "pool pins one buffer and uses it in all steps; `alloc` and `free` are paid once, and a pin is repaid after a "
-        "few copies."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={
@@ -40,7 +40,7 @@ SPEC = WorkloadSpec(
     emulation="shared memory (memfd) pinned by io_uring registered buffers, copied by the CPU",
     variants=(
         Variant("mistake", "pin and free in each of eight steps"),
-        Variant("pool", "the cure: pin once, reuse eight times"),
+        Variant("pool", "the cure: pin once, reuse eight times", alias="pool"),
     ),
 )
 

@@ -1,20 +1,20 @@
-"""cudaHostAlloc and its flags: default, portable, write-combined."""
+"""cudaHostAlloc and its flags: default, portable, write-combined.
+
+All flags create and pin every page in the allocation, as cudaMallocHost does. Portable memory counts as pinned in
+every CUDA context of the process. Write-combined memory bypasses the CPU's caches: it can be copied to the device
+faster, and reading it on the CPU is slower by an order of magnitude. Compare `d2h` and `verify`, in which the CPU
+reads it; memory that the CPU reads should never be write-combined. Mapped memory is the scenario `zerocopy`.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import HostFlag, RunContext, Variant, WorkloadSpec
+from pinprof.workload import HostFlag, RunContext, Variant, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="hostalloc",
     family="pinning",
     summary="cudaHostAlloc with its flags: default, portable, write-combined",
-    description=(
-        "All flags create and pin every page in the allocation, as cudaMallocHost does. Portable memory counts as "
-        "pinned in every CUDA context of the process. Write-combined memory bypasses the CPU's caches: it can be "
-        "copied to the device faster, and reading it on the CPU is slower by an order of magnitude. Compare `d2h` and "
-        "`verify`, in which the CPU reads it; memory that the CPU reads should never be write-combined. Mapped memory "
-        "is the scenario `zerocopy`."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={
@@ -32,11 +32,13 @@ SPEC = WorkloadSpec(
         Variant(
             "portable",
             "pinned for every context of the process",
+            alias="portable",
             calls={"cuda": {"alloc": "cudaHostAlloc(Portable) + cudaMalloc"}},
         ),
         Variant(
             "write-combined",
             "past the CPU's caches: for memory that the CPU only writes",
+            alias="write-combined",
             calls={"cuda": {"alloc": "cudaHostAlloc(WriteCombined) + cudaMalloc", "init": "write, not cached"}},
         ),
     ),

@@ -1,18 +1,19 @@
-"""Unified memory that comes back to a chosen NUMA node of the host."""
+"""Unified memory that comes back to a chosen NUMA node of the host.
+
+Since CUDA 12.2 a prefetch names its target as a cudaMemLocation, which can be one NUMA node of the host. Memory on
+the node that the GPU hangs on crosses no socket; `prefetch_back` of the farthest node shows what the link between
+sockets takes away. On a machine with one node both variants are the same.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="numa",
     family="unified memory",
     summary="cudaMemPrefetchAsync to a NUMA node of the host: the one nearest to the GPU, or the farthest",
-    description=(
-        "Since CUDA 12.2 a prefetch names its target as a cudaMemLocation, which can be one NUMA node of the host. "
-        "Memory on the node that the GPU hangs on crosses no socket; `prefetch_back` of the farthest node shows what "
-        "the link between sockets takes away. On a machine with one node both variants are the same."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "prefetch", "kernel", "prefetch_back", "cpu_read", "free"),
     memory=("managed",),
     calls={

@@ -1,8 +1,14 @@
-"""Copies and kernels one after another, against three streams that overlap them."""
+"""Copies and kernels one after another, against three streams that overlap them.
+
+The data passes through the GPU in pieces: copy there, compute, copy back. The blocking loop waits for each of the
+three, so link and GPU take turns. Three streams, each with a slot of its own on the device, let one piece arrive
+while another is computed and a third leaves: both directions of the link are busy at once, and `pipeline` falls
+towards half. An event behind each piece tells the host, in order, what has come back.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 PIECES = 24
 STREAMS = 3
@@ -11,12 +17,7 @@ SPEC = WorkloadSpec(
     name="overlap",
     family="mistake and cure",
     summary="a blocking loop over pieces, against three rotating streams with events",
-    description=(
-        "The data passes through the GPU in pieces: copy there, compute, copy back. The blocking loop waits for each "
-        "of the three, so link and GPU take turns. Three streams, each with a slot of its own on the device, let one "
-        "piece arrive while another is computed and a third leaves: both directions of the link are busy at once, and "
-        "`pipeline` falls towards half. An event behind each piece tells the host, in order, what has come back."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "pipeline", "free"),
     memory=("pinned", "device"),
     calls={

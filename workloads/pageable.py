@@ -1,17 +1,18 @@
-"""Copies from and to memory of malloc: what a program does before anybody looked at it."""
+"""Copies from and to memory of malloc: what a program does before anybody looked at it.
+
+Memory of malloc has no pages until it is touched, so the first write pays a page fault for each 4 KiB. The device
+cannot read it directly: the driver copies it, piece by piece, through a small page-locked buffer.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec
+from pinprof.workload import RunContext, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="pageable",
     family="transfer",
     summary="malloc, copy to the device, x += 2, copy back: page faults and staging copies",
-    description=(
-        "Memory of malloc has no pages until it is touched, so the first write pays a page fault for each 4 KiB. The "
-        "device cannot read it directly: the driver copies it, piece by piece, through a small page-locked buffer."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pageable", "device"),
     calls={

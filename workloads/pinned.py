@@ -1,17 +1,18 @@
-"""Copies from and to page-locked memory: fast transfers, an expensive allocation."""
+"""Copies from and to page-locked memory: fast transfers, an expensive allocation.
+
+Page-locked memory is copied by the device itself, at the full rate of the link. The price is the allocation: every
+page is created, zeroed and pinned in it, before the program has written anything.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec
+from pinprof.workload import RunContext, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="pinned",
     family="transfer",
     summary="cudaMallocHost, copy to the device, x += 2, copy back: pages created and pinned in the allocation",
-    description=(
-        "Page-locked memory is copied by the device itself, at the full rate of the link. The price is the allocation: "
-        "every page is created, zeroed and pinned in it, before the program has written anything."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={

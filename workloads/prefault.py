@@ -1,20 +1,26 @@
-"""The cure for slow page-locked allocation: create the pages in parallel, in huge pages, and pin them then."""
+"""The cure for slow page-locked allocation: create the pages in parallel, in huge pages, and pin them then.
+
+cudaMallocHost creates and zeroes its pages one by one in one thread of the kernel. A program can do that itself:
+reserve memory, let every core touch its share, and register what exists then. Huge pages leave a five-hundredth of
+the page faults, and fewer pages to pin. `alloc`, `touch` and `register` together replace the `alloc` of `pinned`.
+
+The variant `curve` does this with 1, 2, 4 … threads in turn, up to --threads, and once in each iteration asks
+cudaMallocHost for as much. A range named after the threads spans what lies between the first call and usable pinned
+memory, so that one run shows what parallel page creation is worth on this machine.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import DeviceMemory, HostMemory, RunContext, Variant, WorkloadSpec, paragraphs
+
+_PHASES = ("alloc", "touch", "register", "init", "h2d", "kernel", "d2h", "unregister", "free")
 
 SPEC = WorkloadSpec(
     name="prefault",
     family="pinning",
     summary="mmap, touch by several threads, then cudaHostRegister: pages created in parallel, pinned at last",
-    description=(
-        "cudaMallocHost creates and zeroes its pages one by one in one thread of the kernel. A program can do that "
-        "itself: reserve memory, let every core touch its share, and register what exists then. Huge pages leave a "
-        "five-hundredth of the page faults, and fewer pages to pin. `alloc`, `touch` and `register` together replace "
-        "the `alloc` of `pinned`; run it with --threads 1, 2, 4 … for the curve."
-    ),
-    phases=("alloc", "touch", "register", "init", "h2d", "kernel", "d2h", "unregister", "free"),
+    description=paragraphs(__doc__),
+    phases=_PHASES,
     memory=("pageable", "device"),
     calls={
         "cuda": {
@@ -51,6 +57,24 @@ SPEC = WorkloadSpec(
                 "host": {"alloc": "mmap + madvise(MADV_NOHUGEPAGE)"},
             },
         ),
+        Variant(
+            "curve",
+            "huge pages touched by 1, 2, 4 … threads, up to --threads, beside cudaMallocHost",
+            phases=("malloc_host", "free_host", "device", *_PHASES),
+            calls={
+                "cuda": {
+                    "malloc_host": "cudaMallocHost",
+                    "free_host": "cudaFreeHost",
+                    "device": "cudaMalloc",
+                    "alloc": "mmap + madvise(MADV_HUGEPAGE)",
+                },
+                "host": {
+                    "malloc_host": "memfd + IORING_REGISTER_BUFFERS",
+                    "free_host": "IORING_UNREGISTER_BUFFERS + munmap",
+                    "device": "memory that was there before",
+                },
+            },
+        ),
     ),
     threaded=True,
 )
@@ -58,13 +82,51 @@ SPEC = WorkloadSpec(
 
 def iterate(ctx: RunContext) -> None:
     """One iteration."""
+    if ctx.variant == "curve":
+        _curve(ctx)
+        return
     with ctx.phase("alloc"):
         host = ctx.backend.pages(ctx.size_bytes, huge=ctx.variant == "huge")
         device = ctx.backend.device(ctx.size_bytes)
+    _pin(ctx, host, ctx.threads)
+    _use(ctx, host, device)
+    with ctx.phase("free"):
+        host.free()
+        device.free()
+
+
+def _curve(ctx: RunContext) -> None:
+    with ctx.phase("malloc_host"):
+        baseline = ctx.backend.pinned(ctx.size_bytes)
+    with ctx.phase("free_host"):
+        baseline.free()
+    with ctx.phase("device"):
+        device = ctx.backend.device(ctx.size_bytes)
+    for threads in steps(ctx.threads):
+        with ctx.phase(f"{threads} {'thread' if threads == 1 else 'threads'}"):
+            with ctx.phase("alloc"):
+                host = ctx.backend.pages(ctx.size_bytes, huge=True)
+            _pin(ctx, host, threads)
+        _use(ctx, host, device)
+        with ctx.phase("free"):
+            host.free()
+    device.free()
+
+
+def steps(most: int) -> list[int]:
+    """1, 2, 4 … and the most."""
+    return [*(1 << power for power in range(most.bit_length()) if 1 << power < most), most]
+
+
+def _pin(ctx: RunContext, host: HostMemory, threads: int) -> None:
     with ctx.phase("touch"):
-        ctx.backend.touch(host, ctx.threads)
+        ctx.backend.touch(host, threads)
     with ctx.phase("register"):
         ctx.backend.register(host)
+
+
+def _use(ctx: RunContext, host: HostMemory, device: DeviceMemory) -> None:
+    """Use it as pinned memory, verify the result, and end the registration."""
     with ctx.phase("init"):
         host.fill(ctx.value)
     with ctx.phase("h2d"):
@@ -76,6 +138,3 @@ def iterate(ctx: RunContext) -> None:
     ctx.verify(host)
     with ctx.phase("unregister"):
         ctx.backend.unregister(host)
-    with ctx.phase("free"):
-        host.free()
-        device.free()

@@ -1,19 +1,19 @@
-"""Memory that the program has, pinned afterwards: cudaHostRegister, before or after its first touch."""
+"""Memory that the program has, pinned afterwards: cudaHostRegister, before or after its first touch.
+
+cudaHostRegister pins memory that is there already. On touched memory it only takes hold of the pages, at a tenth of
+what cudaMallocHost costs; on untouched memory it has to create and zero every page first, which is what makes
+page-locked allocation slow. Compare `register` of the two variants: the difference is page creation, not pinning.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="register",
     family="pinning",
     summary="malloc, then cudaHostRegister: what pinning costs once the pages exist, and when they do not",
-    description=(
-        "cudaHostRegister pins memory that is there already. On touched memory it only takes hold of the pages, at a "
-        "tenth of what cudaMallocHost costs; on untouched memory it has to create and zero every page first, which is "
-        "what makes page-locked allocation slow. Compare `register` of the two variants: the difference is page "
-        "creation, not pinning."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "register", "h2d", "kernel", "d2h", "unregister", "free"),
     memory=("pageable", "device"),
     calls={

@@ -1,8 +1,13 @@
-"""Data copied there and back for every step, against data that stays on the GPU."""
+"""Data copied there and back for every step, against data that stays on the GPU.
+
+Eight kernels in a row work on the same data. The mistake brings it back to the host after each, as code does that
+wraps every operation for itself: sixteen copies for eight kernels that take a hundredth of their time. The cure
+leaves the data on the GPU and copies twice in all.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 STEPS = 8
 
@@ -10,11 +15,7 @@ SPEC = WorkloadSpec(
     name="round-trip",
     family="mistake and cure",
     summary="eight kernels with a copy there and back around each, against one copy there and one back",
-    description=(
-        "Eight kernels in a row work on the same data. The mistake brings it back to the host after each, as code "
-        "does that wraps every operation for itself: sixteen copies for eight kernels that take a hundredth of their "
-        "time. The cure leaves the data on the GPU and copies twice in all."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={

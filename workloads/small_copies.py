@@ -1,8 +1,13 @@
-"""Thousands of copies of 4 KiB, against one of everything."""
+"""Thousands of copies of 4 KiB, against one of everything.
+
+Each copy costs some microseconds before its first byte moves, so that one of 4 KiB reaches a hundredth of the link's
+rate. The mistake copies the buffer in pieces of 4 KiB, in both directions; the cure copies it at once, which is what
+packing small arrays into one buffer gives. `divide` only prepares the list of pieces.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 PIECE_BYTES = 4096
 
@@ -10,11 +15,7 @@ SPEC = WorkloadSpec(
     name="small-copies",
     family="mistake and cure",
     summary="a copy for each 4 KiB, against one for all",
-    description=(
-        "Each copy costs some microseconds before its first byte moves, so that one of 4 KiB reaches a hundredth of "
-        "the link's rate. The mistake copies the buffer in pieces of 4 KiB, in both directions; the cure copies it at "
-        "once, which is what packing small arrays into one buffer gives. `divide` only prepares the list of pieces."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "divide", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={

@@ -1,10 +1,16 @@
-"""Large data through one small page-locked ring that is reused: most of the bandwidth for little pinned memory."""
+"""Large data through one small page-locked ring that is reused: most of the bandwidth for little pinned memory.
+
+Pageable data is copied by the CPU into one of four page-locked slots, from which the device fetches it while the CPU
+fills the next. Only 16 MiB are ever pinned, so the allocation costs next to nothing, and copies become asynchronous.
+The rate is that of the CPU's memcpy, or of the link, whichever is less; the driver does the same for `pageable`, in
+smaller pieces.
+"""
 
 from __future__ import annotations
 
 from collections import deque
 
-from pinprof.workload import Event, HostMemory, RunContext, WorkloadSpec
+from pinprof.workload import Event, HostMemory, RunContext, WorkloadSpec, paragraphs
 
 SLOTS = 4
 SLOT_BYTES = 4 << 20
@@ -13,12 +19,7 @@ SPEC = WorkloadSpec(
     name="staged",
     family="transfer",
     summary="malloc, copied through one reused ring of pinned memory: 16 MiB pinned whatever the size",
-    description=(
-        "Pageable data is copied by the CPU into one of four page-locked slots, from which the device fetches it "
-        "while the CPU fills the next. Only 16 MiB are ever pinned, so the allocation costs next to nothing, and "
-        "copies become asynchronous. The rate is that of the CPU's memcpy, or of the link, whichever is less; the "
-        "driver does the same for `pageable`, in smaller pieces."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "ring", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pageable", "device"),
     calls={

@@ -1,8 +1,13 @@
-"""One kernel, three orders of access: neighbouring threads on neighbouring elements, far apart, and shifted by one."""
+"""One kernel, three orders of access: neighbouring threads on neighbouring elements, far apart, and shifted by one.
+
+A warp's 32 accesses are served in lines of 128 bytes. Coalesced, they are one line; 128 bytes apart they are 32
+lines, of which each brings 4 useful bytes and is fetched again later; shifted by one element they are two lines,
+which caches mostly hide. The copies are the same in all variants: only `kernel` differs.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 STRIDE = 32
 """Elements: 128 bytes, so that each thread of a warp touches a cache line of its own."""
@@ -11,11 +16,7 @@ SPEC = WorkloadSpec(
     name="strided",
     family="kernel",
     summary="x += 2 on device memory: coalesced, strided by 128 bytes, shifted by one element",
-    description=(
-        "A warp's 32 accesses are served in lines of 128 bytes. Coalesced, they are one line; 128 bytes apart they "
-        "are 32 lines, of which each brings 4 useful bytes and is fetched again later; shifted by one element they "
-        "are two lines, which caches mostly hide. The copies are the same in all variants: only `kernel` differs."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={

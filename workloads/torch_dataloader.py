@@ -1,11 +1,17 @@
-"""Batches of PyTorch's DataLoader: worker processes, with and without its thread that pins."""
+"""Batches of PyTorch's DataLoader: worker processes, with and without its thread that pins.
+
+Two worker processes make eight batches, each an eighth of the size, and hand them over in shared memory. Without
+pin_memory the copy to the GPU is one from pageable memory and waits. With it, a thread of the loader copies every
+batch into page-locked memory before the program sees it: `h2d` gets faster, and the thread pays for pinning until
+PyTorch's cache of page-locked memory is warm. `next` is the time the program waits for a batch.
+"""
 
 from __future__ import annotations
 
 import importlib
 from typing import Any
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 from .backends.tensors import HostTensor, torch
 
@@ -16,13 +22,7 @@ SPEC = WorkloadSpec(
     name="torch-dataloader",
     family="PyTorch",
     summary="batches from DataLoader workers to the GPU: pageable, or pinned by its thread",
-    description=(
-        "Two worker processes make eight batches, each an eighth of the size, and hand them over in shared memory. "
-        "Without pin_memory the copy to the GPU is one from pageable memory and waits. With it, a thread of the "
-        "loader copies every batch into page-locked memory before the program sees it: `h2d` gets faster, and the "
-        "thread pays for pinning until PyTorch's cache of page-locked memory is warm. `next` is the time the program "
-        "waits for a batch."
-    ),
+    description=paragraphs(__doc__),
     phases=("start", "next", "h2d", "kernel", "d2h", "stop"),
     memory=("pinned", "device"),
     calls={

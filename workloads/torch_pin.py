@@ -1,8 +1,14 @@
-"""PyTorch's ways to page-locked memory: none, pin_memory(), and tensors that are born in it."""
+"""PyTorch's ways to page-locked memory: none, pin_memory(), and tensors that are born in it.
+
+non_blocking=True lets the CPU go on only when the tensor lies in page-locked memory; from pageable memory the copy
+waits all the same. pin_memory() allocates page-locked memory and copies into it, on top of the pageable tensor;
+torch.empty(pin_memory=True) saves that copy. PyTorch keeps freed page-locked memory for the next tensor of that size,
+so what it costs shows in the first iteration only: run it with --warmup 0 to see it.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 from .backends.tensors import HostTensor, torch
 
@@ -10,13 +16,7 @@ SPEC = WorkloadSpec(
     name="torch-pin",
     family="PyTorch",
     summary="a tensor to the GPU and back with non_blocking=True: pageable, pin_memory(), empty(pin_memory=True)",
-    description=(
-        "non_blocking=True lets the CPU go on only when the tensor lies in page-locked memory; from pageable memory "
-        "the copy waits all the same. pin_memory() allocates page-locked memory and copies into it, on top of the "
-        "pageable tensor; torch.empty(pin_memory=True) saves that copy. PyTorch keeps freed page-locked memory for "
-        "the next tensor of that size, so what it costs shows in the first iteration only: run it with --warmup 0 to "
-        "see it."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),
     calls={

@@ -1,17 +1,18 @@
-"""Unified memory: pages migrate to whoever touches them."""
+"""Unified memory: pages migrate to whoever touches them.
+
+Managed memory has one address for CPU and GPU. Nothing is copied explicitly: each side faults on the pages that the
+other holds, and the driver migrates them, so every change of side pays again.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec
+from pinprof.workload import RunContext, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="uvm",
     family="unified memory",
     summary="cudaMallocManaged, CPU writes, GPU x += 2, CPU reads: migration on demand, both ways",
-    description=(
-        "Managed memory has one address for CPU and GPU. Nothing is copied explicitly: each side faults on the pages "
-        "that the other holds, and the driver migrates them, so every change of side pays again."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "kernel", "cpu_read", "free"),
     memory=("managed",),
     calls={

@@ -1,8 +1,14 @@
-"""What each piece of advice about unified memory changes, one by one."""
+"""What each piece of advice about unified memory changes, one by one.
+
+The GPU reads managed memory, the CPU reads it, the GPU reads it again; results go to memory of the device. Without
+advice the pages travel each time. Read-mostly leaves a copy on both sides, so only the first `kernel` pays. With the
+host as preferred location the GPU maps the pages where they are and reads them over the link, each time; accessed-by
+makes that mapping at once, without a fault, and also leaves the pages where they are.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 _ADVISED = ("alloc", "init", "advise", "kernel", "cpu_read", "kernel_again", "d2h", "free")
 
@@ -10,13 +16,7 @@ SPEC = WorkloadSpec(
     name="uvm-advise",
     family="unified memory",
     summary="cudaMemAdvise one by one: read-mostly, preferred location, accessed-by",
-    description=(
-        "The GPU reads managed memory, the CPU reads it, the GPU reads it again; results go to memory of the device. "
-        "Without advice the pages travel each time. Read-mostly leaves a copy on both sides, so only the first "
-        "`kernel` pays. With the host as preferred location the GPU maps the pages where they are and reads them over "
-        "the link, each time; accessed-by makes that mapping at once, without a fault, and also leaves the pages "
-        "where they are."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "kernel", "cpu_read", "kernel_again", "d2h", "free"),
     memory=("managed", "device", "pageable"),
     calls={

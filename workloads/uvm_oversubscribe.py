@@ -1,21 +1,22 @@
-"""Unified memory that does not fit beside what the GPU holds already: pages are evicted while the kernel runs."""
+"""Unified memory that does not fit beside what the GPU holds already: pages are evicted while the kernel runs.
+
+Managed memory may be larger than the GPU, and then the driver evicts pages for those that are asked for. No more is
+ever asked for than the card has free: after the CPU has written the data, a plain cudaMalloc takes everything but two
+thirds of its size, so the kernel has to push out a third. Meanwhile nobody else gets memory of this GPU, and an
+eviction storm slows everybody on it: the scenario runs only when it is named, and must not be run on a GPU that is
+shared.
+"""
 
 from __future__ import annotations
 
 from pinprof.errors import UsageError
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="uvm-oversubscribe",
     family="unified memory",
     summary="managed memory larger than what is left of the GPU: eviction; refuses unless --variant really",
-    description=(
-        "Managed memory may be larger than the GPU, and then the driver evicts pages for those that are asked for. No "
-        "more is ever asked for than the card has free: after the CPU has written the data, a plain cudaMalloc takes "
-        "everything but two thirds of its size, so the kernel has to push out a third. Meanwhile nobody else gets "
-        "memory of this GPU, and an eviction storm slows everybody on it: the scenario runs only when it is named, "
-        "and must not be run on a GPU that is shared."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "ballast", "kernel", "cpu_read", "free"),
     memory=("managed",),
     calls={

@@ -1,18 +1,19 @@
-"""Unified memory that is told where to go before it is needed."""
+"""Unified memory that is told where to go before it is needed.
+
+The same program as `uvm`, with one prefetch before the kernel and one before the CPU reads. The pages migrate in
+large pieces at nearly the rate of the link instead of fault by fault, and the kernel runs at the rate of the GPU's
+memory. Compare `prefetch` + `kernel` with the `kernel` of `uvm`.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec
+from pinprof.workload import RunContext, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="uvm-prefetch",
     family="unified memory",
     summary="cudaMallocManaged with cudaMemPrefetchAsync both ways: no fault on the GPU, none on the CPU",
-    description=(
-        "The same program as `uvm`, with one prefetch before the kernel and one before the CPU reads. The pages "
-        "migrate in large pieces at nearly the rate of the link instead of fault by fault, and the kernel runs at the "
-        "rate of the GPU's memory. Compare `prefetch` + `kernel` with the `kernel` of `uvm`."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "prefetch", "kernel", "prefetch_back", "cpu_read", "free"),
     memory=("managed",),
     calls={

@@ -1,8 +1,13 @@
-"""Unified memory in tiles: one arrives while another is computed and a third goes back."""
+"""Unified memory in tiles: one arrives while another is computed and a third goes back.
+
+The memory is prefetched in sixteen tiles. One stream brings tiles to the GPU, one computes, one takes them back, and
+events say when a tile may go on; so the kernel and both directions of the link work at once. On one stream each waits
+for the other. Tiles should be multiples of 2 MiB, the driver's block: give at least 32 MiB.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 TILES = 16
 
@@ -10,12 +15,7 @@ SPEC = WorkloadSpec(
     name="uvm-prefetch-overlap",
     family="unified memory",
     summary="prefetch of tiles on three streams with events, against one stream",
-    description=(
-        "The memory is prefetched in sixteen tiles. One stream brings tiles to the GPU, one computes, one takes them "
-        "back, and events say when a tile may go on; so the kernel and both directions of the link work at once. On "
-        "one stream each waits for the other. Tiles should be multiples of 2 MiB, the driver's block: give at least "
-        "32 MiB."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "tiles", "cpu_read", "free"),
     memory=("managed",),
     calls={

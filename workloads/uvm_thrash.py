@@ -1,8 +1,14 @@
-"""CPU and GPU that take turns on the same pages, and the advice that keeps the pages in one place."""
+"""CPU and GPU that take turns on the same pages, and the advice that keeps the pages in one place.
+
+Four times in a row the GPU writes all of the memory and the CPU reads something of every page, so every page travels
+eight times. The cure says that the host is its preferred location and that the GPU accesses it: the pages stay, the
+kernel works over the link, and `cpu_read` costs nothing. Splitting the data, so that each side keeps its own, is
+better still where the program allows it.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 ROUNDS = 4
 
@@ -10,12 +16,7 @@ SPEC = WorkloadSpec(
     name="uvm-thrash",
     family="unified memory",
     summary="CPU and GPU take turns on the same pages: ping-pong, and its cure",
-    description=(
-        "Four times in a row the GPU writes all of the memory and the CPU reads something of every page, so every "
-        "page travels eight times. The cure says that the host is its preferred location and that the GPU accesses "
-        "it: the pages stay, the kernel works over the link, and `cpu_read` costs nothing. Splitting the data, so "
-        "that each side keeps its own, is better still where the program allows it."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "kernel", "cpu_read", "free"),
     memory=("managed",),
     calls={

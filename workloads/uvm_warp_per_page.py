@@ -1,19 +1,19 @@
-"""Unified memory on demand, and how the kernel's access decides the number of faults."""
+"""Unified memory on demand, and how the kernel's access decides the number of faults.
+
+The GPU faults in pages of 64 KiB. With one thread for each element, hundreds of warps touch a page at once and all of
+them fault: the driver spends its time on duplicates. With one warp for each page, each page is asked for once, and
+many pages are under way at a time. Both kernels compute the same; `naive` is what everybody writes.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec
+from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="uvm-warp-per-page",
     family="unified memory",
     summary="migration on demand with one warp for each 64 KiB page, against one thread for each element",
-    description=(
-        "The GPU faults in pages of 64 KiB. With one thread for each element, hundreds of warps touch a page at once "
-        "and all of them fault: the driver spends its time on duplicates. With one warp for each page, each page is "
-        "asked for once, and many pages are under way at a time. Both kernels compute the same; `naive` is what "
-        "everybody writes."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "kernel", "cpu_read", "free"),
     memory=("managed",),
     calls={
@@ -30,6 +30,7 @@ SPEC = WorkloadSpec(
         Variant(
             "naive",
             "one thread for each element",
+            alias="uvm-naive",
             calls={"cuda": {"kernel": "cuLaunchKernel + cudaDeviceSynchronize, one thread for each element"}},
         ),
     ),

@@ -1,17 +1,18 @@
-"""The device works directly in page-locked host memory: no copy at all."""
+"""The device works directly in page-locked host memory: no copy at all.
+
+Mapped page-locked memory has an address on the device too, so the kernel reads and writes it over the link. That
+saves both copies and their device memory; the allocation creates and pins every page all the same.
+"""
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec
+from pinprof.workload import RunContext, WorkloadSpec, paragraphs
 
 SPEC = WorkloadSpec(
     name="zerocopy",
     family="transfer",
     summary="cudaHostAlloc(Mapped), x += 2 over the link: no copy, the same pinning",
-    description=(
-        "Mapped page-locked memory has an address on the device too, so the kernel reads and writes it over the link. "
-        "That saves both copies and their device memory; the allocation creates and pins every page all the same."
-    ),
+    description=paragraphs(__doc__),
     phases=("alloc", "init", "kernel", "free"),
     memory=("mapped",),
     calls={
@@ -28,6 +29,7 @@ SPEC = WorkloadSpec(
             "free": "IORING_UNREGISTER_BUFFERS + munmap",
         },
     },
+    aliases=("mapped", "zero-copy"),
     emulation="shared memory (memfd) pinned by io_uring registered buffers, worked on by the CPU",
 )
 

@@ -1,37 +1,94 @@
-"""`pinprof list`: the scenarios, by family, one line each."""
+"""`pinprof list`: the scenarios, by family, one line each; with a name, what that one does."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
 
 import click
 
-from pinprof.workload.spec import WorkloadSpec
+from pinprof.workload.spec import Variant, WorkloadSpec
+
+FAMILIES = ("transfer", "pinning", "mistake and cure", "unified memory", "kernel", "PyTorch")
+"""In the order of docs/scenarios.md; families of other packages follow."""
 
 
 @click.command()
+@click.argument("names", nargs=-1, metavar="[NAME]…")
 @click.option("--json", "as_json", is_flag=True, help="Print the scenarios as JSON.")
-def command(as_json: bool) -> None:
-    """List the scenarios by family."""
+def command(names: tuple[str, ...], as_json: bool) -> None:
+    """List the scenarios by family, or say what those of the given names do."""
     from pinprof import workload
 
-    specs = sorted(workload.specs(), key=lambda spec: (spec.family, spec.name))
+    if names:
+        specs = [workload.load(name).spec for name in dict.fromkeys(workload.resolve(name)[0] for name in names)]
+    else:
+        specs = sorted(workload.specs(), key=_place)
     if as_json:
         click.echo(json.dumps([_described(spec) for spec in specs], indent=1))
-        return
-    names = [name for spec in specs for name in (spec.name, *(f"  {variant.name}" for variant in spec.variants))]
-    width = max(map(len, names))
+    elif names:
+        click.echo("\n\n".join("\n".join(_explained(spec)) for spec in specs))
+    else:
+        _list(specs)
+
+
+def _list(specs: list[WorkloadSpec]) -> None:
+    shown = [name for spec in specs for name in (spec.name, *(f"  {variant.name}" for variant in spec.variants))]
+    width = max(map(len, shown))
     for family, members in groupby(specs, key=lambda spec: spec.family):
         click.secho(family, bold=True)
         for spec in members:
-            click.echo(f"  {spec.name:<{width}}  {spec.summary}")
+            click.echo(f"  {spec.name:<{width}}  {spec.summary}{_also(*spec.aliases)}")
             for variant in spec.variants:
-                click.echo(f"    {variant.name:<{width - 2}}  {variant.summary}")
+                click.echo(f"    {variant.name:<{width - 2}}  {variant.summary}{_also(variant.alias)}")
     click.echo("\nRun one with `pinprof run NAME [--variant VARIANT] --record`; the first variant is the default.")
+    click.echo("`pinprof list NAME` says what it does.")
+
+
+def _place(spec: WorkloadSpec) -> tuple[int, str, str]:
+    known = FAMILIES.index(spec.family) if spec.family in FAMILIES else len(FAMILIES)
+    return known, spec.family, spec.name
+
+
+def _also(*aliases: str) -> str:
+    names = ", ".join(alias for alias in aliases if alias)
+    return f" (also: pinprof run {names})" if names else ""
+
+
+def _explained(spec: WorkloadSpec) -> Iterator[str]:
+    """A scenario in full: what it does, its variants, and what it calls in each phase."""
+    yield click.style(spec.name, bold=True) + f": {spec.summary}{_also(*spec.aliases)}"
+    for paragraph in spec.description.splitlines():
+        yield ""
+        yield click.wrap_text(paragraph, 100, initial_indent="  ", subsequent_indent="  ")
+    if spec.emulation:
+        yield ""
+        yield click.wrap_text(f"Without a GPU: {spec.emulation}.", 100, initial_indent="  ", subsequent_indent="  ")
+    for variant in spec.variants or (None,):
+        yield ""
+        yield f"  pinprof run {spec.name}" + (f" --variant {variant.name}: {variant.summary}" if variant else "")
+        yield from _phases(spec, variant)
+
+
+def _phases(spec: WorkloadSpec, variant: Variant | None) -> Iterator[str]:
+    chosen, _ = spec.chosen(variant.name if variant else None)
+    calls = chosen.calls.get("cuda", {})
+    width = max(map(len, chosen.phases), default=0)
+    for phase in chosen.phases:
+        yield f"    {phase:<{width}}  {calls.get(phase, '')}".rstrip()
 
 
 def _described(spec: WorkloadSpec) -> dict[str, Any]:
-    variants = [{"name": variant.name, "summary": variant.summary} for variant in spec.variants]
-    return {"name": spec.name, "family": spec.family, "summary": spec.summary, "variants": variants}
+    variants = [
+        {"name": variant.name, "summary": variant.summary, "alias": variant.alias or None} for variant in spec.variants
+    ]
+    return {
+        "name": spec.name,
+        "family": spec.family,
+        "summary": spec.summary,
+        "description": spec.description,
+        "aliases": list(spec.aliases),
+        "variants": variants,
+    }

@@ -68,6 +68,7 @@ def command(
     from pinprof import workload
     from pinprof.units import parse_bytes
 
+    name, variant = workload.resolve(name, variant)
     chosen = workload.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
     workload.load(name).spec.chosen(variant)
     if collectors is None:

@@ -32,12 +32,12 @@ from pinprof.workload.backend import (
     Place,
     Stream,
 )
-from pinprof.workload.catalog import Scenario, load, names, specs
+from pinprof.workload.catalog import Scenario, load, names, resolve, specs
 from pinprof.workload.context import BACKENDS, Options, RunContext
 from pinprof.workload.ranges import DOMAIN, RANGES_VARIABLE, Phase, phase
 from pinprof.workload.recorder import CONTROL_VARIABLE, measured
 from pinprof.workload.session import SCENARIO_VARIABLE, RunResult, run
-from pinprof.workload.spec import Variant, WorkloadSpec
+from pinprof.workload.spec import Variant, WorkloadSpec, paragraphs
 
 __all__ = [
     "BACKENDS",
@@ -66,7 +66,9 @@ __all__ = [
     "load",
     "measured",
     "names",
+    "paragraphs",
     "phase",
+    "resolve",
     "run",
     "specs",
 ]

@@ -62,6 +62,29 @@ def load(name: str) -> Scenario:
     return Scenario(spec, iterate)
 
 
+def resolve(name: str, variant: str | None = None) -> tuple[str, str | None]:
+    """The scenario and variant that a name stands for, by itself or as an alias.
+
+    UsageError for a name that is neither, and for a variant that contradicts the alias's own.
+    """
+    places = _places()
+    if name in places:
+        return name, variant
+    for place in places:
+        # A broken module of another package must not hide the others.
+        with contextlib.suppress(WorkloadError):
+            spec = load(place).spec
+            if name in spec.aliases:
+                return place, variant
+            for one in spec.variants:
+                if one.alias == name and variant not in (None, one.name):
+                    problem = f"{name} is {place} in its variant {one.name}, not {variant}."
+                    raise UsageError(problem, f"Write: pinprof run {place} --variant {variant}.", "variant")
+                if one.alias == name:
+                    return place, one.name
+    raise UsageError(f"There is no scenario {name!r}.", _nearest(name, places), "unknown-scenario")
+
+
 def _nearest(name: str, places: Mapping[str, str]) -> str:
     """What may have been meant: a variant of that name, or a scenario of a similar one."""
     for place in places:

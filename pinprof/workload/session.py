@@ -16,7 +16,7 @@ from typing import Any
 from pinprof.errors import ToolMissing, UsageError, WorkloadError
 from pinprof.units import format_bytes, format_ns, format_rate
 from pinprof.workload.backend import Backend
-from pinprof.workload.catalog import Scenario, load
+from pinprof.workload.catalog import Scenario, load, resolve
 from pinprof.workload.context import Options, RunContext
 from pinprof.workload.recorder import measured
 from pinprof.workload.spec import WorkloadSpec
@@ -56,7 +56,10 @@ class RunResult:
             f"every element verified in {self.verified} of {self.iterations} iterations",
         ]
         calls = self.spec.calls.get(self.backend, {})
-        names = [name for name in [*self.spec.phases, "verify", "iteration"] if name in self.times_ns]
+        last = ("verify", "iteration")
+        # A scenario may open phases that depend on its options, beside those that its spec names.
+        order = dict.fromkeys([*self.spec.phases, *(name for name in self.times_ns if name not in last), *last])
+        names = [name for name in order if name in self.times_ns]
         width = max(map(len, names), default=0)
         for name in names:
             middle = median(self.times_ns[name])
@@ -69,8 +72,9 @@ class RunResult:
 
 def run(name: str, options: Options) -> RunResult:
     """Run a scenario to its end; every allocation is freed and every mechanism closed also when it fails."""
+    name, chosen = resolve(name, options.variant)
     scenario = load(name)
-    spec, variant = scenario.spec.chosen(options.variant)
+    spec, variant = scenario.spec.chosen(chosen)
     if options.threads is not None and not spec.threaded:
         raise UsageError(f"{name} has no threads of its own.", "Leave --threads out.", "threads")
     with contextlib.closing(_open_backend(spec, options)) as backend:

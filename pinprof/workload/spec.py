@@ -9,6 +9,12 @@ from pinprof.errors import UsageError
 from pinprof.workload.backend import MemoryKind
 
 
+def paragraphs(docstring: str | None) -> str:
+    """What a module's docstring says below its first line, one line a paragraph; empty without docstrings (-OO)."""
+    _, _, text = (docstring or "").strip().partition("\n\n")
+    return "\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
+
+
 @dataclass(frozen=True)
 class Variant:
     """One way to run a scenario, as far as it differs from what the scenario says."""
@@ -22,6 +28,8 @@ class Variant:
     """Its kinds of memory; empty when they are those of the scenario."""
     calls: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     """Backend → phase → call, where it is another one."""
+    alias: str = ""
+    """A name under which it runs like a scenario of its own; empty when there is none."""
     guarded: bool = False
     """Whether it may hurt others on the machine: it is never run unless it is named."""
 
@@ -36,7 +44,7 @@ class WorkloadSpec:
     summary: str
     """One line."""
     description: str
-    """What it does, what to look for."""
+    """What it does, what to look for: paragraphs of one line each."""
     phases: tuple[str, ...]
     """Names of the phases of an iteration, in order."""
     memory: tuple[MemoryKind, ...]
@@ -47,6 +55,8 @@ class WorkloadSpec:
     """What the host backend does instead of a GPU; None when the scenario cannot run without one."""
     variants: tuple[Variant, ...] = ()
     """The ways to run it, the default first; empty when there is one way."""
+    aliases: tuple[str, ...] = ()
+    """Other names that people look for it under."""
     threaded: bool = False
     """Whether `--threads` means anything to it."""
 

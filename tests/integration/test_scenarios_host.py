@@ -22,6 +22,7 @@ from pinprof.workloads.backends.io_uring import Ring
 from pinprof.workloads.backends.userfaultfd import Pager
 
 from pinprof import workload
+from pinprof.cli.list import FAMILIES
 from pinprof.errors import WorkloadError
 from pinprof.workload import Options
 
@@ -71,7 +72,9 @@ def test_every_element_is_right_at_odd_and_even_sizes(name: str, variant: str | 
     assert result.verified == 3
     assert result.emulation.startswith("host emulation: ")
     assert {len(times) % 3 for times in result.times_ns.values()} == {0}
-    assert set(result.times_ns) == {*result.spec.phases, "verify", "iteration"}
+    own = {name for name in result.times_ns if re.fullmatch(r"\d+ threads?", name)}
+    assert set(result.times_ns) - own == {*result.spec.phases, "verify", "iteration"}
+    assert bool(own) == (variant == "curve")
     assert "host emulation" in result.to_text()
 
 
@@ -187,9 +190,36 @@ def test_list_shows_every_scenario_and_variant_by_family(tmp_path: Path) -> None
     assert {one["family"] for one in described} == {spec.family for spec in workload.specs()}
     assert [one["name"] for one in described] == re.findall(r"^  (\S+)", listed.stdout, re.MULTILINE)
     for spec in workload.specs():
-        assert re.search(rf"^  {spec.name} +{re.escape(spec.summary)}$", listed.stdout, re.MULTILINE)
+        assert re.search(rf"^  {spec.name} +{re.escape(spec.summary)}", listed.stdout, re.MULTILINE)
         for variant in spec.variants:
-            assert re.search(rf"^    {variant.name} +{re.escape(variant.summary)}$", listed.stdout, re.MULTILINE)
+            (line,) = re.findall(
+                rf"^    {variant.name} +{re.escape(variant.summary)}(.*)$", listed.stdout, re.MULTILINE
+            )
+            assert line == (f" (also: pinprof run {variant.alias})" if variant.alias else "")
+    assert re.findall("^[a-zP].*", listed.stdout, re.MULTILINE) == list(FAMILIES)
+
+
+def test_list_of_one_scenario_explains_it_and_takes_its_aliases(tmp_path: Path) -> None:
+    told = pinprof("list", "pool", folder=tmp_path)
+    assert (told.returncode, told.stderr) == (0, "")
+    spec = workload.load("alloc-loop").spec
+    assert " ".join(spec.description.split()) in " ".join(told.stdout.split())
+    assert [line.strip() for line in told.stdout.splitlines() if "pinprof run" in line] == [
+        f"pinprof run alloc-loop --variant {variant.name}: {variant.summary}" for variant in spec.variants
+    ]
+    assert "cudaFreeHost + cudaFree" in told.stdout
+
+
+@pytest.mark.parametrize("alias", ["pool", "uvm-naive", "write-combined", "portable", "mapped", "zero-copy"])
+def test_modes_that_people_look_for_are_found_by_their_names(alias: str, tmp_path: Path) -> None:
+    done = pinprof("run", alias, "--size", "64KiB", "--iterations", "1", "--backend", "host", folder=tmp_path)
+    name, variant = workload.resolve(alias)
+    if workload.load(name).spec.emulation is None:
+        assert f"{name} needs an NVIDIA GPU" in done.stderr
+        return
+    need(name)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(f"{name} ({variant}): " if variant else f"{name}: ")
 
 
 def test_variant_and_threads_reach_the_recorded_program_and_its_capture(tmp_path: Path) -> None:

@@ -37,16 +37,44 @@ def test_size_beyond_memory_is_refused_with_both_figures() -> None:
     assert raised.value.slug == "size"
 
 
-@pytest.mark.parametrize(("typed", "suggested"), [("pinnd", "pinned"), ("zero-copy", "zerocopy"), ("uvmm", "uvm")])
+@pytest.mark.parametrize(("typed", "suggested"), [("pinnd", "pinned"), ("zero_copy", "zerocopy"), ("uvmm", "uvm")])
 def test_unknown_scenario_suggests_the_nearest(typed: str, suggested: str) -> None:
     with pytest.raises(UsageError, match=f"Did you mean '{suggested}'"):
         workload.load(typed)
 
 
-@pytest.mark.parametrize(("typed", "scenario"), [("write-combined", "hostalloc"), ("pool", "alloc-loop")])
+@pytest.mark.parametrize(("typed", "scenario"), [("read-mostly", "uvm-advise"), ("resident", "round-trip")])
 def test_name_of_a_variant_says_whose_it_is(typed: str, scenario: str) -> None:
     with pytest.raises(UsageError, match=f"It is a variant: pinprof run {scenario} --variant {typed}"):
         workload.load(typed)
+
+
+def test_alias_stands_for_a_scenario_in_one_variant() -> None:
+    assert workload.resolve("pool") == workload.resolve("pool", "pool") == ("alloc-loop", "pool")
+    assert workload.resolve("zero-copy") == ("zerocopy", None)
+    assert workload.resolve("register", "touched") == ("register", "touched")
+    with pytest.raises(UsageError, match=r"pool is alloc-loop in its variant pool, not mistake\. Write: .* mistake"):
+        workload.resolve("pool", "mistake")
+    with pytest.raises(UsageError, match="no scenario 'pol'"):
+        workload.resolve("pol")
+
+
+def test_names_and_aliases_are_each_found_once() -> None:
+    specs = workload.specs()
+    found = [name for spec in specs for name in (spec.name, *spec.aliases, *(one.alias for one in spec.variants))]
+    found = [name for name in found if name]
+    assert len(found) == len(set(found))
+
+
+def test_every_scenario_variant_and_alias_is_explained_in_the_documentation() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text()
+    for spec in workload.specs():
+        assert f"**{spec.name}**" in text
+        for name in (*spec.aliases, *(one.alias for one in spec.variants)):
+            assert f"`{name}`" in text or not name, name
+        rows = [line for line in text.splitlines() if line.startswith(f"| `{spec.name}` |")]
+        assert rows
+        assert all(one.name in row for one in spec.variants for row in rows), rows
 
 
 def test_unknown_scenario_like_nothing_points_to_the_list() -> None:
