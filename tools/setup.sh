@@ -32,6 +32,22 @@ if [ -n "$need" ]; then
   fi
 fi
 
+# Debian has Nsight Systems in its component non-free, which most machines leave out: it is asked for once, in a copy of
+# the machine's own list of sources. Without it the tests that need nsys are skipped.
+sources=/etc/apt/sources.list.d/debian.sources
+if [ "$purpose" = test ] && ! command -v nsys >/dev/null && [ "$(id -u)" = 0 ] && [ -f "$sources" ]; then
+  echo "Installing nsight-systems with apt-get."
+  lists=$(mktemp -d)
+  chmod 755 "$lists"  # apt fetches as a user of its own
+  sed 's/^Components:.*/Components: main contrib non-free/' "$sources" >"$lists/debian.sources"
+  once="-o Dir::Etc::SourceParts=$lists -o Dir::Etc::SourceList=/dev/null -o Dir::State::Lists=$lists/state"
+  mkdir -p "$lists/state/partial"
+  # shellcheck disable=SC2086  # a list of options
+  { apt-get $once update -qq && DEBIAN_FRONTEND=noninteractive apt-get $once install -y -qq --no-install-recommends \
+    nsight-systems >/dev/null; } || echo "nsight-systems is not installed: its tests will be skipped." >&2
+  rm -rf "$lists"
+fi
+
 "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' || {
   echo "$("$python" --version) is too old: pinprof needs Python 3.11 or newer. Run make PYTHON=/path/to/python3.11." >&2
   exit 1
