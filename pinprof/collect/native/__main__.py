@@ -1,0 +1,52 @@
+"""`python -m pinprof.collect.native ORDERS`: the collector's process (sampler.py)."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Refused, Sampler
+
+
+def main(orders: Path) -> int:
+    """Record until told to end; the exit status. Ended by a signal, it ends by it, as perf does."""
+    stopped: list[int] = []
+    wake, woken = os.pipe()
+    for end in (wake, woken):
+        os.set_blocking(end, False)
+    signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
+    for number in STOP_SIGNALS:
+        signal.signal(number, lambda caught, _: stopped.append(caught))
+    try:
+        sampler = Sampler(Orders.load(orders))
+    except Refused as error:
+        _say(refused=error.what, errno=error.number)
+        return 1
+    except OSError as error:
+        _say(failed=error.strerror or str(error), errno=error.errno)
+        return 1
+    try:
+        sampler.run(wake, stopped)
+        _say(**sampler.finish())
+    except OSError as error:
+        _say(failed=error.strerror or str(error), errno=error.errno)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
+            sampler.save_what_is_written()
+        return 1
+    if stopped:
+        signal.signal(stopped[0], signal.SIG_DFL)
+        os.kill(os.getpid(), stopped[0])
+    return 0
+
+
+def _say(**facts: Any) -> None:
+    print(f"{SAID}{json.dumps(facts)}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

@@ -1,0 +1,164 @@
+"""Which events are opened: a list to which other parts of a recording may add their own.
+
+    cpu-clock/freq=F/       where CPU time goes; an hrtimer, so it works in every virtual machine
+    page-faults/period=P/   which code touches memory first, with the address; blind to faults inside pins
+    context-switches/period=1/  each time a thread leaves a processor, with its stack, and when it comes back
+    dummy                   never samples: which process maps, names and starts what, from before the program on
+
+Each event has its own sample type. All carry SAMPLE_IDENTIFIER, the id of their event in the first word of a sample and
+the last of every other record, so that events of different types share a ring and a file.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from pinprof.collect.native import perf_event as pe
+from pinprof.collect.native.perf_event import EventAttr
+
+CLOCK_MONOTONIC = 1
+
+IDENTITY = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_TIME | pe.SAMPLE_CPU
+"""What every event records of a sample; also whose trailer (thread, time, CPU, id) other records carry."""
+STACK = pe.SAMPLE_CALLCHAIN
+
+_COMMON = pe.SAMPLE_ID_ALL | pe.USE_CLOCKID | pe.EXCLUDE_GUEST | pe.EXCLUDE_HV
+
+
+@dataclass(frozen=True)
+class EventSpec:
+    """One event of a recording, opened once for each CPU."""
+
+    name: str
+    """As reports show it."""
+    attr: EventAttr
+    always_on: bool = False
+    """It counts from the moment it is opened; else between `enable` and `disable`."""
+    optional: bool = False
+    """The recording goes on without it when the kernel refuses it; the name is noted then."""
+    path: str = ""
+    """A file whose name's address the kernel wants in `config1` (the uprobe PMU)."""
+
+    def kernel_attr(self) -> tuple[EventAttr, object]:
+        """The attribute to open it with, and what has to stay alive meanwhile."""
+        if not self.path:
+            return self.attr, None
+        name = ctypes.create_string_buffer(os.fsencode(self.path))
+        return replace(self.attr, config1=ctypes.addressof(name)), name
+
+    def to_json(self) -> dict[str, Any]:
+        """For the collector's orders."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, raw: Mapping[str, Any]) -> EventSpec:
+        """What `to_json` made."""
+        return cls(**{**raw, "attr": EventAttr(**raw["attr"])})
+
+
+def event(
+    name: str,
+    kind: int,
+    config: int,
+    period: int,
+    *,
+    kernel: bool,
+    sample_type: int = IDENTITY | STACK,
+    flags: int = 0,
+    always_on: bool = False,
+) -> EventSpec:
+    """An event that samples once in `period` on CLOCK_MONOTONIC; `kernel` False leaves everything of the kernel out.
+
+    A fixed period must not come with SAMPLE_PERIOD: the kernel then samples every single occurrence of a software
+    event (perf_swevent_event, kernel/events/core.c).
+    """
+    flags |= _COMMON | (0 if kernel else pe.EXCLUDE_KERNEL | pe.EXCLUDE_CALLCHAIN_KERNEL)
+    counters = pe.FORMAT_ID | pe.FORMAT_LOST
+    attr = EventAttr(kind, config, sample_type, period, flags, counters, clockid=CLOCK_MONOTONIC)
+    return EventSpec(name, attr, always_on)
+
+
+def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) -> list[EventSpec]:
+    """The events of every recording, the one whose records lead the file first."""
+    found = [
+        event(
+            f"cpu-clock/freq={frequency}/",
+            pe.TYPE_SOFTWARE,
+            pe.SW_CPU_CLOCK,
+            frequency,
+            kernel=kernel,
+            sample_type=IDENTITY | STACK | pe.SAMPLE_ADDR | pe.SAMPLE_PERIOD,
+            flags=pe.FREQ,
+        ),
+        event(
+            f"page-faults/period={fault_period}/",
+            pe.TYPE_SOFTWARE,
+            pe.SW_PAGE_FAULTS,
+            fault_period,
+            kernel=kernel,
+            sample_type=IDENTITY | STACK | pe.SAMPLE_ADDR,
+        ),
+    ]
+    if off_cpu:
+        # Without the kernel's part there is no sample of a switch, which happens there; its records still tell times.
+        found.append(
+            event(
+                "context-switches/period=1/",
+                pe.TYPE_SOFTWARE,
+                pe.SW_CONTEXT_SWITCHES,
+                1,
+                kernel=kernel,
+                flags=pe.CONTEXT_SWITCH,
+            )
+        )
+    found.append(
+        event(
+            "dummy",
+            pe.TYPE_SOFTWARE,
+            pe.SW_DUMMY,
+            1,
+            kernel=False,
+            sample_type=IDENTITY,
+            flags=pe.MMAP | pe.MMAP2 | pe.COMM | pe.COMM_EXEC | pe.TASK | pe.BUILD_ID,
+            always_on=True,
+        )
+    )
+    return found
+
+
+def for_target(specs: Sequence[EventSpec], *, inherit: bool, watermark_bytes: int) -> list[EventSpec]:
+    """The same events as they are opened: off until told, in children as well or not, waking at a watermark."""
+    finished = []
+    for spec in specs:
+        flags = spec.attr.flags | pe.WATERMARK | (pe.INHERIT if inherit else 0)
+        flags |= 0 if spec.always_on else pe.DISABLED
+        finished.append(replace(spec, attr=replace(spec.attr, flags=flags, wakeup=watermark_bytes)))
+    return finished
+
+
+_LATER = ((pe.FORMAT_LOST, 0), (0, pe.BUILD_ID))
+"""(bits of read_format, flags) by the kernels that know them, the newest first: 6.0, 5.12."""
+
+
+def for_older_kernels(specs: Sequence[EventSpec]) -> list[list[EventSpec]]:
+    """The same events without what ever older kernels refuse, newest first and whole ones to begin with."""
+    found = [list(specs)]
+    for read_bits, flag_bits in _LATER:
+        found.append(
+            [
+                replace(
+                    spec,
+                    attr=replace(
+                        spec.attr,
+                        read_format=spec.attr.read_format & ~read_bits,
+                        flags=spec.attr.flags & ~flag_bits,
+                    ),
+                )
+                for spec in found[-1]
+            ]
+        )
+    return found

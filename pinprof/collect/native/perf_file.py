@@ -1,0 +1,221 @@
+"""The perf.data file: its head while recording begins, records as the kernel made them, machine facts at the end.
+
+    104 bytes   `PERFILE2`, sizes, where attributes and records lie, which features follow
+    ids         of each event, as many as CPUs
+    attributes  `perf_event_attr; u64 ids_offset, ids_bytes`
+    records     to the end of the file, until it is finished: a collector that dies leaves what reads
+    features    a table of `u64 offset, bytes` for each feature bit, then their bodies
+
+Source: `tools/perf/Documentation/perf.data-file-format.txt` and `tools/perf/util/header.c`. The host name is left out.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import struct
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from pinprof.collect.native import perf_event as pe
+from pinprof.collect.native.events import CLOCK_MONOTONIC, EventSpec
+
+_HEADER = struct.Struct("<8s12Q")
+_ATTR_ENTRY = pe.ATTR_SIZE + 16
+_MOST_PIECES = 1024
+"""IOV_MAX: writev(2) takes no more."""
+_NAME_ALIGN = 64
+_BUILD_ID_FIELD = 20
+
+BUILD_ID, OSRELEASE, VERSION, ARCH, NRCPUS, CPUDESC, TOTAL_MEM = 2, 4, 5, 6, 7, 8, 10
+CMDLINE, EVENT_DESC, SAMPLE_TIME, CLOCKID, CLOCK_DATA = 11, 12, 21, 23, 29
+
+FINISHED_ROUND = struct.pack("<IHH", pe.RECORD_FINISHED_ROUND, 0, 8)
+"""After all rings were read once: no later record is older than what was written before the round ahead of it."""
+
+
+class PerfFile:
+    """A perf.data file being written."""
+
+    def __init__(self, path: Path, events: Sequence[tuple[EventSpec, Sequence[int]]]) -> None:
+        """Write the head: every event with the ids of its instances."""
+        self._events = events
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._bits = 0
+        ids = b"".join(_words(numbers) for _, numbers in events)
+        self._attrs_offset = _HEADER.size + len(ids)
+        self._data_offset = self._attrs_offset + _ATTR_ENTRY * len(events)
+        entries, place = [], _HEADER.size
+        for spec, numbers in events:
+            entries.append(spec.attr.pack() + struct.pack("<QQ", place, 8 * len(numbers)))
+            place += 8 * len(numbers)
+        self.data_bytes = 0
+        self._write([self._head(), ids, *entries])
+        self.data_bytes = 0
+
+    def write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        """Append whole records; OSError when the disk is full."""
+        for first in range(0, len(pieces), _MOST_PIECES):
+            self._write(pieces[first : first + _MOST_PIECES])
+
+    def finish(self, features: dict[int, bytes]) -> None:
+        """Append the features and fill in the head; the file is whole then."""
+        end = self._data_offset + self.data_bytes
+        bits = sorted(features)
+        place = end + 16 * len(bits)
+        table = []
+        for bit in bits:
+            table.append(struct.pack("<QQ", place, len(features[bit])))
+            place += len(features[bit])
+        size = self.data_bytes
+        # What a full disk left of the last record is written over.
+        os.lseek(self._file, end, os.SEEK_SET)
+        self._write([*table, *(features[bit] for bit in bits)])
+        self.data_bytes = size
+        self._bits = sum(1 << bit for bit in bits)
+        os.pwrite(self._file, self._head(), 0)
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    def _head(self) -> bytes:
+        return _HEADER.pack(
+            b"PERFILE2",
+            _HEADER.size,
+            _ATTR_ENTRY,
+            self._attrs_offset,
+            _ATTR_ENTRY * len(self._events),
+            self._data_offset,
+            self.data_bytes,
+            0,
+            0,
+            self._bits,
+            0,
+            0,
+            0,
+        )
+
+    def _write(self, pieces: Sequence[bytes | memoryview]) -> None:
+        wanted, written = sum(map(len, pieces)), 0
+        while written < wanted:
+            try:
+                written += os.writev(self._file, _behind(pieces, written) if written else pieces)
+            except OSError:
+                self.data_bytes += _whole_records(b"".join(pieces)[:written])
+                raise
+        self.data_bytes += wanted
+
+
+def _behind(pieces: Sequence[bytes | memoryview], written: int) -> list[memoryview]:
+    """What is left of `pieces` after so many bytes."""
+    rest = []
+    for piece in pieces:
+        if written < len(piece):
+            rest.append(memoryview(piece)[written:])
+        written = max(written - len(piece), 0)
+    return rest
+
+
+def _whole_records(raw: bytes) -> int:
+    """How many of the bytes are whole records."""
+    place = 0
+    while place + 8 <= len(raw):
+        following = place + int.from_bytes(raw[place + 6 : place + 8], "little")
+        if following > len(raw) or following == place:
+            break
+        place = following
+    return place
+
+
+def features(
+    events: Sequence[tuple[EventSpec, Sequence[int]]],
+    *,
+    version: str,
+    command: Sequence[str],
+    kernel_build_id: bytes,
+    times_ns: tuple[int, int],
+) -> dict[int, bytes]:
+    """The feature sections: of this machine what reading needs, its name not among it; `times_ns` first and last."""
+    wall_ns, clock_ns = time.time_ns(), time.monotonic_ns()
+    resolution_ns = max(round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9), 1)
+    found = {
+        OSRELEASE: _string(os.uname().release),
+        VERSION: _string(version),
+        ARCH: _string(platform.machine()),
+        NRCPUS: struct.pack("<II", os.sysconf("SC_NPROCESSORS_CONF"), os.sysconf("SC_NPROCESSORS_ONLN")),
+        CPUDESC: _string(_processor()),
+        TOTAL_MEM: struct.pack("<Q", os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 1024),
+        CMDLINE: struct.pack("<I", len(command)) + b"".join(map(_string, command)),
+        EVENT_DESC: _event_descriptions(events),
+        SAMPLE_TIME: struct.pack("<QQ", *times_ns),
+        CLOCKID: struct.pack("<Q", resolution_ns),
+        CLOCK_DATA: struct.pack("<IIQQ", 1, CLOCK_MONOTONIC, wall_ns, clock_ns),
+    }
+    if kernel_build_id:
+        found[BUILD_ID] = _kernel_build_id(kernel_build_id)
+    return found
+
+
+def lost_samples(spec: EventSpec, number: int, count: int) -> bytes:
+    """A LOST_SAMPLES record: so many records of the event with id `number` found no room."""
+    body = struct.pack("<Q", count) + trailer(spec, number)
+    return struct.pack("<IHH", pe.RECORD_LOST_SAMPLES, 0, 8 + len(body)) + body
+
+
+def trailer(spec: EventSpec, number: int = 0, pid: int = 0, tid: int = 0, time_ns: int = 0) -> bytes:
+    """The `sample_id` at the end of a record that is no sample (perf_event.h, struct sample_id)."""
+    kind = spec.attr.sample_type
+    fields = (
+        (pe.SAMPLE_TID, struct.pack("<ii", pid, tid)),
+        (pe.SAMPLE_TIME, struct.pack("<Q", time_ns)),
+        (pe.SAMPLE_ID, struct.pack("<Q", number)),
+        (pe.SAMPLE_STREAM_ID, bytes(8)),
+        (pe.SAMPLE_CPU, bytes(8)),
+        (pe.SAMPLE_IDENTIFIER, struct.pack("<Q", number)),
+    )
+    return b"".join(raw for bit, raw in fields if kind & bit)
+
+
+def _event_descriptions(events: Sequence[tuple[EventSpec, Sequence[int]]]) -> bytes:
+    """`u32 count, attr_size` and per event `attr; u32 ids; string name; u64 ids[]`."""
+    parts = [struct.pack("<II", len(events), pe.ATTR_SIZE)]
+    for spec, numbers in events:
+        parts += [spec.attr.pack(), struct.pack("<I", len(numbers)), _string(spec.name), _words(numbers)]
+    return b"".join(parts)
+
+
+def _kernel_build_id(build_id: bytes) -> bytes:
+    """One entry of the BUILD_ID feature: `header; s32 pid; u8 id[20], size, pad[3]; char filename[]`."""
+    name = _padded(b"[kernel.kallsyms]")
+    misc = pe.MISC_KERNEL | pe.MISC_BUILD_ID_SIZE
+    identity = build_id[:_BUILD_ID_FIELD].ljust(_BUILD_ID_FIELD, b"\0") + bytes([min(len(build_id), 20), 0, 0, 0])
+    return struct.pack("<IHHi", 0, misc, 12 + len(identity) + len(name), -1) + identity + name
+
+
+def _string(text: str) -> bytes:
+    """As perf writes strings: `u32 length`, then the text padded with NULs."""
+    raw = _padded(text.encode("utf-8", "surrogateescape"))
+    return struct.pack("<I", len(raw)) + raw
+
+
+def _padded(text: bytes) -> bytes:
+    return text + bytes(_NAME_ALIGN - len(text) % _NAME_ALIGN)
+
+
+def _words(numbers: Iterable[int]) -> bytes:
+    return b"".join(struct.pack("<Q", number) for number in numbers)
+
+
+def _processor() -> str:
+    """The processor's name, where the kernel tells one; Arm kernels tell numbers only."""
+    try:
+        with Path("/proc/cpuinfo").open("rb") as lines:
+            for line in lines:
+                name, _, value = line.partition(b":")
+                if name.strip() in (b"model name", b"Model", b"cpu"):
+                    return value.strip().decode("utf-8", "replace")
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
