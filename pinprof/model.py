@@ -7,9 +7,9 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,6 +41,13 @@ class Event:
     period: int | None
     """Fixed sampling period in `unit`, None when the event samples at a frequency."""
     freq_hz: int | None
+    spans: bool = False
+    """Whether a sample is the interval [time, time + weight) that its thread spent off the processors."""
+
+
+def clock_event(events: tuple[Event, ...]) -> int | None:
+    """The first event that samples time on the processors; None when none does."""
+    return next((number for number, event in enumerate(events) if event.unit == "ns" and not event.spans), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,8 @@ class Dso:
     path: str
     build_id: str
     """Lower-case hex; empty when unknown."""
-    kind: Literal["kernel", "module", "file", "vdso", "jit", "anon"]
+    kind: Literal["kernel", "module", "file", "vdso", "jit", "anon", "python"]
+    """`python`: a source file, whose functions are called `NAME (FILE:LINE)`."""
 
     @property
     def name(self) -> str:
@@ -147,9 +155,18 @@ class SampleTable:
     """Address of the innermost instruction; 0 when not recorded."""
     address: UInt64
     """Data address (page-fault events recorded with -d); 0 when not recorded."""
+    ready: NDArray[np.bool_] | None = None
+    """Of an interval off the processors, whether the thread could have run on and another had the processor; None
+    when nothing was recorded of such intervals.
+    """
 
     def __len__(self) -> int:
         return len(self.time_ns)
+
+    def take(self, rows: NDArray[Any]) -> SampleTable:
+        """The samples at `rows` (positions or a mask)."""
+        columns = (getattr(self, column.name) for column in fields(self))
+        return SampleTable(*(None if values is None else values[rows] for values in columns))
 
 
 @dataclass(frozen=True)

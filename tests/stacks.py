@@ -28,6 +28,7 @@ from pinprof.model import (
 )
 
 CLOCK = Event("cpu-clock", "ns", 1_000_000, None)
+OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
 NO_LOSSES = Losses()
 FAULTS = Event("page-faults", "faults", 64, None)
 

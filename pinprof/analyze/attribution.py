@@ -2,7 +2,7 @@
 
 `walk` is the pass over stacks: a state machine that each node of the prefix tree derives from its parent's state and
 its own frame, level by level. `attribute` then looks stacks up per sample and applies what a stack alone cannot say:
-thread names and the loops of a stripped libcuda (`heuristics`).
+thread names, the loops of a stripped libcuda (`heuristics`), and whether a thread off the processors could have run on.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from pinprof.analyze.matching import (
     NONE,
     REMAINDER_LEAF,
     REMAINDER_RANK,
+    WAIT_LEAF,
+    WAIT_RANK,
     FrameRules,
     frame_rules,
 )
@@ -34,6 +36,12 @@ GROUPS = ("pin_user_pages", "page faults", "reclaim")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
 
 _PINS, _FAULTS, _RECLAIMS = (1 << bit for bit in range(3))
+
+_UNTOLD, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
+"""Whose thread a stack belongs to, from its root inward: libcuda starts its own through libc, without the program."""
+
+_ASLEEP = [WAIT_RANK[f"wait.{way}"] for way in ("other", "sleep", "poll", "ipc", "lock", "runnable")]
+"""Ways to leave a processor by a system call; libcuda uses them all to wait for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +58,10 @@ class Stacks:
     """Tier U: the nearest libcuda node outward, NO_NODE if none is near."""
     copy_call: Bool
     """Whether a CUDA copy function is on the stack."""
+    wait: Int16
+    """What a thread waits for that left a processor with this stack."""
+    waits_at: Int32
+    """The node whose frame decided that; NO_NODE where none did."""
     rules: FrameRules
 
 
@@ -83,6 +95,8 @@ def walk(stacks: StackTable) -> Stacks:
     context_leaf, context_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
     populating, borrowing, pinning, keeps_pages = (np.zeros(size, np.bool_) for _ in range(4))
     remainder, remainder_at = np.full(size, NONE, np.int8), np.full(size, NO_NODE, np.int32)
+    wait, wait_at = np.zeros(size, np.int8), np.full(size, NO_NODE, np.int32)
+    whose, gpu_at = np.zeros(size, np.int8), np.full(size, NO_NODE, np.int32)
     interrupt_at = np.full(size, NO_NODE, np.int32)
     other, entry = WORK_ATTRIBUTES.index("other"), WORK_ATTRIBUTES.index("entry")
     work = np.full(size, other, np.int8)
@@ -148,12 +162,25 @@ def walk(stacks: StackTable) -> Stacks:
         remainder[nodes] = np.where(stronger, rank, remainder[parent])
         remainder_at[nodes] = np.where(stronger, nodes, remainder_at[parent])
 
+        # W: the strongest claim of all; the outermost frame that makes it.
+        rank = rules.wait[frame]
+        stronger = rank > wait[parent]
+        wait[nodes] = np.where(stronger, rank, wait[parent])
+        wait_at[nodes] = np.where(stronger, nodes, wait_at[parent])
+
         # U: whose code, and is libcuda near?
         distance = np.minimum(libcuda_distance[caller] + 1, NEAR_FRAMES + 1).astype(np.int8)
         libcuda = rules.libcuda[frame]
         libcuda_distance[nodes] = np.where(libcuda, 0, distance)
         near = libcuda_distance[nodes] <= NEAR_FRAMES
         libcuda_at[nodes] = np.where(libcuda, nodes, np.where(near, libcuda_at[caller], NO_NODE))
+        # Libcuda sleeps in system calls, its own or those of libc; how deep in the kernel does not matter.
+        gpu_at[nodes] = np.where(kernel, gpu_at[caller], libcuda_at[nodes])
+        starts = np.where(rules.libc[frame], _IN_LIBC, _OF_PROGRAM)
+        inward = np.where(rules.libcuda[frame], _OF_LIBCUDA, starts)
+        whose[nodes] = np.where(
+            kernel | (whose[caller] >= _OF_LIBCUDA), whose[caller], np.where(whose[caller] == _UNTOLD, starts, inward)
+        )
         copy_call[nodes] = copy_call[caller] | rules.copy_call[frame]
         leaf = np.where(near & rules.memory[frame], LEAF["copy.staging"], rules.user_leaf[frame])
         user_leaf[nodes] = np.where(near & rules.clock[frame], LEAF["sync.poll"], leaf)
@@ -183,6 +210,7 @@ def walk(stacks: StackTable) -> Stacks:
     handler = remainder == REMAINDER_RANK["rm.isr"]
     leaf = np.where(interrupted, np.where(handler, LEAF["rm.isr"], LEAF["sys.irq"]), leaf)
     decided = np.where(interrupted, np.where(handler, remainder_at, interrupt_at), decided)
+    waits, waits_at = _waits(wait, wait_at, context, remainder, gpu_at, whose)
     polling = leaf == LEAF["sync.poll"]
     work = np.where(polling, WORK_ATTRIBUTES.index("gpuwait"), work)
     return Stacks(
@@ -192,8 +220,23 @@ def walk(stacks: StackTable) -> Stacks:
         groups=groups[:-1],
         spin=np.where(in_kernel, NO_NODE, libcuda_at)[:-1].astype(np.int32),
         copy_call=copy_call[:-1],
+        wait=waits[:-1].astype(np.int16),
+        waits_at=waits_at[:-1].astype(np.int32),
         rules=rules,
     )
+
+
+def _waits(
+    wait: Int8, wait_at: Int32, context: Int8, remainder: Int8, gpu_at: Int32, whose: Int8
+) -> tuple[Int16, Int32]:
+    """Tier W's leaf of every stack, and the node that decided."""
+    # A semaphore is the address space's where memory management takes it.
+    memory = (context > 0) | (remainder == REMAINDER_RANK["mm.vma"])
+    other_lock = (wait == WAIT_RANK["wait.mmap_lock"]) & ~memory
+    leaf = WAIT_LEAF[np.where(other_lock, WAIT_RANK["wait.kernel"], wait)]
+    for_gpu = (gpu_at != NO_NODE) & np.isin(wait, _ASLEEP)
+    leaf = np.where(for_gpu, np.where(whose == _OF_LIBCUDA, LEAF["wait.cuda_thread"], LEAF["wait.gpu"]), leaf)
+    return leaf, np.where(for_gpu, gpu_at, wait_at)
 
 
 _CLAIMED_BY_THREAD = np.array(
@@ -207,7 +250,10 @@ _CLAIMED_BY_THREAD[LEAF["uvm.other"]] = True
 
 
 def attribute(capture: Capture) -> Attribution:
-    """Give every sample its leaf and work attribute: the stack's, then the thread's, then the hot-loop rule."""
+    """Give every sample its leaf and work attribute: the stack's, then the thread's, then the hot-loop rule.
+
+    Of an interval off the processors the leaf says what the thread waited for.
+    """
     samples, stacks = capture.samples, walk(capture.stacks)
     node = samples.stack
     # One more element, read by NO_NODE: a sample without callchain.
@@ -219,6 +265,7 @@ def attribute(capture: Capture) -> Attribution:
         if tid > 0 and re.fullmatch(UVM_THREAD, name):
             mine = (samples.pid == pid) & (samples.tid == tid) & _CLAIMED_BY_THREAD[leaf]
             leaf[mine] = LEAF["uvm.gpu_fault"]
+    decided, waiting = _attribute_waits(capture, stacks, leaf, work)
     found = hot_loops(capture, leaf, stacks.spin, stacks.copy_call, stacks.rules)
     for name, attribute_name, mask in (
         ("copy.staging", "copy", found.staging),
@@ -227,4 +274,27 @@ def attribute(capture: Capture) -> Attribution:
     ):
         leaf[mask] = LEAF[name]
         work[mask] = WORK_ATTRIBUTES.index(attribute_name)
-    return Attribution(leaf, work, stacks.decided, groups, found.staging | found.polling | found.copying)
+    groups[waiting] = 0
+    return Attribution(leaf, work, decided, groups, found.staging | found.polling | found.copying)
+
+
+def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8) -> tuple[Int32, Bool]:
+    """Give intervals off the processors what they waited for; the nodes that decided, and which samples they are.
+
+    A node that ends stacks of both kinds keeps the one that decided on the processor.
+    """
+    samples = capture.samples
+    waiting = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    if not waiting.any():
+        return stacks.decided, waiting
+    node = samples.stack
+    waits = np.append(stacks.wait, np.int16(LEAF["lost.nostack"]))[node]
+    if samples.ready is not None:
+        # One that yields inside libcuda could run on, but waits for the GPU all the same.
+        yields = np.append(stacks.wait == LEAF["wait.gpu"], False)[node]
+        waits = np.where(samples.ready & ~yields, np.int16(LEAF["wait.runnable"]), waits)
+    leaf[waiting] = waits[waiting]
+    work[waiting] = WORK_ATTRIBUTES.index("other")
+    running = np.zeros(len(stacks.decided) + 1, np.bool_)
+    running[node[~waiting]] = True
+    return np.where(running[:-1], stacks.decided, stacks.waits_at).astype(np.int32), waiting

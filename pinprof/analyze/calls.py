@@ -19,7 +19,7 @@ from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.scopes import Scopes
-from pinprof.model import KERNEL, Capture, Int32, Int64
+from pinprof.model import KERNEL, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5
@@ -203,7 +203,7 @@ def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> S
 
     The first event that weighs nanoseconds counts. Samples that cannot show the kernel split nothing.
     """
-    event = next((number for number, event in enumerate(capture.events) if event.unit == "ns"), None)
+    event = clock_event(capture.events)
     samples, table = capture.samples, calls.table
     if event is None or not len(table) or not (capture.stacks.frames.mode == KERNEL).any():
         return None

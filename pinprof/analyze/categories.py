@@ -4,6 +4,8 @@ A row says its tier, level, meaning and remedy, and which frames decide. Tiers a
 S (specific) → O (UVM owner) → G (generic memory management) → D (remainders) → U (no kernel frame); `attribution.py`
 is the machine that walks them. Frame names are normalised first (`attribution.normalise`), then matched whole.
 
+Intervals off the processors have rows of their own, tier W (wait): the strongest claim on the stack counts.
+
 Scopes: `k` any kernel frame outside NVIDIA's modules, `nv` the `[nvidia]` module, `uv` `[nvidia_uvm]`.
 A pattern under `unseen=` comes from reading sources (Linux 4.18–6.12, arm64, other drivers: open modules 515–595, code
 that is inlined or was not run where the captures were made). All others are functions of Linux 6.18 and driver
@@ -15,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-Tier = Literal["S", "O", "G", "D", "U"]
+Tier = Literal["S", "O", "G", "D", "U", "W"]
 Scope = Literal["k", "nv", "uv"]
 
 
@@ -39,7 +41,7 @@ class Category:
     """What the CPU time was spent on, for a reader."""
     remedy: str
     frames: tuple[Frames, ...] = ()
-    """Frames that decide (S, O, D), or that give the kind inside `context` (G)."""
+    """Frames that decide (S, O, D, W), or that give the kind inside `context` (G)."""
     context: str = ""
     """Tier G: the name of the nearest context (a row of `CONTEXTS`)."""
 
@@ -76,6 +78,7 @@ LEVELS: tuple[tuple[str, str], ...] = (
     ("free", "freeing pages"),
     ("copy", "copying"),
     ("sync", "waiting"),
+    ("wait", "off the processors"),
     ("rm", "the NVIDIA driver"),
     ("user", "user code"),
     ("sys", "kernel housekeeping"),
@@ -308,6 +311,87 @@ CATEGORIES: tuple[Category, ...] = (
     Category("other.kernel", "D", "kernel work without a row of its own", "See the call tree."),
     Category("other.driver", "D", "other kernel modules", "See the call tree."),
     Category("lost.nostack", "D", "samples without a callchain", "Record with -g."),
+    # Off the processors: what a thread waited for, by the stack with which it left.
+    Category(
+        "wait.gpu", "W", "blocked inside the CUDA driver library until the GPU is done",
+        "Overlap work with the GPU; as waits go, this is the cheap one.",
+    ),
+    Category(
+        "wait.cuda_thread", "W", "threads of the CUDA driver library itself, without work", "Nothing waits for them.",
+    ),
+    Category(
+        "wait.uvm", "W", "inside the unified-memory driver: its locks, its copies", "Prefetch in large pieces.",
+        uv(r"\w+"),
+    ),
+    Category(
+        "wait.driver", "W", "inside the NVIDIA driver: its locks, its firmware", "Allocate and map less often.",
+        nv(r"\w+"),
+    ),
+    Category(
+        "wait.lock", "W", "a lock or a condition of another thread (futex)", "Hold locks for less time; share less.",
+        k(r"futex_\w+|do_futex|__futex_\w+|sys_futex\w*"),
+    ),
+    Category(
+        "wait.disk", "W", "a disk or a file system", "Read ahead, write behind; keep files in memory.",
+        k(
+            r"io_schedule\w*|bit_wait_io\w*|folio_wait_\w+|__folio_lock\w*|filemap_\w+|__filemap_\w+|file_write_and_wait_range"
+            r"|submit_bio_wait|blkdev_\w+|jbd2_\w+|do_fsync|sys_(fsync|fdatasync|syncfs|sync_file_range)"
+            r"|ext4_\w+|iomap_\w+|__iomap_dio_rw|balance_dirty_pages\w*|blk_mq_get_tag|rq_qos_wait|__wait_on_buffer"
+            r"|sys_io_getevents|io_submit_one|request_wait_answer|read_events",
+            r"wait_on_page_\w+|xfs_\w+|xlog_\w+|btrfs_\w+|nfs_\w+|nfs4_\w+|rpc_wait_\w+|p9_client_rpc|dio_\w+|do_blockdev_direct_IO"
+            r"|zfs_\w+|zil_\w+|ll_\w+|cl_sync_io_wait|ceph_\w+",
+        ),
+    ),
+    Category(
+        "wait.sleep", "W", "asleep for a set time", "The program asked for it.",
+        k(r"do_nanosleep|hrtimer_nanosleep|sys_(clock_)?nanosleep|sys_pause|sys_rt_sigsuspend|sys_rt_sigtimedwait"
+          r"|do_sigtimedwait|msleep\w*|usleep_range_state|timerfd_\w+"),
+    ),
+    Category(
+        "wait.poll", "W", "poll, epoll, select or io_uring: any of several things",
+        "Look at what feeds the files that it watches.",
+        k(r"do_sys_poll|do_select|core_sys_select|do_epoll_wait|sys_(poll|ppoll|select|pselect6|epoll_p?wait2?)"
+          r"|io_cqring_wait|sys_io_uring_enter", "do_poll|ep_poll"),
+    ),
+    Category(
+        "wait.ipc", "W", "a pipe, a socket or a terminal", "Larger messages, fewer round trips; shared memory.",
+        k(r"pipe_\w+|anon_pipe_\w+|fifo_open|unix_\w+|sk_wait_data|sk_stream_\w+|__skb_wait_for_more_packets|sock_\w+|inet_\w+"
+          r"|tcp_\w+|udp_\w+|netlink_\w+|eventfd_\w+|n_tty_\w+|sys_(recvfrom|recvmsg|sendto|sendmsg|accept4?|connect)"),
+    ),
+    Category(
+        "wait.child", "W", "a child process: wait, or vfork until it runs", "Start fewer processes.",
+        k(r"do_wait|kernel_wait4|kernel_waitid|sys_wait4|sys_waitid|kernel_clone"),
+    ),
+    Category(
+        "wait.mmap_lock", "W", "the lock of the address space, held by another thread's mmap, munmap or fault",
+        "Map and unmap from one thread; touch memory before the threads start.",
+        k(r"rwsem_down_(read|write)_slowpath", r"rwsem_down_(read|write)_failed\w*|call_rwsem_down_\w+"),
+    ),
+    Category(
+        "wait.uffd", "W", "a userfaultfd handler that fills the touched page", "Fill larger pieces at a time.",
+        k("handle_userfault"),
+    ),
+    Category(
+        "wait.reclaim", "W", "the kernel making room: reclaim, compaction, page migration, memory limits",
+        "Leave memory free; raise the memory limit.",
+        k(r"reclaim_throttle|throttle_direct_reclaim|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*"
+          r"|\w*mem_cgroup_handle_over_high|migration_entry_wait\w*", "congestion_wait|wait_iff_congested"),
+    ),
+    Category(
+        "wait.runnable", "W", "ready to run, while the processor ran something else",
+        "Fewer threads than cores; keep other programs off them.", k("do_sched_yield|sys_sched_yield"),
+    ),
+    Category(
+        "wait.kernel", "W", "a lock or a completion inside the kernel", "See the call tree.",
+        k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
+          r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read"),
+    ),
+    Category(
+        "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "Not the program's doing.",
+        k(r"get_signal|ptrace_stop|do_signal_stop|__refrigerator|ptrace_notify"),
+    ),
+    Category("wait.exit", "W", "while a thread or process ends", "Free memory before.", k("do_exit|do_group_exit")),
+    Category("wait.other", "W", "a wait without a row of its own", "See the call tree."),
 )  # fmt: skip
 
 LEAF = {category.name: index for index, category in enumerate(CATEGORIES)}

@@ -193,8 +193,7 @@ def _of_traced(perf: Capture, nsys: Capture) -> tuple[SampleTable, int]:
         # Another PID namespace: nothing tells whose samples they are.
         return perf.samples, 0
     mine = np.any([belongs(perf, pid) for pid in sampled], axis=0)
-    columns = {column.name: getattr(perf.samples, column.name)[mine] for column in fields(perf.samples)}
-    return SampleTable(**columns), int(np.count_nonzero(~mine))
+    return perf.samples.take(mine), int(np.count_nonzero(~mine))
 
 
 def _traced(nsys: Capture) -> Int32:

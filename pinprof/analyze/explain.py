@@ -18,6 +18,7 @@ TIERS = {
     "O": "the outermost [nvidia_uvm] frame of these decides",
     "G": "the nearest memory-management context outward decides, with what lies inside it",
     "D": "no stronger rule applies; the strongest of these frames decides",
+    "W": "off the processors; the strongest of these frames decides",
     "U": "no kernel frame; the innermost function's file and name decide",
 }
 

@@ -41,6 +41,17 @@ _REMAINDERS = (
 REMAINDER_LEAF: Int16 = np.array([*(LEAF[name] for name in _REMAINDERS), LEAF["copy.kernel"]], np.int16)
 """Remainder rank → leaf."""
 
+WAITS = (
+    "wait.other", "wait.kernel", "wait.stopped", "wait.exit", "wait.child", "wait.sleep", "wait.poll", "wait.ipc",
+    "wait.lock", "wait.runnable", "wait.mmap_lock", "wait.disk", "wait.reclaim", "wait.uffd", "wait.driver", "wait.uvm",
+)  # fmt: skip
+"""Tier W from the weakest to the strongest claim on a stack; the first is that of a stack without any."""
+
+WAIT_LEAF: Int16 = np.array([LEAF[name] for name in WAITS], np.int16)
+"""Wait rank → leaf."""
+
+WAIT_RANK = {name: rank for rank, name in enumerate(WAITS)}
+
 _COPYING = len(_REMAINDERS)
 REMAINDER_RANK = {name: rank for rank, name in enumerate(_REMAINDERS)}
 
@@ -127,6 +138,7 @@ class _Scope:
         kinds = {row.name: row.frames for row in CATEGORIES if row.name in _KINDS}
         self.kinds = [(_KINDS.index(name) + 1, matcher) for name, matcher in table(kinds)]
         self.remainders = [(REMAINDER_RANK[CATEGORIES[index].name], matcher) for index, matcher in tier("D")]
+        self.waits = [(WAIT_RANK[CATEGORIES[index].name], matcher) for index, matcher in tier("W")]
         self.contexts = table(rows.CONTEXTS)
         self.work = table(dict(WORK))
         self.flags = dict(
@@ -156,6 +168,8 @@ class KernelFrame:
     kind: int = 0
     remainder: int = 0
     """Rank of tier D."""
+    wait: int = 0
+    """Rank of tier W."""
     work: int = NONE
     helper: bool = False
     borrow: bool = False
@@ -202,6 +216,7 @@ def kernel_frame(symbol: str, module: str) -> KernelFrame:
         context=next((CONTEXT_CODE[context] for context, matcher in rules.contexts if matcher(name)), 0),
         kind=max((kind for kind, matcher in rules.kinds if matcher(name)), default=0),
         remainder=remainder,
+        wait=max((rank for rank, matcher in rules.waits if matcher(name)), default=0),
         work=work,
         helper=helper,
         borrow=flag("borrow"),
@@ -263,7 +278,7 @@ def user_frame(symbol: str, dso: Dso) -> UserFrame:
         leaf = "copy.user"
     elif clock:
         leaf = "user.clock"
-    elif symbol.startswith("py::"):
+    elif dso.kind == "python" or symbol.startswith("py::"):
         # Python 3.12's perf trampolines name the functions they stand for.
         leaf = "user.python"
     elif dso.kind == "anon" or name.strip("[]") in ("unknown", "anon", "heap", "stack", "") or name.startswith("//"):
@@ -288,6 +303,7 @@ class FrameRules:
     context: Int8
     kind: Int8
     remainder: Int8
+    wait: Int8
     work: Int8
     helper: Bool
     borrow: Bool
@@ -299,6 +315,7 @@ class FrameRules:
     memory: Bool
     clock: Bool
     libcuda: Bool
+    libc: Bool
     blind_libc: Bool
     copy_call: Bool
 
@@ -323,6 +340,7 @@ def frame_rules(frames: FrameTable) -> FrameRules:
         context=np.array([frame.context for frame in kernel], np.int8),
         kind=np.array([frame.kind for frame in kernel], np.int8),
         remainder=np.array([frame.remainder for frame in kernel], np.int8),
+        wait=np.array([frame.wait for frame in kernel], np.int8),
         work=np.array(
             [k.work if u is no_user else copying if u.memory else other for k, u in zip(kernel, user, strict=True)],
             np.int8,
@@ -337,6 +355,7 @@ def frame_rules(frames: FrameTable) -> FrameRules:
         memory=np.array([frame.memory for frame in user], np.bool_),
         clock=np.array([frame.clock for frame in user], np.bool_),
         libcuda=np.array([frame.libcuda for frame in user], np.bool_),
+        libc=np.array([frame.leaf == LEAF["user.libc"] for frame in user], np.bool_),
         blind_libc=np.array([frame.blind_libc for frame in user], np.bool_),
         copy_call=np.array([frame.copy_call for frame in user], np.bool_),
     )

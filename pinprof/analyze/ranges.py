@@ -11,7 +11,7 @@ from pinprof.analyze.attribution import GROUPS, Attribution
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.analyze.work import WORK_ATTRIBUTES
-from pinprof.model import KERNEL, NO_NODE, Capture, Event, Int32, Int64, RangeTable
+from pinprof.model import KERNEL, NO_NODE, Capture, Event, Int32, Int64, RangeTable, clock_event
 
 Bool = NDArray[np.bool_]
 
@@ -269,7 +269,7 @@ def _kernel_threads(capture: Capture) -> Bool:
 def _own_thread_ns(capture: Capture, path: Int64, paths: int, low: Int64, high: Int64) -> list[int | None]:
     """On-CPU time of the threads that opened the ranges, by path; None where a thread or the time is unknown."""
     ranges, samples = capture.ranges, capture.samples
-    clock = next((number for number, event in enumerate(capture.events) if event.unit == "ns"), None)
+    clock = clock_event(capture.events)
     if clock is None:
         return [None] * paths
     total = np.zeros(paths, np.int64)

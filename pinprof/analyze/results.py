@@ -113,6 +113,6 @@ class Analysis:
 
 
 def main_event(events: tuple[EventResult, ...]) -> EventResult | None:
-    """The first event in ns with weight, else the first with weight, else None."""
-    timed = [result for result in events if result.event.unit == "ns" and result.total]
-    return next(iter(timed), None) or next((result for result in events if result.total), None)
+    """The first event in ns with weight, else the first with weight, else None; time off the processors comes last."""
+    weighed = [result for result in events if result.total]
+    return min(weighed, key=lambda result: (result.event.spans, result.event.unit != "ns"), default=None)

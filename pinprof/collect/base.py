@@ -49,7 +49,13 @@ class RecordRequest:
     """`fp`, `dwarf` or `lbr`."""
     fault_period: int = 64
     """One sample for so many page faults."""
+    off_cpu: bool = True
+    """Record why threads leave the processors, and for how long."""
     system_wide: bool = False
+    python: str = "off"
+    """How Python functions are seen: `auto`, `trampoline`, `py-spy` or `off` (python.py)."""
+    python_rate: int = 100
+    """Looks of py-spy a second."""
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""
 

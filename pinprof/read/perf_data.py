@@ -2,7 +2,8 @@
 
 Weights: an event that samples time (cpu-clock, task-clock) weighs nanoseconds, one that samples page faults weighs
 faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) counts
-something that no report compares, so each of its samples weighs 1, in unit `samples`.
+something that no report compares, so each of its samples weighs 1, in unit `samples`. Sampled context switches with
+their switch records become the event `off-cpu`, whose samples weigh the time until their thread ran again (off_cpu.py).
 
 Recordings with copied stacks (`--call-graph dwarf`) or branch records (`--call-graph lbr`) hold no user call chains:
 only perf can make them, so these are read through `perf script` (perf_capture.py).
@@ -10,11 +11,13 @@ only perf can make them, so these are read through `perf script` (perf_capture.p
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.manifest import Manifest
@@ -32,6 +35,7 @@ from pinprof.model import (
 )
 from pinprof.read import perf_records as rec
 from pinprof.read.mappings import AddressSpaces
+from pinprof.read.off_cpu import waits
 from pinprof.read.perf_header import EventSource, Header, read_header
 from pinprof.read.perf_samples import RawSamples
 from pinprof.read.perf_stream import Raw, RecordReader, TaskRecord
@@ -47,6 +51,9 @@ _UNALIGNED = (
     "Sample times count in the clock {}, not CLOCK_MONOTONIC, so ranges cannot be aligned with them; record with "
     "`perf record -k CLOCK_MONOTONIC`."
 )
+
+
+OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
 
 
 @dataclass(frozen=True)
@@ -97,6 +104,9 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     for time, record in tasks:
         spaces.apply(time, record, header.features.build_ids)
     samples, left_out, notes = _of_program(raw.samples, tasks, spaces, header, facts, ranges)
+    off_cpu = _off_cpu_sources(raw, header.sources)
+    if off_cpu:
+        samples = samples.take(_may_wait(samples, spaces, off_cpu))
     stacks = build_stacks(
         raw.chains,
         samples.chain_start,
@@ -106,7 +116,9 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         spaces,
         resolver,
     )
-    events, event = _events(header.sources, samples.source)
+    events, event = _events(header.sources, samples.source, off_cpu)
+    weights = _weights(header.sources, samples)
+    ready = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
     order = np.argsort(samples.clock, kind="stable")
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes]
@@ -126,10 +138,11 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
             tid=samples.tid[order],
             cpu=samples.cpu[order],
             event=event[order],
-            weight=_weights(header.sources, samples)[order],
+            weight=weights[order],
             stack=stacks.node[order],
             ip=samples.ip[order],
             address=samples.addr[order],
+            ready=None if ready is None else ready[order],
         ),
         stacks=stacks.table,
         ranges=ranges,
@@ -204,12 +217,41 @@ def _known_pids(manifest: Manifest, ranges: RangeTable) -> set[int]:
     return {pid for pid in (*named, *np.unique(ranges.pid).tolist()) if isinstance(pid, int) and pid > IDLE_PID}
 
 
-def _events(sources: list[EventSource], source: Int32) -> tuple[tuple[Event, ...], Int16]:
-    """The events that can have samples, and per sample its index among them."""
+def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
+    """The events whose samples are switch-outs that switch records can end."""
+    if not len(raw.switches) or not raw.timed:
+        return []
+    return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
+
+
+def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> NDArray[np.bool_]:
+    """All samples but switch-outs of kernel threads and idle loops: to wait is all that these do most of the time."""
+    switched = np.isin(samples.source, off_cpu)
+    pids = np.unique(samples.pid[switched]).tolist()
+    waiting = [pid for pid in pids if pid > IDLE_PID and spaces.has_mappings(pid)]
+    return ~switched | np.isin(samples.pid, np.array(waiting, np.int32))
+
+
+def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> NDArray[np.bool_]:
+    """Give each switch-out the time until its thread ran again; per sample whether it could have run on."""
+    row = np.flatnonzero(np.isin(samples.source, off_cpu))
+    last = max(int(raw.switches.time_ns.max()), int(raw.samples.clock.max(initial=0)))
+    found = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
+    weights[row] = found.end_ns - samples.clock[row]
+    ready = np.zeros(len(weights), np.bool_)
+    ready[row] = found.ready
+    return ready
+
+
+def _events(
+    sources: list[EventSource], source: Int32, off_cpu: Collection[int] = ()
+) -> tuple[tuple[Event, ...], Int16]:
+    """The events that can have samples, and per sample its index among them; time off the processors comes last."""
     shown = [index for index, entry in enumerate(sources) if not entry.attr.is_dummy]
+    shown.sort(key=lambda index: index in off_cpu)
     place = np.zeros(max(len(sources), 1), np.int16)
     place[shown] = np.arange(len(shown))
-    return tuple(_event(sources[index]) for index in shown), place[source]
+    return tuple(OFF_CPU if index in off_cpu else _event(sources[index]) for index in shown), place[source]
 
 
 def _event(source: EventSource) -> Event:

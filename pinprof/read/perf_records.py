@@ -12,20 +12,17 @@ from dataclasses import dataclass
 
 RECORD_HEADER = struct.Struct("<IHH")
 
-MMAP, LOST, COMM, FORK, SAMPLE, MMAP2, LOST_SAMPLES = 1, 2, 3, 7, 9, 10, 13
+MMAP, LOST, COMM, EXIT, FORK, SAMPLE, MMAP2, LOST_SAMPLES, SWITCH, SWITCH_CPU_WIDE = 1, 2, 3, 4, 7, 9, 10, 13, 14, 15
 HEADER_ATTR, TRACING_DATA, HEADER_BUILD_ID, AUXTRACE, EVENT_UPDATE, HEADER_FEATURE = 64, 66, 67, 71, 78, 80
 COMPRESSED, COMPRESSED2 = 81, 83
 
 SKIPPED = frozenset(
     {
-        4,  # EXIT: what follows under the same pid begins with a FORK
         5,  # THROTTLE
         6,  # UNTHROTTLE
         8,  # READ
         11,  # AUX
         12,  # ITRACE_START
-        14,  # SWITCH
-        15,  # SWITCH_CPU_WIDE
         16,  # NAMESPACES
         17,  # KSYMBOL: BPF programs and trampolines; kallsyms lists them too
         18,  # BPF_EVENT
@@ -50,8 +47,8 @@ SKIPPED = frozenset(
 """Types that are known and say nothing this reader needs."""
 
 MISC_CPUMODE_MASK, MISC_KERNEL, MISC_USER = 7, 1, 2
-MISC_MMAP_DATA = MISC_COMM_EXEC = MISC_FORK_EXEC = 1 << 13
-MISC_MMAP_BUILD_ID = 1 << 14
+MISC_MMAP_DATA = MISC_COMM_EXEC = MISC_FORK_EXEC = MISC_SWITCH_OUT = 1 << 13
+MISC_MMAP_BUILD_ID = MISC_SWITCH_OUT_PREEMPT = 1 << 14
 MISC_BUILD_ID_SIZE = MISC_LOST_SAMPLES_BPF = 1 << 15
 
 PROT_EXEC = 4
@@ -83,7 +80,7 @@ HARDWARE_NAMES = (
     "stalled-cycles-backend",
     "ref-cycles",
 )
-CLOCKS, FAULTS, DUMMY = frozenset({0, 1}), frozenset({2, 5, 6}), 9
+CLOCKS, FAULTS, CONTEXT_SWITCHES, DUMMY = frozenset({0, 1}), frozenset({2, 5, 6}), 3, 9
 """Values of `Attr.config` among software events."""
 
 IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID = (1 << bit for bit in range(10))
@@ -140,6 +137,11 @@ class Attr:
         return self.type == TYPE_SOFTWARE and self.config == DUMMY
 
     @property
+    def is_context_switches(self) -> bool:
+        """Whether this event samples threads that leave a processor, each time and with their call chain."""
+        return self.type == TYPE_SOFTWARE and self.config == CONTEXT_SWITCHES
+
+    @property
     def needs_unwinding(self) -> bool:
         """Whether call chains have yet to be made from copied stacks or branch records, which only perf does."""
         return bool(self.sample_type & STACK_USER) or (
@@ -182,6 +184,8 @@ class SampleLayout:
     callchain: bool
     trailer_time: int | None
     """Words from the end of a non-sample record back to its time; None when such records carry none."""
+    trailer_tid: int | None
+    """The same for its process and thread."""
 
 
 def sample_layout(attr: Attr) -> SampleLayout:
@@ -201,6 +205,7 @@ def sample_layout(attr: Attr) -> SampleLayout:
             group = (1 + times, counter)
         else:
             read_words = times + counter
+    timed = attr.sample_id_all and bool(attr.sample_type & TIME)
     behind_time = sum(bool(attr.sample_type & field) for field in (ID, STREAM_ID, CPU, IDENTIFIER))
     return SampleLayout(
         ip=words.get(IP),
@@ -214,7 +219,8 @@ def sample_layout(attr: Attr) -> SampleLayout:
         read_words=read_words,
         read_group_words=group,
         callchain=bool(attr.sample_type & CALLCHAIN),
-        trailer_time=behind_time + 1 if attr.sample_id_all and attr.sample_type & TIME else None,
+        trailer_time=behind_time + 1 if timed else None,
+        trailer_tid=behind_time + 2 if timed and attr.sample_type & TID else None,
     )
 
 

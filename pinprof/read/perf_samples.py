@@ -91,7 +91,7 @@ class SampleGatherer:
         """Turn the samples at `starts` into columns."""
         at = np.array(starts, np.int64)
         if (at & 7).any():
-            buffer, at = _aligned(buffer, starts)
+            buffer, at = aligned(buffer, starts)
             end = len(buffer)
         words = np.frombuffer(buffer, "<u8", end >> 3)
         at >>= 3
@@ -264,7 +264,7 @@ def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, 
     return entries, length - inside
 
 
-def _aligned(buffer: bytearray, starts: list[int]) -> tuple[bytearray, Int64]:
+def aligned(buffer: bytearray, starts: list[int]) -> tuple[bytearray, Int64]:
     """The records at `starts` copied to 8-byte boundaries (records behind compressed ones may lie anywhere)."""
     pieces, places, position = [], [], 0
     for start in starts:

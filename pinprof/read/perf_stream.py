@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from pinprof.model import Int32, UInt64
 from pinprof.read import perf_records as rec
+from pinprof.read.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf_header import EventSource, Header, name_sources
 from pinprof.read.perf_samples import MAX_WEIGHT, RawSamples, SampleGatherer
 
@@ -32,6 +33,10 @@ class Raw:
     """Distinct addresses in call chains; those of the kernel are ≥ 2^63."""
     tasks: list[tuple[int, TaskRecord]]
     """(clock, record), in file order."""
+    switches: Switches
+    """Threads leaving processors and coming back; empty when not recorded."""
+    exits: dict[tuple[int, int], int]
+    """(pid, tid) → when that thread last ended."""
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
@@ -49,7 +54,10 @@ class RecordReader:
         self._header = header
         self._samples = SampleGatherer()
         self._samples.sources_changed(header.sources)
+        self._switches = SwitchGatherer()
+        self._switches.sources_changed(header.sources)
         self._tasks: list[tuple[int, TaskRecord]] = []
+        self._exits: dict[tuple[int, int], int] = {}
         self._kernel_reference = ("", 0)
         self._lost_records = self._lost_samples = 0
         self._unknown = self._corrupt = 0
@@ -103,6 +111,8 @@ class RecordReader:
             chains=chains,
             addresses=self._samples.addresses,
             tasks=self._tasks,
+            switches=self._switches.result(),
+            exits=self._exits,
             kernel_reference=self._kernel_reference,
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
             lost_samples=max(self._lost_records, self._lost_samples),
@@ -117,7 +127,8 @@ class RecordReader:
         starts: list[int] = []
         outer = self._starts
         self._starts = starts
-        append = starts.append
+        switches: list[int] = []
+        append, append_switch = starts.append, switches.append
         unpack = rec.RECORD_HEADER.unpack_from
         handlers = self._handlers()
         position = 0
@@ -130,6 +141,8 @@ class RecordReader:
                 break
             if kind == rec.SAMPLE:
                 append(position)
+            elif kind in (rec.SWITCH, rec.SWITCH_CPU_WIDE):
+                append_switch(position)
             elif (handler := handlers.get(kind)) is not None:
                 if kind == rec.HEADER_ATTR and starts:
                     self._samples.take(buffer, end, starts)
@@ -145,6 +158,8 @@ class RecordReader:
                 break
         if starts:
             self._samples.take(buffer, end, starts)
+        if switches:
+            self._corrupt += self._switches.take(buffer, end, switches)
         self._starts = outer
         return position
 
@@ -154,6 +169,7 @@ class RecordReader:
             rec.MMAP2: self._on_mmap2,
             rec.COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
             rec.FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
+            rec.EXIT: self._on_exit,
             rec.LOST: self._on_lost,
             rec.LOST_SAMPLES: self._on_lost_samples,
             rec.HEADER_ATTR: self._on_attr,
@@ -206,6 +222,11 @@ class RecordReader:
         # perf marks the absence of a time by all ones; listings of what existed before the recording carry zero.
         return int(time) if time < rec.KERNEL_START else 0
 
+    def _on_exit(self, _misc: int, body: bytes) -> None:
+        """EXIT: `u32 pid, ppid, tid, ptid; u64 time`."""
+        pid, _, tid = struct.unpack_from("<iii", body)
+        self._exits[pid, tid] = self._clock(body)
+
     def _on_lost(self, _misc: int, body: bytes) -> None:
         self._lost_records += _count(body, 8)
 
@@ -222,6 +243,7 @@ class RecordReader:
         ids = struct.unpack_from(f"<{max(len(body) - size, 0) // 8}Q", body, min(size, len(body)))
         self._header.sources.append(EventSource(attr, ids))
         self._samples.sources_changed(self._header.sources)
+        self._switches.sources_changed(self._header.sources)
 
     def _on_event_update(self, _misc: int, body: bytes) -> None:
         """EVENT_UPDATE: `u64 type, id; …`; type 2 carries the event's name."""

@@ -29,6 +29,7 @@ FAMILIES: Mapping[str, Family] = {
     "free": Family(0.860, 0.120, 231),
     "copy": Family(0.880, 0.140, 104),
     "sync": Family(0.645, 0.120, 40),
+    "wait": Family(0.800, 0.140, 276),
     "rm": Family(0.745, 0.090, 0),
     "user": Family(0.800, 0.035, 270),
     "sys": Family(0.645, 0.010, 102),
@@ -42,6 +43,7 @@ FALLBACK = Family(0.82, 0.0, 0)
 _SHADES = (
     (0.0, 0), (-0.09, 8), (0.07, -10), (-0.045, -18), (0.1, 14), (-0.125, -6),
     (0.04, 24), (-0.07, 20), (0.13, -4), (-0.02, -26), (0.02, 34),
+    (-0.15, 50), (-0.15, -50), (0.04, -50), (-0.07, -50), (-0.05, 50), (0.09, 50), (-0.15, 22),
 )  # fmt: skip
 """Per leaf of a level, in its order: steps of lightness and hue from the family's colour."""
 

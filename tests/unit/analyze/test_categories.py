@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import lzma
 import re
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
@@ -13,7 +15,7 @@ from pinprof.analyze.categories import BORROW, CONTEXTS, ENTRY, INTERRUPT
 from pinprof.analyze.matching import normalise, scope_of
 from pinprof.analyze.work import WORK
 from tests.h200 import DATA
-from tests.stacks import Sample, capture
+from tests.stacks import CLOCK, OFF_CPU, Sample, capture
 
 MAIN = "_start@/app main@/app "
 SYSCALL = MAIN + "entry_SYSCALL_64_after_hwframe do_syscall_64 x64_sys_call "
@@ -145,6 +147,74 @@ ROWS = [
     ("lost.nostack", "other", ""),
 ]  # fmt: skip
 
+SLEEP = "__x64_sys_clock_nanosleep hrtimer_nanosleep do_nanosleep schedule"
+POLL = "__x64_sys_poll do_sys_poll schedule_hrtimeout_range schedule"
+FUTEX = "__x64_sys_futex do_futex futex_wait __futex_wait futex_do_wait schedule"
+READ = "__x64_sys_read ksys_read vfs_read "
+FSYNC = SYSCALL + "__x64_sys_fsync do_fsync ext4_sync_file "
+LIBCUDA = "@/usr/lib/libcuda.so.580.159.04 "
+THREAD = "clone3@/usr/lib/libc.so.6 start_thread@/usr/lib/libc.so.6 "
+ENTER = "entry_SYSCALL_64_after_hwframe do_syscall_64 "
+
+WAITS = [
+    ("wait.gpu", MAIN + "cudaStreamSynchronize@/app cuStreamSynchronize" + LIBCUDA + "poll@/usr/lib/libc.so.6 "
+     + ENTER + POLL),
+    ("wait.gpu", MAIN + "[libcuda]" + LIBCUDA + "sched_yield@/usr/lib/libc.so.6 " + ENTER
+     + "__x64_sys_sched_yield do_sched_yield schedule"),
+    ("wait.cuda_thread", THREAD + "[libcuda]" + LIBCUDA + "poll@/usr/lib/libc.so.6 " + ENTER + POLL),
+    ("wait.poll", MAIN + "poll@/usr/lib/libc.so.6 " + ENTER + POLL),
+    ("wait.poll", SYSCALL + "__x64_sys_io_uring_enter io_cqring_wait schedule"),
+    ("wait.sleep", SYSCALL + SLEEP),
+    ("wait.lock", SYSCALL + FUTEX),
+    ("wait.lock", THREAD + "worker@/app pthread_cond_wait@/usr/lib/libc.so.6 " + ENTER + FUTEX),
+    ("wait.disk", FSYNC + "file_write_and_wait_range __filemap_fdatawait_range folio_wait_writeback "
+     "folio_wait_bit io_schedule schedule"),
+    ("wait.disk", SYSCALL + READ + "ext4_file_read_iter iomap_dio_rw __iomap_dio_rw blk_io_schedule io_schedule "
+     "schedule"),
+    ("wait.disk", CORE + "do_fault __do_fault filemap_fault folio_wait_bit_common io_schedule schedule"),
+    ("wait.ipc", SYSCALL + READ + "anon_pipe_read schedule"),
+    ("wait.ipc", SYSCALL + READ + "pipe_read schedule"),
+    ("wait.ipc", SYSCALL + "__x64_sys_recvfrom sock_recvmsg tcp_recvmsg sk_wait_data wait_woken "
+     "schedule_timeout schedule"),
+    ("wait.child", SYSCALL + "__x64_sys_wait4 kernel_wait4 do_wait schedule"),
+    ("wait.child", SYSCALL + "__x64_sys_vfork kernel_clone wait_for_completion_state schedule_timeout schedule"),
+    ("wait.mmap_lock", FAULT + "lock_mm_and_find_vma down_read_killable rwsem_down_read_slowpath schedule"),
+    ("wait.mmap_lock", SYSCALL + "__x64_sys_munmap __vm_munmap down_write_killable rwsem_down_write_slowpath schedule"),
+    ("wait.kernel", SYSCALL + "__x64_sys_openat path_openat down_read rwsem_down_read_slowpath schedule"),
+    ("wait.kernel", SYSCALL + "__x64_sys_membarrier synchronize_rcu __wait_rcu_gp wait_for_completion schedule"),
+    ("wait.uffd", CORE + "do_anonymous_page handle_userfault schedule"),
+    ("wait.reclaim", CORE + "do_anonymous_page __alloc_frozen_pages_noprof try_to_free_pages shrink_node "
+     "reclaim_throttle schedule_timeout schedule"),
+    ("wait.driver", RM + "os_acquire_mutex[nvidia] down __down_common schedule_timeout schedule"),
+    ("wait.uvm", UVM + "uvm_api_migrate[nvidia_uvm] uvm_down_read_mmap_lock[nvidia_uvm] down_read "
+     "rwsem_down_read_slowpath schedule"),
+    ("wait.runnable", SYSCALL + "__x64_sys_sched_yield do_sched_yield schedule"),
+    ("wait.stopped", SYSCALL + "exit_to_user_mode_loop arch_do_signal_or_restart get_signal do_signal_stop schedule"),
+    ("wait.exit", SYSCALL + "__x64_sys_exit_group do_group_exit do_exit exit_mm coredump_task_exit schedule"),
+    ("wait.other", SYSCALL + "__x64_sys_keyctl schedule"),
+    ("lost.nostack", ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("leaf", "stack"), WAITS, ids=[f"{number}-{row[0]}" for number, row in enumerate(WAITS)])
+def test_the_stack_with_which_a_thread_left_says_what_it_waited_for(leaf: str, stack: str) -> None:
+    (result,) = analyze(capture([Sample(stack.split())], events=(OFF_CPU,))).events
+    assert result.by_leaf == {leaf: 1_000_000}
+
+
+def test_a_thread_that_could_have_run_on_waited_for_nothing_but_a_processor() -> None:
+    taken = MAIN + "asm_sysvec_apic_timer_interrupt irqentry_exit_to_user_mode schedule"
+    yields = MAIN + "[libcuda]" + LIBCUDA + "sched_yield@/usr/lib/libc.so.6 " + ENTER + "__x64_sys_sched_yield schedule"
+    found = capture([Sample(stack.split()) for stack in (taken, SYSCALL + SLEEP, yields)], events=(OFF_CPU,))
+    found = replace(found, samples=replace(found.samples, ready=np.ones(3, np.bool_)))
+    assert analyze(found).events[0].by_leaf == {"wait.runnable": 2_000_000, "wait.gpu": 1_000_000}
+
+
+def test_the_same_stack_on_and_off_the_processors_has_two_causes() -> None:
+    stack = (SYSCALL + SLEEP).split()
+    found = analyze(capture([Sample(stack), Sample(stack, event=1)], events=(CLOCK, OFF_CPU)))
+    assert [result.by_leaf for result in found.events] == [{"sync.block": 1_000_000}, {"wait.sleep": 1_000_000}]
+
 
 @pytest.mark.parametrize(("leaf", "work", "stack"), ROWS, ids=[f"{number}-{row[0]}" for number, row in enumerate(ROWS)])
 def test_the_example_stack_gets_its_leaf_and_work_attribute(leaf: str, work: str, stack: str) -> None:
@@ -153,7 +223,7 @@ def test_the_example_stack_gets_its_leaf_and_work_attribute(leaf: str, work: str
 
 
 def test_every_category_has_an_example() -> None:
-    assert {category.name for category in CATEGORIES} == {leaf for leaf, _, _ in ROWS}
+    assert {category.name for category in CATEGORIES} == {leaf for leaf, *_ in (*ROWS, *WAITS)}
 
 
 def test_every_work_attribute_but_lock_has_an_example() -> None:

@@ -4,6 +4,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,10 +26,20 @@ def test_each_event_has_its_own_rate_and_the_programs_pid() -> None:
     assert [argv[place + 1] for place, word in enumerate(argv) if word == "-e"] == [
         "cpu-clock/freq=499/",
         "page-faults/period=8/",
+        "context-switches/period=1/",
     ]
+    assert "--switch-events" in argv
     assert argv[-2:] == ["-p", "42"]
     assert "fifo:c,a" in argv
     assert "--buildid-mmap" in argv
+
+
+@pytest.mark.parametrize("options", [{"off_cpu": False}, {"call_graph": "dwarf"}, {"call_graph": "lbr"}])
+def test_context_switches_are_left_out_on_request_and_where_perf_script_would_lose_their_ends(
+    options: dict[str, Any],
+) -> None:
+    argv = perf.command_line(PERF, RecordRequest(("x",), **options), "c,a", Path("out"), 42)
+    assert not any("switch" in word for word in argv)
 
 
 def test_system_wide_samples_every_cpu_and_dies_with_pinprof() -> None:
@@ -121,7 +132,7 @@ def test_a_full_disk_is_recognised_among_perfs_chatter(tmp_path: Path) -> None:
         (1, 1000, errno.EPERM, ["perf_event_paranoid is 1", "--cap-add PERFMON", "seccomp"]),
         (2, 0, errno.EPERM, ["perf_event_paranoid is 2", "--cap-add PERFMON", "seccomp"]),
         (None, 0, errno.ENOENT, ["no perf events"]),
-        (2, 0, errno.ENOSYS, ["no perf events"]),
+        (2, 0, errno.ENOSYS, ["Function not implemented", "seccomp"]),
     ],
 )
 def test_a_refusal_names_what_forbids_it_and_what_permits_it(

@@ -1,0 +1,130 @@
+"""Switch-outs and switch records become waits with a beginning, an end and a reason."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof import read
+from pinprof.model import Capture
+from pinprof.read import perf_records as rec
+from pinprof.read.off_cpu import IN, OUT, PREEMPTED, Switches, waits
+from tests.perf_file import BASIC, Spec, file_mode, mmap2, record, sample, trailer
+
+CLOCK = Spec(sample_type=BASIC | rec.IDENTIFIER, ids=(1,))
+SWITCHES = Spec(sample_type=BASIC | rec.IDENTIFIER, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))
+BOTH = [CLOCK, SWITCHES]
+
+
+def switch(way: int, *, time: int, tid: int = 7, pid: int = 7, wide: bool = False) -> bytes:
+    body = (struct.pack("<ii", 9, 9) if wide else b"") + trailer(CLOCK, time=time, pid=pid, tid=tid, event_id=1)
+    misc = {IN: 0, OUT: rec.MISC_SWITCH_OUT, PREEMPTED: rec.MISC_SWITCH_OUT | rec.MISC_SWITCH_OUT_PREEMPT}[way]
+    return record(rec.SWITCH_CPU_WIDE if wide else rec.SWITCH, body, misc)
+
+
+def leave(time: int, tid: int = 7, pid: int = 7) -> bytes:
+    return sample(SWITCHES, time=time, tid=tid, pid=pid, event_id=2, period=1)
+
+
+def ends(time: int, tid: int = 7, pid: int = 7) -> bytes:
+    body = struct.pack("<iiiiQ", pid, 1, tid, 1, time) + trailer(CLOCK, time=time, pid=pid, tid=tid, event_id=1)
+    return record(rec.EXIT, body)
+
+
+def read_back(tmp_path: Path, *records: bytes) -> Capture:
+    path = tmp_path / "perf.data"
+    path.write_bytes(file_mode(BOTH, mmap2(CLOCK, 0x400000, 0x10000, "/app") + b"".join(records)))
+    return read.read(path)
+
+
+def off_cpu(capture: Capture) -> list[tuple[int, int, bool]]:
+    """(begin, length, could have run on) of every wait."""
+    number = next(number for number, event in enumerate(capture.events) if event.spans)
+    samples = capture.samples
+    assert samples.ready is not None
+    rows = np.flatnonzero(samples.event == number).tolist()
+    return [(int(samples.time_ns[row]), int(samples.weight[row]), bool(samples.ready[row])) for row in rows]
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_a_wait_lasts_from_the_sample_to_the_thread_s_next_switch_in(tmp_path: Path, wide: bool) -> None:
+    capture = read_back(
+        tmp_path,
+        leave(100), switch(OUT, time=101, wide=wide),
+        leave(120, tid=8), switch(PREEMPTED, time=121, tid=8, wide=wide),
+        switch(IN, time=150, tid=8, wide=wide), switch(IN, time=400, wide=wide),
+        sample(CLOCK, time=410, event_id=1),
+    )  # fmt: skip
+    assert off_cpu(capture) == [(100, 300, False), (120, 30, True)]
+    assert [(event.name, event.unit, event.spans) for event in capture.events] == [
+        ("cpu-clock", "ns", False), ("off-cpu", "ns", True),
+    ]  # fmt: skip
+
+
+def test_a_thread_that_never_comes_back_waits_until_the_recording_ends(tmp_path: Path) -> None:
+    capture = read_back(tmp_path, leave(100), switch(OUT, time=101), sample(CLOCK, time=900, tid=8, event_id=1))
+    assert off_cpu(capture) == [(100, 800, False)]
+
+
+def test_the_last_switch_of_a_thread_that_has_ended_is_no_wait(tmp_path: Path) -> None:
+    capture = read_back(
+        tmp_path, leave(50, tid=8), switch(OUT, time=51, tid=8), ends(90, tid=8),
+        ends(100), leave(110), switch(OUT, time=111), sample(CLOCK, time=900, tid=9, event_id=1),
+    )  # fmt: skip
+    assert off_cpu(capture) == [(50, 40, False), (110, 0, False)]
+
+
+def test_without_switch_records_the_event_stays_what_it_is(tmp_path: Path) -> None:
+    capture = read_back(tmp_path, leave(100), leave(120))
+    assert [(event.name, event.unit) for event in capture.events] == [
+        ("cpu-clock", "ns"),
+        ("context-switches", "samples"),
+    ]
+    assert capture.samples.weight.tolist() == [1, 1]
+
+
+def test_kernel_threads_and_idle_loops_have_no_waits(tmp_path: Path) -> None:
+    capture = read_back(
+        tmp_path, leave(100, tid=0, pid=0), switch(OUT, time=101, tid=0, pid=0), leave(102, tid=3, pid=3),
+        switch(OUT, time=103, tid=3, pid=3), leave(104), switch(OUT, time=105), switch(IN, time=109),
+    )  # fmt: skip
+    assert off_cpu(capture) == [(104, 5, False)]
+
+
+def test_a_record_too_short_for_its_trailer_is_counted(tmp_path: Path) -> None:
+    capture = read_back(tmp_path, leave(100), record(rec.SWITCH, struct.pack("<Q", 1)), switch(IN, time=105))
+    assert capture.losses.corrupt_bytes == 16
+    assert off_cpu(capture) == [(100, 5, False)]
+
+
+@given(st.lists(st.tuples(st.integers(1, 3), st.integers(1, 40), st.integers(1, 40), st.booleans()), max_size=40))
+def test_waits_of_many_threads_in_any_order_are_those_that_were_written(
+    steps: list[tuple[int, int, int, bool]],
+) -> None:
+    now = dict.fromkeys((1, 2, 3), 0)
+    left, rows, expected = [], [], []
+    for tid, runs, waits_for, taken in steps:
+        begin = now[tid] + runs
+        now[tid] = end = begin + waits_for
+        left.append((begin, tid))
+        rows += [(begin, tid, PREEMPTED if taken else OUT), (end, tid, IN)]
+        expected.append((end, taken))
+    rows.sort(key=lambda row: (-row[0], row[1], row[2] == IN))
+
+    def column(values: list[int], kind: type) -> np.ndarray:
+        return np.array(values, kind)
+
+    switches = Switches(
+        column([row[0] for row in rows], np.int64), np.full(len(rows), 5, np.int32),
+        column([row[1] for row in rows], np.int32), column([row[2] for row in rows], np.uint8),
+    )  # fmt: skip
+    found = waits(
+        column([begin for begin, _ in left], np.int64), np.full(len(left), 5, np.int32),
+        column([tid for _, tid in left], np.int32), switches, {}, 10_000,
+    )  # fmt: skip
+    assert list(zip(found.end_ns.tolist(), found.ready.tolist(), strict=True)) == expected
