@@ -6,6 +6,8 @@
     kallsyms.gz         kernel symbols of the recording boot
     symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
     ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
+    python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as py-spy saw them (read/python_stacks.py)
+    nvtx/               what the program said through NVTX, one file a process (read/nvtx_file.py)
     nsys.sqlite         what Nsight Systems traced, its own export without what is private
     nsys.nsys-rep       its report, only when asked for: it holds the program's environment
     collector.log       what the recording tools printed
@@ -37,6 +39,8 @@ PERF_SCRIPT = "perf-script.txt.gz"
 KALLSYMS = "kallsyms.gz"
 SYMBOLS = "symbols.json.gz"
 RANGES = "ranges.jsonl"
+NVTX = "nvtx"
+PYTHON_STACKS = "python-stacks.jsonl.gz"
 LOG = "collector.log"
 NSYS_SQLITE = "nsys.sqlite"
 NSYS_REPORT = "nsys.nsys-rep"

@@ -33,7 +33,16 @@ _OPTIONS = (
         help="How callers are found: frame pointers, copied stacks, last-branch records.",
     ),
     click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
+    click.option("--no-off-cpu", is_flag=True, help="Leave out what threads wait for: one sample per context switch."),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
+    click.option(
+        "--python",
+        type=click.Choice(["auto", "trampoline", "py-spy", "off"]),
+        default="auto",
+        show_default=True,
+        help="How Python functions and lines are seen; auto: as well as this machine can.",
+    ),
+    click.option("--python-rate", type=int, default=100, show_default=True, help="Looks of py-spy a second."),
     click.option("--keep-nsys-rep", is_flag=True, help="Keep nsys's report too: it holds the program's environment."),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
 )
@@ -55,7 +64,10 @@ class RecordingOptions:
     frequency: int
     call_graph: str
     fault_period: int
+    no_off_cpu: bool
     system_wide: bool
+    python: str
+    python_rate: int
     keep_nsys_rep: bool
     no_report: bool
 
@@ -86,9 +98,13 @@ def record(
         frequency=options.frequency,
         call_graph=options.call_graph,
         fault_period=options.fault_period,
+        off_cpu=not options.no_off_cpu,
         system_wide=options.system_wide,
+        python=options.python,
+        python_rate=options.python_rate,
         keep_report=options.keep_nsys_rep,
     )
+    names = collect.resolve(names, request)
     collect.check(names, request)
     manifest = new_manifest(command=tuple(shown or command), host=host.facts(), outcome={"state": "recording"})
     writer = CaptureWriter.create(options.output or default_output(name), manifest, force=options.force)
@@ -110,7 +126,7 @@ def record(
         shutil.rmtree(writer.path, ignore_errors=True)
         return outcome.exit_status
     writer.release_reserve()
-    notes = _seal(writer.path)
+    notes = _seal(writer.path, outcome.collectors)
     facts_of_outcome = outcome.to_manifest()
     facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
     target = writer.finish(
@@ -145,12 +161,15 @@ def _read_facts(path: Path) -> Mapping[str, Any]:
     return facts if isinstance(facts, dict) else {}
 
 
-def _seal(directory: Path) -> tuple[str, ...]:
+def _seal(directory: Path, collectors: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
     """Store the symbols; a capture that cannot be sealed is kept, with a note why."""
     from pinprof import read
+    from pinprof.collect import python
 
     try:
-        read.seal_symbols(directory)
+        processes = read.seal_symbols(directory)
+        if any(facts.get("name") == python.TRAMPOLINE for facts in collectors):
+            python.remove_maps(processes)
     except PinprofError as error:
         return (f"Symbols were not stored: {error.problem}",)
     except OSError as error:

@@ -35,6 +35,8 @@ class ReadOptions:
     """A directory with the recording machine's files."""
     ranges: Path | None = None
     """NVTX ranges (`ranges.jsonl`)."""
+    interpreter_frames: bool = False
+    """Keep the Python interpreter's own functions in stacks that have Python functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +104,18 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
     CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
     """
+    from pinprof.read import python_frames
+
     path = Path(path)
+    capture = _read(path, options)
+    stacks = path / PYTHON_STACKS
+    return python_frames.settle(
+        capture, stacks if stacks.is_file() else None, keep_interpreter=options.interpreter_frames
+    )
+
+
+def _read(path: Path, options: ReadOptions) -> Capture:
+    """The capture as its reader makes it."""
     if path.is_dir():
         from pinprof.read import nsys_capture, nsys_export, perf_capture
 
@@ -117,14 +130,17 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     return capture if file == path else replace(capture, path=str(path))
 
 
-def seal_symbols(directory: Path) -> None:
-    """Resolve every address in a capture just recorded on this machine, and store the symbols inside it."""
+def seal_symbols(directory: Path) -> frozenset[int]:
+    """Resolve every address in a capture just recorded on this machine, and store the symbols inside it.
+
+    Returns the pids of the program's processes, as far as samples are recorded with them.
+    """
     from pinprof.read import nsys_capture, perf_capture
 
     if nsys_capture.is_traced_only(directory):
         nsys_capture.seal(directory)
-    else:
-        perf_capture.seal(directory)
+        return frozenset()
+    return perf_capture.seal(directory)
 
 
 def _reader_of(file: Path, shown: str) -> Reader:

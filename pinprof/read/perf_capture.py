@@ -19,6 +19,7 @@ from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, perf_data
 from pinprof.read import perf_records as rec
 from pinprof.read.byte_source import ByteSource
+from pinprof.read.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.symbols import Resolver, SealedSymbols
 
@@ -87,8 +88,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     return replace(capture, path=str(directory))
 
 
-def seal(directory: Path) -> None:
-    """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it."""
+def seal(directory: Path) -> frozenset[int]:
+    """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it; the pids seen."""
     path = directory / store.PERF_DATA
     recording = perf_data.load(path)
     if recording.needs_perf:

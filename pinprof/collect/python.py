@@ -1,0 +1,184 @@
+"""Python's own functions and lines in the stacks: CPython's perf trampoline, and py-spy beside the sampler.
+
+    trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
+                 of its own and names it in /tmp/perf-PID.map: exact functions, no lines, and of use only where the
+                 interpreter was built with frame pointers, which is rare
+    py-spy       reads the interpreter's frames from outside, RATE times a second, with lines, in CPython from 3.8 on
+                 (threads are told apart from 3.11 on)
+
+`auto` takes both where they are to be had. Neither is used for scenarios, which measure themselves, unless asked for.
+Sources: docs.python.org/3/howto/perf_profiling.html, github.com/benfred/py-spy.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult
+from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.store import LOG, PYTHON_STACKS, CaptureWriter
+
+MODES = ("auto", "trampoline", "py-spy", "off")
+VARIABLE = "PYTHONPERFSUPPORT"
+MAX_RATE = 1000
+
+_PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
+_CAP_SYS_PTRACE = 19
+TRAMPOLINE = "perf trampoline"
+_MARK = b"py::"
+_INSTALL = "Install it with: pip install 'pinprof[python]' (or pip install py-spy), or record with --python trampoline."
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a recording does about Python."""
+
+    environment: Mapping[str, str]
+    """Added to the program's."""
+    py_spy: str
+    """Its path; empty when it does not take part."""
+    notes: tuple[str, ...] = ()
+
+    def results(self) -> list[ToolResult]:
+        """The trampoline's entry among the collectors, if pinprof switched it on."""
+        if VARIABLE not in self.environment:
+            return []
+        options = {"interpreters": "CPython 3.12 and later"}
+        return [ToolResult({"name": TRAMPOLINE, "version": "", "command": [], "options": options})]
+
+
+NOTHING = Plan({}, "")
+
+
+def served_by(collectors: Collection[str]) -> bool:
+    """Whether one of the collectors samples stacks on CLOCK_MONOTONIC, into which Python's fit."""
+    return not {"perf", "native"}.isdisjoint(collectors)
+
+
+def plan(request: RecordRequest) -> Plan:
+    """What to do for a request; raises where it asks for what is not to be had."""
+    if request.python not in MODES:
+        problem = f"There is no way {request.python!r} to see Python functions."
+        raise UsageError(problem, f"Choose one of {', '.join(MODES)}.", "python")
+    if not 1 <= request.python_rate <= MAX_RATE:
+        problem = f"py-spy cannot look {request.python_rate} times a second."
+        raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
+    mode = "off" if request.python == "auto" and request.region_only else request.python
+    # A value of the user's own, 0 included, stays.
+    switched_on = mode in ("auto", "trampoline") and VARIABLE not in os.environ
+    environment = {VARIABLE: "1"} if switched_on else {}
+    if mode not in ("auto", "py-spy"):
+        return Plan(environment, "")
+    path = find_py_spy()
+    if path is None:
+        if mode == "py-spy":
+            raise ToolMissing("py-spy, which reads Python's lines, is not installed.", _INSTALL, "py-spy-missing")
+        return Plan(environment, "")
+    if reason := _forbidden():
+        if mode == "py-spy":
+            raise CollectError(
+                f"py-spy may not read the program's memory: {reason}.",
+                "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
+                "(in a container: --cap-add SYS_PTRACE).",
+                "py-spy-permission",
+            )
+        return Plan(environment, "", (f"Python lines were not recorded: py-spy may not read memory, as {reason}.",))
+    return Plan(environment, path)
+
+
+def find_py_spy() -> str | None:
+    """The py-spy beside this interpreter, or on the PATH."""
+    beside = Path(sys.executable).parent / "py-spy"
+    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
+
+
+def version_of(py_spy: str) -> str:
+    """`0.4.3`; empty when it cannot run."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        told = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
+        return told.stdout.strip().removeprefix("py-spy ")
+    return ""
+
+
+class Beside:
+    """py-spy at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
+
+    def __init__(self, py_spy: str, request: RecordRequest, writer: CaptureWriter, program: Program) -> None:
+        self._py_spy, self._rate, self._pid = py_spy, request.python_rate, program.pid
+        self._log, self._output = writer.path / LOG, writer.path / PYTHON_STACKS
+        # -P: not what lies in the current directory.
+        argv = [sys.executable, "-P", "-m", "pinprof.collect.py_spy_keeper"]
+        argv += [py_spy, str(program.pid), str(self._rate), str(self._output.resolve())]
+        try:
+            self.recorder = Recorder(argv, os.environ, self._log)
+        except OSError as error:
+            raise CollectError(f"py-spy cannot be started: {error.strerror}.", _INSTALL, "py-spy") from error
+
+    def await_ready(self, session: Session) -> None:
+        """Nothing to wait for: it begins when the program runs Python."""
+
+    def result(self) -> ToolResult:
+        """How it went; what it did not see costs lines, not the recording."""
+        options = ["--rate", str(self._rate), "--nonblocking", "--subprocesses", "--idle", "--full-filenames"]
+        facts = {
+            "name": "py-spy",
+            "version": version_of(self._py_spy),
+            "command": ["py-spy", "record", "--pid", "PID", "--format", "chrometrace", *options, "--threads"],
+            "options": {"rate": self._rate},
+        }
+        if self.recorder.wait_status == 0:
+            return ToolResult(facts)
+        what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
+        return ToolResult(facts, (f"py-spy ended before the program did ({self._reason()}): {what}.",))
+
+    def _reason(self) -> str:
+        """What the keeper said last."""
+        with contextlib.suppress(OSError):
+            said = re.findall(r"^py-spy: ([ -~]+)$", self._log.read_text("utf-8", "replace"), re.MULTILINE)
+            if said:
+                return str(said[-1]).rstrip(".")
+        return "it was killed"
+
+
+def remove_maps(pids: Collection[int]) -> None:
+    """Remove the perf maps that the trampoline left in /tmp, once they are in the capture.
+
+    Only files of the program's own processes whose first line is the trampoline's: other compilers use the same names.
+    """
+    for pid in pids:
+        path = Path(f"/tmp/perf-{pid}.map")  # noqa: S108 - CPython's choice
+        try:
+            if path.is_symlink() or path.stat().st_uid != os.geteuid():
+                continue
+            with path.open("rb") as lines:
+                first = lines.readline(4096).split(b" ", 2)
+            if len(first) == 3 and first[2].startswith(_MARK):
+                path.unlink()
+        except OSError:
+            continue
+
+
+def _forbidden() -> str:
+    """Why another process's memory may not be read here (ptrace(2), Yama); empty when it may."""
+    if os.geteuid() == 0 or _capable(_CAP_SYS_PTRACE):
+        return ""
+    try:
+        scope = int(_PTRACE_SCOPE.read_text())
+    except (OSError, ValueError):
+        return ""
+    return f"kernel.yama.ptrace_scope is {scope}" if scope > 0 else ""
+
+
+def _capable(capability: int) -> bool:
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        status = Path("/proc/self/status").read_text()
+        return bool(int(status.split("CapEff:")[1].split()[0], 16) >> capability & 1)
+    return False
