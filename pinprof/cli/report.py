@@ -38,6 +38,7 @@ def command(
     kallsyms: Path | None,
     symfs: Path | None,
     ranges: Path | None,
+    interpreter_frames: bool,
     event: str | None,
     explain: str | None,
     shared_assets: Path | None,
@@ -55,7 +56,7 @@ def command(
     for side_file in (kallsyms, symfs, ranges):
         if side_file is not None and not side_file.exists():
             raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
-    options = read.ReadOptions(kallsyms=kallsyms, symfs=symfs, ranges=ranges)
+    options = read.ReadOptions(kallsyms=kallsyms, symfs=symfs, ranges=ranges, interpreter_frames=interpreter_frames)
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
     if form == "folded":

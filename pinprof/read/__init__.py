@@ -19,6 +19,7 @@ from typing import cast
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Capture
+from pinprof.store import PYTHON_STACKS
 
 __all__ = ["READERS", "ReadOptions", "Reader", "read", "seal_symbols"]
 

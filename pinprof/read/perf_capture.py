@@ -12,6 +12,8 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
+
 from pinprof import store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
@@ -84,8 +86,9 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
             *notes,
             "Kernel addresses were hidden while recording (kptr_restrict): kernel functions have no names.",
         )
-    capture = _finish(perf_data.load(path), resolver, manifest, ranges, notes, options)
-    return replace(capture, path=str(directory))
+    capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
+    named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
+    return replace(capture, path=str(directory), threads=named)
 
 
 def seal(directory: Path) -> frozenset[int]:
@@ -95,8 +98,11 @@ def seal(directory: Path) -> frozenset[int]:
     if recording.needs_perf:
         _store_script(recording, directory / store.PERF_SCRIPT)
     resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
-    _finish(recording, resolver, store.read_manifest(directory), _ranges(None)[0], (), ReadOptions())
+    manifest = store.read_manifest(directory)
+    sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
     resolver.seal().save(directory / store.SYMBOLS)
+    roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
+    return program_tree(sorted(recording.raw.tasks, key=lambda task: task[0]), roots, manifest.command)
 
 
 def own_kallsyms(recording: perf_data.Recording) -> Path | None:
