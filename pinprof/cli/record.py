@@ -12,7 +12,12 @@ from pinprof.cli.recording import RecordingOptions, record, recording_options
 
 @click.command(context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
 @click.option(
-    "--with", "collectors", default="perf", show_default=True, metavar="perf|nsys|perf,nsys", help="Which recorders."
+    "--with",
+    "collectors",
+    default="auto",
+    show_default=True,
+    metavar="auto|native|perf|nsys|native,nsys",
+    help="Which recorders; auto: pinprof's own, or perf where that sees more.",
 )
 @recording_options
 @click.argument("program", nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")

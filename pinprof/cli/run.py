@@ -15,12 +15,12 @@ class _Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if "--record" in args:
-            from pinprof.collect import COLLECTORS
+            from pinprof.collect import AUTO, COLLECTORS
 
             place = args.index("--record")
             names = "".join(args[place + 1 : place + 2]).split(",")
-            if not set(names) <= set(COLLECTORS):
-                args = [*args[:place], "--record=perf", *args[place + 1 :]]
+            if not set(names) <= {AUTO, *COLLECTORS}:
+                args = [*args[:place], f"--record={AUTO}", *args[place + 1 :]]
         return super().parse_args(ctx, args)
 
 
@@ -43,9 +43,9 @@ class _Command(click.Command):
     "--record",
     "collectors",
     is_flag=False,
-    flag_value="perf",
-    metavar="[perf|nsys|perf,nsys]",
-    help="Record it and explain it.",
+    flag_value="auto",
+    metavar="[auto|native|perf|nsys|native,nsys]",
+    help="Record it and explain it; auto: natively, or with perf where that sees more.",
 )
 @recording_options
 def command(

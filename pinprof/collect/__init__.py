@@ -3,12 +3,14 @@
     base.py         RecordRequest, Outcome; the program, the recorders beside it, signals, clean-up
     recording.py    one run, start to end
     control.py      perf's control FIFOs
+    native/         pinprof's own collector
     perf.py         Linux perf
     nsys.py         Nsight Systems
     nsys_launch.py  the program as nsys launches it: its own streams, status and place
     nsys_shim.py    what nsys starts, and what becomes the program
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
+    limits.py       values that no recorder of samples can mean
     permission.py   whether the kernel lets us sample
     kallsyms.py     the kernel's symbols
     counters.py     exact counters around a run
@@ -25,14 +27,19 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from pinprof.collect.base import Outcome, RecordRequest
-from pinprof.errors import UsageError
+from pinprof.errors import PinprofError, UsageError
 from pinprof.store import CaptureWriter
 
 COLLECTORS = {
-    "perf": "CPU stacks and page faults, by Linux perf",
+    "native": "CPU stacks, page faults and waits, by pinprof itself",
+    "perf": "the same by Linux perf",
     "nsys": "CUDA calls, copies, migrations, kernels and NVTX ranges, by Nsight Systems",
 }
 """Collector name → what it records; each lives in `pinprof.collect.NAME` and is imported when asked for."""
+
+AUTO = "auto"
+SAMPLERS = ("native", "perf")
+"""Those that sample the program; one of them at a time."""
 
 
 class Collector(Protocol):
@@ -43,13 +50,44 @@ class Collector(Protocol):
 
 
 def parse_names(text: str) -> tuple[str, ...]:
-    """The collectors of a comma list, each once; UsageError when one is unknown or none is named."""
+    """The collectors of a comma list, each once, `auto` among them; UsageError when they cannot be meant."""
     names = tuple(dict.fromkeys(name for name in text.split(",") if name))
-    unknown = [name for name in names if name not in COLLECTORS]
+    known = (AUTO, *COLLECTORS)
+    unknown = [name for name in names if name not in known]
     if unknown or not names:
         problem = f"There is no collector {unknown[0]!r}." if unknown else f"{text!r} names no collector."
-        raise UsageError(problem, f"Choose from: {', '.join(COLLECTORS)}; several as perf,nsys.", "collector")
+        raise UsageError(problem, f"Choose from: {', '.join(known)}; several as native,nsys.", "collector")
+    if len({AUTO, *SAMPLERS} & set(names)) > 1:
+        problem = f"{text!r} names two collectors of the same samples."
+        raise UsageError(problem, "Choose one of native and perf; auto chooses by itself.", "collector")
     return names
+
+
+def resolve(names: Sequence[str], request: RecordRequest) -> tuple[str, ...]:
+    """The same names with `auto` replaced: the native collector where it can do it, else perf where that can do more.
+
+    Raises nothing: when neither can record, `check` of the native collector says why.
+    """
+    return tuple(_sampler(request) if name == AUTO else name for name in names)
+
+
+def _sampler(request: RecordRequest) -> str:
+    from pinprof.collect import native, perf
+
+    try:
+        # Copied stacks and branch records are perf's alone. A perf with capabilities of its own sees the kernel where
+        # this process may not.
+        if request.call_graph != "fp":
+            return "perf"
+        if native.samples_kernel(request):
+            return "native"
+    except PinprofError:
+        pass
+    try:
+        perf.check(request)
+    except PinprofError:
+        return "native"
+    return "perf"
 
 
 def check(names: Sequence[str], request: RecordRequest) -> None:
@@ -66,4 +104,4 @@ def record(names: Sequence[str], request: RecordRequest, writer: CaptureWriter) 
     return recording.record(names, request, writer)
 
 
-__all__ = ["COLLECTORS", "Collector", "Outcome", "RecordRequest", "check", "parse_names", "record"]
+__all__ = ["AUTO", "COLLECTORS", "Collector", "Outcome", "RecordRequest", "check", "parse_names", "record", "resolve"]

@@ -18,6 +18,7 @@ from typing import Literal
 
 from pinprof import nsys
 from pinprof.collect import host, kallsyms, permission
+from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.errors import ToolMissing
@@ -49,8 +50,19 @@ def _perf() -> Check:
     try:
         perf = find_perf()
     except ToolMissing as error:
-        return Check("perf", "problem", error.problem, error.remedy)
+        found = f"{error.problem.rstrip('.')}; only --call-graph dwarf and lbr need it"
+        return Check("perf", "info", found, error.remedy)
     return Check("perf", "ok", f"{perf.version}, {perf.path}")
+
+
+def _native() -> Check:
+    number = permission.sampling_errno(kernel=False)
+    if number:
+        error = permission.refusal(number, system_wide=False, user=True)
+        return Check("native collector", "problem", error.problem, error.remedy)
+    rate = max_sample_rate()
+    found = f"perf_event_open is permitted, {rate} samples a second at most" if rate else "perf_event_open is permitted"
+    return Check("native collector", "ok", found)
 
 
 def _permission() -> Check:
@@ -60,7 +72,8 @@ def _permission() -> Check:
     perf = shutil.which("perf")
     if number and not (perf and permission.granted_to(perf)):
         error = permission.refusal(number, system_wide=False)
-        return Check("sampling the kernel", "problem", error.problem, error.remedy)
+        found = f"{error.problem.rstrip('.')}; recordings hold the program's own code only"
+        return Check("sampling the kernel", "warning", found, error.remedy)
     return Check("sampling the kernel", "ok", f"permitted ({found})")
 
 
@@ -77,7 +90,7 @@ def _kallsyms() -> Check:
     found = f"kernel.kptr_restrict is {restrict}"
     if kallsyms.addresses_shown():
         return Check("kernel symbols", "ok", f"shown ({found})")
-    return Check("kernel symbols", "problem", f"hidden ({found})", kallsyms.hidden_note())
+    return Check("kernel symbols", "warning", f"hidden ({found})", kallsyms.hidden_note())
 
 
 def _gpu() -> Check:
@@ -221,8 +234,9 @@ def _syscall_errno(number: int, *arguments: int | None) -> int:
 
 
 CHECKS: tuple[Callable[[], Check], ...] = (
-    _perf,
+    _native,
     _permission,
+    _perf,
     _kallsyms,
     _system_wide,
     _gpu,

@@ -1,4 +1,7 @@
-"""perf's control FIFOs: `perf record --control fifo:CTL,ACK` reads commands from one and acknowledges on the other."""
+"""The control FIFOs of perf, which the native collector obeys too: commands on one, each acknowledged on the other.
+
+Source: perf-record(1), `--control fifo:CTL,ACK`.
+"""
 
 from __future__ import annotations
 

@@ -24,11 +24,10 @@ from pathlib import Path
 from pinprof.collect import permission
 from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult, find_program
 from pinprof.collect.control import Control
-from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.collect.limits import check_values
+from pinprof.errors import CollectError, ToolMissing
 from pinprof.store import LOG, PERF_DATA, CaptureWriter
 
-CALL_GRAPHS = ("fp", "dwarf", "lbr")
-MAX_FREQUENCY = 50_000
 START_TIMEOUT_S = 60.0
 """perf -a first lists every process of the machine."""
 
@@ -54,15 +53,7 @@ class Perf:
 
 def check(request: RecordRequest) -> None:
     """Raise before anything is written when this request cannot be recorded here."""
-    if request.call_graph not in CALL_GRAPHS:
-        problem = f"There is no call graph {request.call_graph!r}."
-        raise UsageError(problem, f"Choose one of {', '.join(CALL_GRAPHS)}.", "call-graph")
-    if not 1 <= request.frequency <= MAX_FREQUENCY:
-        problem = f"A frequency of {request.frequency} Hz cannot be sampled."
-        raise UsageError(problem, f"Give --frequency 1 to {MAX_FREQUENCY}.", "frequency")
-    if request.fault_period < 1:
-        problem = f"{request.fault_period} is not a number of page faults."
-        raise UsageError(problem, "Give --fault-period 1 or more.", "fault-period")
+    check_values(request)
     find_program(request.command[0])
     perf = find_perf()
     permission.require(perf.path, system_wide=request.system_wide)
@@ -146,7 +137,7 @@ def find_perf() -> Perf:
             break
     else:
         raise ToolMissing(
-            "perf, which records the samples, is not installed.",
+            "perf is not installed.",
             "Install it: `apt install linux-perf` (Debian), `apt install linux-tools-$(uname -r)` (Ubuntu), "
             "`dnf install perf` (Fedora, RHEL).",
             "perf-missing",

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
 import errno
 import os
-import platform
 import struct
 from pathlib import Path
 
+from pinprof.collect.native import perf_event as pe
 from pinprof.errors import CollectError
 
 PARANOID = Path("/proc/sys/kernel/perf_event_paranoid")
 
-_SYSCALL = {"x86_64": 298, "aarch64": 241, "riscv64": 241, "ppc64le": 319, "s390x": 331}
-_ATTR_SIZE = 112
-"""PERF_ATTR_SIZE_VER5, Linux 4.1."""
-_TYPE_SOFTWARE, _CPU_CLOCK, _DISABLED = 1, 0, 1
 _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 
 
@@ -28,19 +23,15 @@ def paranoid() -> int | None:
         return None
 
 
-def sampling_errno(*, system_wide: bool = False) -> int:
-    """0 when this process may sample user and kernel of its own programs (or of every CPU), else the errno."""
-    number = _SYSCALL.get(platform.machine())
-    if number is None:
-        return 0  # perf itself will say
-    attr = struct.pack("=IIQQQQQ", _TYPE_SOFTWARE, _ATTR_SIZE, _CPU_CLOCK, 10_000_000, 0, 0, _DISABLED)
-    buffer = ctypes.create_string_buffer(attr.ljust(_ATTR_SIZE, b"\0"), _ATTR_SIZE)
+def sampling_errno(*, system_wide: bool = False, kernel: bool = True) -> int:
+    """0 when this process may sample its own programs (or every CPU), the kernel's part too or not; or the errno."""
+    flags = pe.DISABLED | (0 if kernel else pe.EXCLUDE_KERNEL | pe.EXCLUDE_CALLCHAIN_KERNEL)
+    attr = pe.EventAttr(pe.TYPE_SOFTWARE, pe.SW_CPU_CLOCK, 0, 10_000_000, flags)
     pid, cpu = (-1, 0) if system_wide else (0, -1)
-    libc = ctypes.CDLL(None, use_errno=True)
-    file = libc.syscall(number, buffer, pid, cpu, -1, 0)
-    if file < 0:
-        return ctypes.get_errno()
-    os.close(file)
+    try:
+        os.close(pe.open_event(attr, pid, cpu))
+    except OSError as error:
+        return error.errno or errno.EPERM
     return 0
 
 
@@ -71,27 +62,27 @@ def require(perf: str, *, system_wide: bool) -> None:
         raise refusal(number, system_wide=system_wide)
 
 
-def refusal(number: int, *, system_wide: bool) -> CollectError:
-    """What to say about an errno of perf_event_open(2)."""
+def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectError:
+    """What to say about an errno of perf_event_open(2); `user`: not even the program's own code may be sampled."""
     level = paranoid()
-    if level is None or number == errno.ENOSYS:
+    if level is None:
         return CollectError(
             "This kernel has no perf events.",
             "Use a kernel with CONFIG_PERF_EVENTS, or record on the container's host.",
             "perf-permission",
         )
     wanted = 0 if system_wide else 1
-    what = "every process" if system_wide else "the kernel's part of a program"
-    if level <= wanted or os.geteuid() == 0:
+    what = "every process" if system_wide else "programs" if user else "the kernel's part of a program"
+    if number == errno.ENOSYS or level <= (2 if user else wanted) or os.geteuid() == 0:
         return CollectError(
-            f"perf may not sample {what} here although kernel.perf_event_paranoid is {level}: "
+            f"pinprof may not sample {what} here although kernel.perf_event_paranoid is {level}: "
             f"perf_event_open says {os.strerror(number)}.",
             "In a container, start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open "
             "(--security-opt seccomp=unconfined).",
             "perf-permission",
         )
     return CollectError(
-        f"perf may not sample {what}: kernel.perf_event_paranoid is {level}.",
+        f"pinprof may not sample {what}: kernel.perf_event_paranoid is {level}.",
         f"Run `sudo sysctl kernel.perf_event_paranoid={wanted}`, or run pinprof as root or with CAP_PERFMON "
         "(in a container: --cap-add PERFMON).",
         "perf-permission",

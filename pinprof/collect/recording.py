@@ -1,4 +1,4 @@
-"""One run under one collector or several: perf attaches to the program, nsys launches it.
+"""One run under one collector or several: a sampler attaches to the program, nsys launches it.
 
 The program waits behind its gate until every recorder is ready, and all of them finish after it has ended.
 """
@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from pinprof.collect import counters, kallsyms, nsys, perf
+from pinprof.collect import SAMPLERS, counters, kallsyms, nsys, perf
 from pinprof.collect.base import (
     Outcome,
     Program,
@@ -23,6 +23,7 @@ from pinprof.collect.base import (
     signals_held,
 )
 from pinprof.collect.control import open_control
+from pinprof.collect.native import attached as native
 from pinprof.collect.nsys_launch import private_folder
 from pinprof.store import CaptureWriter
 from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
@@ -33,7 +34,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
     notes = [kallsyms.save(writer.path)]
     modules = kallsyms.modules()
     with ExitStack() as places:
-        control = places.enter_context(open_control()) if "perf" in collectors else None
+        sampler = next((name for name in SAMPLERS if name in collectors), "")
+        control = places.enter_context(open_control()) if sampler else None
         folder = places.enter_context(private_folder()) if "nsys" in collectors else None
         environment = _program_environment(request, control.paths if control else "")
         tools: list[Tool] = []
@@ -47,7 +49,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
             session = Session(program, [tool.recorder for tool in tools], signals)
             try:
                 if control:
-                    tools.append(perf.Attached(request, writer, program, control))
+                    attached = native.Attached if sampler == "native" else perf.Attached
+                    tools.append(attached(request, writer, program, control))
                 session.recorders = [tool.recorder for tool in tools]
                 for tool in tools:
                     tool.await_ready(session)

@@ -63,7 +63,7 @@ def profiled_command(argv: Sequence[str]) -> tuple[str, ...]:
 
 
 def is_system_wide(argv: Sequence[str]) -> bool | None:
-    """Whether a `perf record` command line records whole CPUs; None if there is no command line."""
+    """Whether a command line of `perf record` or pinprof records whole CPUs; None if there is no command line."""
     if not argv:
         return None
     command = profiled_command(argv)
@@ -71,7 +71,7 @@ def is_system_wide(argv: Sequence[str]) -> bool | None:
     short = [word for word in options if word.startswith("-") and not word.startswith("--")]
     flags = {letter for word in short for letter in _flag_letters(word)}
     return bool(flags & {"a", "C"}) or any(
-        word in ("--all-cpus", "--cpu") or word.startswith("--cpu=") for word in options
+        word in ("--all-cpus", "--cpu", "--system-wide") or word.startswith("--cpu=") for word in options
     )
 
 

@@ -8,5 +8,60 @@
     sampler.py      opens, reads, writes; a process of its own (`python -m pinprof.collect.native`)
     attached.py     that process as a recording tool
 
-It needs the standard library only, and no compiler.
+It needs the standard library only, and no compiler. What it cannot do, copying stacks and reading branch records, is
+left to perf.
 """
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pinprof.collect.base import RecordRequest, find_program
+from pinprof.errors import CollectError, UsageError
+
+_MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
+
+
+def check(request: RecordRequest) -> None:
+    """Raise before anything is written when this request cannot be recorded here."""
+    from pinprof.collect.limits import check_values
+
+    check_values(request)
+    if request.call_graph != "fp":
+        raise UsageError(
+            f"The native collector follows frame pointers only, not --call-graph {request.call_graph}.",
+            "Record with perf for that (`pinprof run … --record perf`, `pinprof record --with perf`).",
+            "call-graph",
+        )
+    find_program(request.command[0])
+    most = max_sample_rate()
+    if most is not None and request.frequency > most:
+        raise CollectError(
+            f"This kernel samples at most {most} times a second, not {request.frequency}.",
+            f"Give --frequency {most}, or `sudo sysctl kernel.perf_event_max_sample_rate={request.frequency}`.",
+            "frequency",
+        )
+    samples_kernel(request)
+
+
+def samples_kernel(request: RecordRequest) -> bool:
+    """Whether the kernel's part of the program may be sampled; CollectError when not even its own code may."""
+    from pinprof.collect import permission
+
+    number = permission.sampling_errno(system_wide=request.system_wide)
+    if not number:
+        return True
+    if request.system_wide:
+        raise permission.refusal(number, system_wide=True)
+    number = permission.sampling_errno(kernel=False)
+    if number:
+        raise permission.refusal(number, system_wide=False, user=True)
+    return False
+
+
+def max_sample_rate() -> int | None:
+    """kernel.perf_event_max_sample_rate, which the kernel lowers by itself when sampling takes too long."""
+    try:
+        return int(_MAX_SAMPLE_RATE.read_text())
+    except (OSError, ValueError):
+        return None

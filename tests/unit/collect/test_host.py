@@ -99,7 +99,7 @@ def test_hidden_addresses_are_noted_with_the_fix(monkeypatch: pytest.MonkeyPatch
 def test_every_gap_that_doctor_finds_comes_with_a_fix() -> None:
     results = checks.run()
     assert [check.name for check in results if check.state in ("warning", "problem") and not check.fix] == []
-    assert {"perf", "sampling the kernel", "kernel symbols", "GPU", "NUMA", "locked memory"} <= {
+    assert {"native collector", "perf", "sampling the kernel", "kernel symbols", "GPU", "NUMA", "locked memory"} <= {
         c.name for c in results
     }
 
@@ -110,8 +110,9 @@ def test_doctor_fails_only_when_recording_is_impossible(tmp_path: Path) -> None:
     tools = Path("/usr/lib/linux-tools")
     if not tools.exists():
         result = subprocess.run(command, capture_output=True, text=True, check=False, env=without)
-        assert result.returncode == 1
-        assert {check["name"]: check["state"] for check in json.loads(result.stdout)}["perf"] == "problem"
+        states = {check["name"]: check["state"] for check in json.loads(result.stdout)}
+        assert states["perf"] == "info", "the native collector needs none"
+        assert result.returncode == int("problem" in states.values())
     result = subprocess.run(command, capture_output=True, text=True, check=False)
     states = {check["state"] for check in json.loads(result.stdout)}
     assert result.returncode == int("problem" in states)

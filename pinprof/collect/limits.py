@@ -1,0 +1,22 @@
+"""Values of a request that no recorder of samples can mean."""
+
+from __future__ import annotations
+
+from pinprof.collect.base import RecordRequest
+from pinprof.errors import UsageError
+
+CALL_GRAPHS = ("fp", "dwarf", "lbr")
+MAX_FREQUENCY = 50_000
+
+
+def check_values(request: RecordRequest) -> None:
+    """UsageError for a call graph, frequency or fault period that does not exist."""
+    if request.call_graph not in CALL_GRAPHS:
+        problem = f"There is no call graph {request.call_graph!r}."
+        raise UsageError(problem, f"Choose one of {', '.join(CALL_GRAPHS)}.", "call-graph")
+    if not 1 <= request.frequency <= MAX_FREQUENCY:
+        problem = f"A frequency of {request.frequency} Hz cannot be sampled."
+        raise UsageError(problem, f"Give --frequency 1 to {MAX_FREQUENCY}.", "frequency")
+    if request.fault_period < 1:
+        problem = f"{request.fault_period} is not a number of page faults."
+        raise UsageError(problem, "Give --fault-period 1 or more.", "fault-period")

@@ -1,0 +1,231 @@
+"""The collector's process as a recording tool, attached to a program that still waits behind its gate."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from pinprof import __version__
+from pinprof.collect import native, permission
+from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult
+from pinprof.collect.control import Control
+from pinprof.collect.native import events
+from pinprof.collect.native.events import EventSpec
+from pinprof.collect.native.sampler import SAID, Orders
+from pinprof.errors import CollectError
+from pinprof.store import LOG, PERF_DATA, CaptureWriter
+
+START_TIMEOUT_S = 60.0
+"""Every process of the machine is listed first with --system-wide."""
+
+RING_VARIABLE = "PINPROF_RING_BYTES"
+"""Environment variable: another size of each CPU's ring, a power of two of pages; small ones overrun."""
+
+_RING_BYTES = 2 << 20
+_ALL_RINGS_BYTES = 512 << 20
+_UNPRIVILEGED_RING_BYTES = 512 << 10
+"""What kernel.perf_event_mlock_kb grants each CPU by default, besides a page."""
+
+
+class Attached:
+    """The native collector at work; perf.data lies in the capture directory afterwards."""
+
+    def __init__(
+        self,
+        request: RecordRequest,
+        writer: CaptureWriter,
+        program: Program,
+        control: Control,
+        extra: Sequence[EventSpec] = (),
+    ) -> None:
+        """`extra`: events besides the standard ones."""
+        self._request, self._control, self._log = request, control, writer.path / LOG
+        self._kernel, self._pid = native.samples_kernel(request), program.pid
+        self._shown = shown_command(request)
+        standard = events.standard(
+            frequency=request.frequency,
+            fault_period=request.fault_period,
+            off_cpu=request.off_cpu,
+            kernel=self._kernel,
+        )
+        place = control.ctl.with_name("orders.json")
+        Orders(
+            output=str((writer.path / PERF_DATA).resolve()),
+            events=(*standard, *extra),
+            pid=None if request.system_wide else program.pid,
+            ring_bytes=ring_bytes(),
+            control=(str(control.ctl), str(control.ack)),
+            command=self._shown,
+            version=f"pinprof {__version__}",
+        ).save(place)
+        argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
+        try:
+            self.recorder = Recorder(argv, _environment(), self._log)
+        except OSError as error:
+            raise CollectError(
+                f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
+            ) from error
+
+    def await_ready(self, session: Session) -> None:
+        """Wait until all events are open, and unless the program does so itself, switch them on."""
+        deadline = time.monotonic() + START_TIMEOUT_S
+        self._command("ping", session, deadline)
+        if not self._request.region_only:
+            self._command("enable", session, deadline)
+        self._control.close()
+
+    def result(self) -> ToolResult:
+        """What it recorded with, and why that is not whole."""
+        request = self._request
+        said = _said(self._log)
+        facts: dict[str, Any] = {
+            "name": "native",
+            "version": __version__,
+            "command": list(self._shown),
+            "pid": self._pid,
+            "options": {
+                "frequency": request.frequency,
+                "call_graph": request.call_graph,
+                "fault_period": request.fault_period,
+                "off_cpu": request.off_cpu,
+                "kernel": self._kernel,
+                "system_wide": request.system_wide,
+                "region_only": request.region_only,
+            },
+            **{name: said[name] for name in ("lost_records", "cpu_ns", "ring_bytes", "cpus") if name in said},
+        }
+        notes = [str(note) for note in said.get("notes", ())]
+        if not self._kernel:
+            notes.append(user_only_note())
+        return ToolResult(facts, tuple(notes), failure=self._failure(said))
+
+    def _command(self, word: str, session: Session, deadline: float) -> None:
+        self._control.send(word)
+        while not self._control.acknowledged(0.02):
+            session.wait(0)
+            if session.interruptions:
+                raise KeyboardInterrupt
+            if self.recorder.wait_status is not None:
+                raise self._start_failure()
+            if time.monotonic() > deadline:
+                raise CollectError(
+                    f"The collector was not ready after {START_TIMEOUT_S:.0f} s.",
+                    "Try again when the machine is less busy, or without --system-wide.",
+                    "native",
+                )
+
+    def _start_failure(self) -> CollectError:
+        """Why the collector ended before the program began."""
+        said = _said(self._log)
+        number = int(said.get("errno") or 0)
+        if "refused" not in said:
+            reason = str(said.get("failed") or "see collector.log").rstrip(".")
+            return CollectError(
+                f"The collector did not start recording: {reason}.", "`pinprof doctor` checks what it needs.", "native"
+            )
+        what = str(said["refused"])
+        if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
+            return CollectError(
+                "pinprof may not lock enough memory for its buffers.",
+                "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
+                "perf-memlock",
+            )
+        if number == errno.EMFILE:
+            return CollectError(
+                "pinprof may not open enough files: it needs a few for each CPU.",
+                "Raise the limit: `ulimit -n 65536`.",
+                "native",
+            )
+        if number in (errno.EPERM, errno.EACCES, errno.ENOSYS):
+            return permission.refusal(number, system_wide=self._request.system_wide, user=not self._kernel)
+        return CollectError(
+            f"The kernel does not record {what}: {os.strerror(number)}.",
+            "Try --record perf, or --no-off-cpu.",
+            "native",
+        )
+
+    def _failure(self, said: Mapping[str, Any]) -> CollectError | None:
+        """Why the recording is not whole."""
+        recorder = self.recorder
+        assert recorder.wait_status is not None
+        if not recorder.died_first and recorder.ended_well:
+            return None
+        when = "while the program was running" if recorder.died_first else "before it had written everything"
+        if said.get("errno") in (errno.ENOSPC, errno.EDQUOT):
+            return CollectError(
+                f"The disk is full: the collector stopped {when}; what it recorded until then is kept.",
+                "Free some room, or write to another disk with -o.",
+                "disk-full",
+            )
+        if os.WIFSIGNALED(recorder.wait_status):
+            how = f"was ended by {signal.Signals(os.WTERMSIG(recorder.wait_status)).name}"
+        else:
+            how = f"ended with status {os.waitstatus_to_exitcode(recorder.wait_status)}"
+        reason = f" ({said['failed']})" if "failed" in said else ""
+        return CollectError(
+            f"The collector {how} {when}{reason}; what it recorded until then is kept.",
+            "Record again for the whole.",
+            "native",
+        )
+
+
+def shown_command(request: RecordRequest) -> tuple[str, ...]:
+    """For people and the file: how this recording was asked for, without the program."""
+    return (
+        "pinprof",
+        "record",
+        "--with=native",
+        f"--frequency={request.frequency}",
+        f"--fault-period={request.fault_period}",
+        *(() if request.off_cpu else ("--no-off-cpu",)),
+        *(("--system-wide",) if request.system_wide else ()),
+    )
+
+
+def user_only_note() -> str:
+    """What is missing where the kernel's part may not be sampled, and the remedy."""
+    error = permission.refusal(permission.sampling_errno() or errno.EACCES, system_wide=False)
+    return (
+        f"Samples hold the program's own code only, so time in the kernel (page faults, pinning, copies) is missing: "
+        f"{error}"
+    )
+
+
+def ring_bytes() -> int:
+    """The size of each CPU's ring: room for seconds between two readings, and a bound on all together."""
+    chosen = os.environ.get(RING_VARIABLE, "")
+    if chosen.isdecimal():
+        return 1 << max(int(chosen), 1).bit_length() - 1
+    size = _RING_BYTES if os.geteuid() == 0 else _UNPRIVILEGED_RING_BYTES
+    while size > 256 << 10 and size * (os.cpu_count() or 1) > _ALL_RINGS_BYTES:
+        size //= 2
+    return size
+
+
+def _environment() -> dict[str, str]:
+    """Ours, without what changes how Python starts; the package is found where this process found it."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    return kept | {"PYTHONPATH": str(Path(__file__).parents[3])}
+
+
+def _said(log: Path) -> dict[str, Any]:
+    """The last thing the collector said."""
+    try:
+        lines = log.read_text("utf-8", "replace").splitlines()
+    except OSError:
+        return {}
+    for line in reversed(lines):
+        if line.startswith(SAID):
+            try:
+                said = json.loads(line.removeprefix(SAID))
+            except ValueError:
+                continue
+            return said if isinstance(said, dict) else {}
+    return {}
