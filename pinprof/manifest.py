@@ -16,7 +16,9 @@ class Manifest:
     command: tuple[str, ...]
     """The profiled command line; empty when unknown."""
     scenario: Mapping[str, Any]
-    """`name, backend, emulation, parameters, calls` of a pinprof scenario (workload.WorkloadSpec); empty otherwise."""
+    """Of a pinprof scenario (workload.session): `name, backend, emulation, parameters, calls`, and, counted in its
+    warm-up, `traffic`: what one iteration allocates and copies, as `what, size_bytes, count`; empty otherwise.
+    """
     host: Mapping[str, Any]
     """Machine facts (collect.host.facts): kernel, cpu, memory, THP, GPU, driver, link."""
     collectors: tuple[Mapping[str, Any], ...]

@@ -20,6 +20,7 @@ from pinprof.workload.catalog import Scenario, load, resolve
 from pinprof.workload.context import Options, RunContext
 from pinprof.workload.recorder import measured
 from pinprof.workload.spec import WorkloadSpec
+from pinprof.workload.traffic import Traffic, counting
 
 SCENARIO_VARIABLE = "PINPROF_SCENARIO"
 """Environment variable: the file that gets the scenario's facts as JSON, for the capture's manifest."""
@@ -82,9 +83,8 @@ def run(name: str, options: Options) -> RunResult:
         _import_needed(spec)
         with _explained(ctx):
             backend.prepare(spec.memory, ctx.size_bytes)
-        _hand_over(_facts(ctx))
-        for _ in range(options.warmup):
-            _iterate(scenario, ctx)
+        written = _hand_over(_facts(ctx))
+        _warm_up(scenario, ctx, written=written)
         ctx.recording = True
         with measured():
             for _ in range(options.iterations):
@@ -100,6 +100,17 @@ def run(name: str, options: Options) -> RunResult:
             verified=ctx.verified,
             variant=variant,
         )
+
+
+def _warm_up(scenario: Scenario, ctx: RunContext, *, written: bool) -> None:
+    """The iterations before the measured ones; the first is counted, and completes the facts if they were written."""
+    backend, traffic = ctx.backend, Traffic()
+    for number in range(ctx.options.warmup):
+        ctx.backend = backend if number else counting(backend, traffic)
+        _iterate(scenario, ctx)
+    ctx.backend = backend
+    if ctx.options.warmup and written:
+        _hand_over(_facts(ctx) | {"traffic": traffic.to_json()})
 
 
 def _iterate(scenario: Scenario, ctx: RunContext) -> None:
@@ -176,12 +187,17 @@ def _facts(ctx: RunContext) -> dict[str, Any]:
     }
 
 
-def _hand_over(facts: Mapping[str, Any]) -> None:
-    """Leave the facts where the recorder asked for them, before the first iteration: a crash keeps them."""
+def _hand_over(facts: Mapping[str, Any]) -> bool:
+    """Leave the facts where the recorder asked for them, before the first iteration: a crash keeps them.
+
+    Whether they were written.
+    """
     path = os.environ.get(SCENARIO_VARIABLE)
     if not path:
-        return
+        return False
     try:
         Path(path).write_text(json.dumps(facts), "utf-8")
     except OSError as error:
         print(f"pinprof: the scenario's facts are not recorded: {error.strerror}: {path}", file=sys.stderr)
+        return False
+    return True
