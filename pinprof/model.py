@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pinprof.activity import Activity
 from pinprof.manifest import Manifest
+from pinprof.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "samples"]
 Int64 = NDArray[np.int64]
@@ -239,5 +240,7 @@ class Capture:
     """What a tracing tool recorded of CUDA, the GPU and the system; None when nothing traced it."""
     utc_offset_ns: int | None = None
     """Added to sample times gives UTC, nanoseconds since 1970; None when the recorder noted no such pair."""
+    rates: Rates | None = None
+    """What memory operations cost on the machine of the run; None when nobody measured."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""

@@ -10,6 +10,7 @@
     nvtx/               what the program said through NVTX, one file a process (read/nvtx_file.py)
     nsys.sqlite         what Nsight Systems traced, its own export without what is private
     nsys.nsys-rep       its report, only when asked for: it holds the program's environment
+    rates.json          what memory operations cost on this machine, where `pinprof bench` had measured it
     collector.log       what the recording tools printed
 
 It is written under `NAME.pinprof.partial` and renamed when whole. An interrupted one keeps that name, is marked in
@@ -41,6 +42,7 @@ SYMBOLS = "symbols.json.gz"
 RANGES = "ranges.jsonl"
 NVTX = "nvtx"
 PYTHON_STACKS = "python-stacks.jsonl.gz"
+RATES = "rates.json"
 LOG = "collector.log"
 NSYS_SQLITE = "nsys.sqlite"
 NSYS_REPORT = "nsys.nsys-rep"

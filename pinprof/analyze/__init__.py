@@ -8,8 +8,10 @@ from pinprof.analyze.activity import activity_headline, analyze_activity
 from pinprof.analyze.attribution import GROUPS, Attribution, attribute
 from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS, Category
 from pinprof.analyze.clock import join
+from pinprof.analyze.counterfactual import counterfactual
 from pinprof.analyze.explain import Explanation, explain
 from pinprof.analyze.headline import headline
+from pinprof.analyze.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.ranges import summarise
 from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules import findings
@@ -36,14 +38,20 @@ def analyze(capture: Capture) -> Analysis:
     activity = analyze_activity(capture, attribution)
     # Samples of nsys end at the kernel's door: they cannot say what memory calls spend their time on.
     traced_only = activity is not None and (capture.clock.source == nsys_export.CLOCK or not len(capture.samples))
+    curve = pinning_curve(capture, ranges)
+    told = pinning_headline(capture, events, ranges, curve)
+    if not told:
+        told = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
     return Analysis(
         capture=capture,
         attribution=attribution,
         events=events,
         ranges=ranges,
         findings=findings(capture, events, ranges, activity),
-        headline=activity_headline(activity) if activity and traced_only else headline(capture, events, ranges),
+        headline=told,
         activity=activity,
+        counterfactual=counterfactual(capture, events, ranges, capture.rates),
+        pinning=curve,
     )
 
 

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
+from pinprof.analyze.cost_results import Counterfactual, Estimate, threads_text
 from pinprof.analyze.iterations import ITERATION, measured_iterations
 from pinprof.analyze.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.results import EventResult, RangeResult, main_event
@@ -37,45 +38,6 @@ _FAULT_LEVELS = ("fault", "uvm", "uffd")
 
 _DEVICE_KERNEL = "uvm.prefetched-kernel"
 """The kernel of all scenarios, in memory of the GPU."""
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """What one iteration would cost in a mode."""
-
-    mode: str
-    title: str
-    low_ns: float
-    ns: float
-    high_ns: float
-    once_ns: float
-    """Paid once beside the iterations; 0 when nothing is."""
-    assumes: str
-
-
-@dataclass(frozen=True)
-class Counterfactual:
-    """One run beside what it would have been."""
-
-    mode: str
-    """Key of the mode that ran."""
-    title: str
-    measured_ns: float
-    """Mean of an iteration."""
-    modelled: Estimate | None
-    """The same mode by the same arithmetic: how far the model is off here. None when rates for it are missing."""
-    estimates: tuple[Estimate, ...]
-    """Other modes, cheapest first."""
-    lacking: tuple[tuple[str, tuple[str, ...]], ...]
-    """Modes without an estimate, by title, and the measures that were not taken."""
-    measured_utc: str
-    """When the rates were measured; empty when there are none, and then nothing is estimated."""
-
-    @property
-    def best(self) -> Estimate | None:
-        """The cheapest other mode, when it saves more than its error; None else."""
-        first = next(iter(self.estimates), None)
-        return first if first and first.high_ns < self.measured_ns else None
 
 
 @dataclass(frozen=True)
@@ -224,7 +186,7 @@ class _Run:
 
     def title(self, mode: Mode) -> str:
         """The mode in words, with the number of threads that its rate was measured with."""
-        return mode.title.format(threads=f"{self._threads} {'thread' if self._threads == 1 else 'threads'}")
+        return mode.title.format(threads=threads_text(self._threads))
 
     def missing(self, mode: Mode) -> tuple[str, ...]:
         """Measures that the mode needs and that were not taken."""

@@ -4,66 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from pinprof.analyze.cost_results import GIB, PinningCurve, PinningTime, threads_text
 from pinprof.analyze.iterations import ITERATION
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
 from pinprof.units import format_ns, format_share
 
-GIB = 1 << 30
 BASELINE = "malloc_host"
 """The phase that asks CUDA for as much pinned memory in one call."""
 _THREADS = re.compile(r"(\d+) threads?")
 _CREATING = ("fault.*", "uffd.*")
-
-
-@dataclass(frozen=True)
-class PinningTime:
-    """From the first call to usable pinned memory, of the curve's size."""
-
-    threads: int
-    """That touch the pages; 0 for the one call of CUDA."""
-    runs: int
-    median_ns: int
-    least_ns: int
-    most_ns: int
-
-
-@dataclass(frozen=True)
-class PinningCurve:
-    """The same memory, made usable by more and more threads."""
-
-    size_bytes: int
-    points: tuple[PinningTime, ...]
-    """By threads, ascending; at least one."""
-    baseline: PinningTime
-    call: str
-    """What the baseline calls: `cudaMallocHost`."""
-
-    @property
-    def fastest(self) -> PinningTime:
-        """The point with the least median."""
-        return min(self.points, key=lambda point: point.median_ns)
-
-    def per_gib(self, ns: float) -> float:
-        """A time by size."""
-        return ns / self.size_bytes * GIB
-
-    def sentence(self) -> str:
-        """What the curve says."""
-        best, whole = self.fastest, self.baseline.median_ns
-        factor = whole / best.median_ns if best.median_ns else 0.0
-        return (
-            f"prefault with {threads_text(best.threads)} on huge pages: {format_ns(self.per_gib(best.median_ns))}/GiB "
-            f"from first call to usable pinned memory; {self.call}: {format_ns(self.per_gib(whole))}/GiB, "
-            f"{factor:.1f} times as long."
-        )
-
-
-def threads_text(count: int) -> str:
-    """`1 thread`, `8 threads`."""
-    return f"{count} {'thread' if count == 1 else 'threads'}"
 
 
 def pinning_curve(capture: Capture, ranges: tuple[RangeResult, ...]) -> PinningCurve | None:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pinprof.analyze.activity_results import ActivityAnalysis
 from pinprof.analyze.attribution import Attribution
+from pinprof.analyze.cost_results import Counterfactual, PinningCurve
 from pinprof.model import Capture, Event
 
 Severity = Literal["critical", "warning", "info", "ok", "not-assessable"]
@@ -105,6 +106,10 @@ class Analysis:
     """The answer in one sentence."""
     activity: ActivityAnalysis | None = None
     """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
+    counterfactual: Counterfactual | None = None
+    """The run in other kinds of memory; None for programs that do not say what their phases are."""
+    pinning: PinningCurve | None = None
+    """The time to pinned memory by threads; None unless that was measured."""
 
     @property
     def main(self) -> EventResult | None:

@@ -13,12 +13,13 @@ from pinprof import analyze, read, report
 from pinprof.analyze import Analysis
 from pinprof.cli.progress import working
 from pinprof.errors import CollectError
+from pinprof.read import machine_rates
 
 
 def explain(path: Path, options: read.ReadOptions) -> Analysis:
     """Read a recording and give every sample its cause."""
     with working(f"Reading {path.name}"):
-        capture = read.read(path, options)
+        capture = machine_rates.stored(read.read(path, options))
     with working(f"Giving every sample of {path.name} its cause"):
         return analyze.analyze(capture)
 

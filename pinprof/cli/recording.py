@@ -17,7 +17,7 @@ from typing import Any, TypeVar
 import click
 
 from pinprof.errors import PinprofError, ProgramNotFound
-from pinprof.store import NSYS_SQLITE, PERF_DATA
+from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -126,7 +126,7 @@ def record(
         shutil.rmtree(writer.path, ignore_errors=True)
         return outcome.exit_status
     writer.release_reserve()
-    notes = _seal(writer.path, outcome.collectors)
+    notes = (*_seal(writer.path, outcome.collectors), *_keep_rates(writer.path, manifest.host, described))
     facts_of_outcome = outcome.to_manifest()
     facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
     target = writer.finish(
@@ -159,6 +159,22 @@ def _read_facts(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return facts if isinstance(facts, dict) else {}
+
+
+def _keep_rates(directory: Path, host: Mapping[str, Any], scenario: Mapping[str, Any]) -> tuple[str, ...]:
+    """Put the rates of this machine beside the samples, if `pinprof bench` has measured any; a note where it cannot."""
+    from pinprof import rates
+
+    backend = scenario.get("backend")
+    try:
+        found = rates.load_for(host, backend if isinstance(backend, str) else None)
+        if found is not None:
+            (directory / RATES).write_text(rates.to_json(found), "utf-8")
+    except PinprofError as error:
+        return (f"Rates of this machine were not stored: {error.problem}",)
+    except OSError as error:
+        return (f"Rates of this machine were not stored: {error.strerror}.",)
+    return ()
 
 
 def _seal(directory: Path, collectors: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:

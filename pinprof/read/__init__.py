@@ -105,14 +105,15 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
     CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
     """
-    from pinprof.read import python_frames
+    from pinprof.read import machine_rates, python_frames
 
     path = Path(path)
     capture = _read(path, options)
     stacks = path / PYTHON_STACKS
-    return python_frames.settle(
+    capture = python_frames.settle(
         capture, stacks if stacks.is_file() else None, keep_interpreter=options.interpreter_frames
     )
+    return machine_rates.brought(capture, path)
 
 
 def _read(path: Path, options: ReadOptions) -> Capture:

@@ -17,7 +17,7 @@ ALLOWED = {
     "activity": set(),
     "manifest": set(),
     "rates": {"errors"},
-    "model": {"activity", "manifest"},
+    "model": {"activity", "manifest", "rates"},
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},
     "workload": {"errors", "units"},

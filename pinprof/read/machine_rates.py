@@ -1,0 +1,35 @@
+"""The rates of the machine of a capture: those it brought, or those stored for that machine here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from pinprof import rates
+from pinprof.errors import CaptureError
+from pinprof.model import Capture
+from pinprof.rates import Rates
+from pinprof.store import RATES
+
+
+def brought(capture: Capture, path: Path) -> Capture:
+    """The capture with the rates that lie in its directory."""
+    return _with(capture, lambda: rates.read(path / RATES)) if (path / RATES).is_file() else capture
+
+
+def stored(capture: Capture) -> Capture:
+    """The capture with the rates that `pinprof bench` stored here for its machine, unless it brought its own."""
+    if capture.rates is not None:
+        return capture
+    backend = capture.manifest.scenario.get("backend")
+    return _with(capture, lambda: rates.load_for(capture.manifest.host, backend if isinstance(backend, str) else None))
+
+
+def _with(capture: Capture, load: Callable[[], Rates | None]) -> Capture:
+    """Rates that cannot be read are no reason to show nothing: a note says so."""
+    try:
+        return replace(capture, rates=load())
+    except CaptureError as error:
+        notes = (*capture.losses.notes, f"Rates are left out: {error.problem}")
+        return replace(capture, losses=replace(capture.losses, notes=notes))
