@@ -12,6 +12,7 @@ from pinprof.analyze.counterfactual import counterfactual
 from pinprof.analyze.explain import Explanation, explain
 from pinprof.analyze.headline import headline
 from pinprof.analyze.pinning import pinning_curve, pinning_headline
+from pinprof.analyze.python_lines import python_lines
 from pinprof.analyze.ranges import summarise
 from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules import findings
@@ -52,6 +53,7 @@ def analyze(capture: Capture) -> Analysis:
         activity=activity,
         counterfactual=counterfactual(capture, events, ranges, capture.rates),
         pinning=curve,
+        python=python_lines(capture, attribution),
     )
 
 

@@ -9,7 +9,11 @@ from typing import Literal
 from pinprof.analyze.activity_results import ActivityAnalysis
 from pinprof.analyze.attribution import Attribution
 from pinprof.analyze.cost_results import Counterfactual, PinningCurve
+from pinprof.analyze.python_lines import PythonEvent
 from pinprof.model import Capture, Event
+
+GPU_WAITS = ("sync.poll", "wait.gpu")
+"""Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
 
 Severity = Literal["critical", "warning", "info", "ok", "not-assessable"]
 
@@ -106,6 +110,8 @@ class Analysis:
     """The answer in one sentence."""
     activity: ActivityAnalysis | None = None
     """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
+    python: tuple[PythonEvent, ...] = ()
+    """Weight by line of Python, of each event that has some."""
     counterfactual: Counterfactual | None = None
     """The run in other kinds of memory; None for programs that do not say what their phases are."""
     pinning: PinningCurve | None = None

@@ -24,10 +24,11 @@ from markupsafe import Markup
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
 from pinprof.report import activity_rows, chart, drawing, palette, plots, styles, summary
-from pinprof.report.data import Cause, ReportData
-from pinprof.report.flame import Thread, pack_strings
+from pinprof.report.data import Cause, RangeData, ReportData
+from pinprof.report.flame import Thread, pack_columns, pack_strings
 from pinprof.report.names import printable
 from pinprof.report.panels import panels_for
+from pinprof.report.python_data import main_threads
 
 MODULES = (
     "format", "columns", "embedded", "theme", "state",
@@ -92,6 +93,8 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
             names_packed=pack_strings(printable(name) for name in data.names),
             command=summary.quoted(data.capture.command),
             collectors=[(entry.get("name", ""), _command_of(entry)) for entry in data.capture.collectors],
+            python_of=lambda name: next((table for table in data.python if table.event == name), None),
+            main_threads=main_threads,
             measures=chart.MEASURES,
             purposes=styles.PURPOSES,
             migration_styles=styles.CAUSES,

@@ -21,6 +21,7 @@ PANELS: tuple[Panel, ...] = (
     Panel("causes", "Causes", lambda data: any(event.total for event in data.events)),
     Panel("findings", "Findings", lambda data: bool(data.findings)),
     Panel("ranges", "Ranges", lambda data: bool(data.ranges)),
+    Panel("python", "Python lines", lambda data: bool(data.python)),
     Panel("timeline", "Timeline", lambda data: data.timeline is not None),
     Panel("calls", "CUDA calls", lambda data: bool(data.activity and data.activity.analysis.whole.calls)),
     Panel("transfers", "Transfers", lambda data: bool(data.activity and data.activity.analysis.whole.copies)),

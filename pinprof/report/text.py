@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.errors import PinprofError
-from pinprof.report import palette, text_activity
+from pinprof.report import palette, text_activity, text_python
 from pinprof.report.data import EventData, FindingData, ReportData
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
@@ -84,6 +84,8 @@ def render(data: ReportData, console: Console) -> None:
         for event in data.events:
             if any(entry.event(event.name) for entry in data.ranges):
                 _section(console, f"Ranges · {printable(event.name)}", _ranges(data, event))
+    for heading, table in text_python.sections(data.python, lambda leaf: _style(data, leaf)):
+        _section(console, heading, table)
     if data.activity:
         for heading, body in text_activity.sections(data.activity):
             _section(console, heading, body)

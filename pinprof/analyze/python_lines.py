@@ -1,0 +1,211 @@
+"""Which Python line a sample belongs to: the innermost one of the program's own code, else the innermost of all.
+
+Library code (installed packages, the standard library) is what the line called, and stands beside it: `loss.backward()`
+in train.py is the answer, torch/_tensor.py the way there. Only a thread that runs no code of the program, such as
+PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines add up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyze.attribution import Attribution
+from pinprof.analyze.categories import CATEGORIES
+from pinprof.model import Capture, Dso, Int32, Int64, StackTable
+
+_LIBRARY = re.compile(r"/(?:site|dist)-packages/(.+)|/lib(?:64)?/python\d[\d.]*t?/(.+)|<frozen (.+)>", re.DOTALL)
+_NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
+
+NOTHING = -1
+
+
+@dataclass(frozen=True)
+class PythonLine:
+    """One line of Python, or one function where lines are unknown, with the weight of one event."""
+
+    file: str
+    """As short as it can be told from others: `train.py`, `torch/_tensor.py`."""
+    line: int
+    """0 where only the function is known."""
+    function: str
+    library: bool
+    samples: int
+    weight: int
+    leaves: Mapping[str, int]
+    """Weight by cause, heaviest first."""
+    inside: str
+    """The library's line in which most of the weight was spent, `torch/_tensor.py:530`; empty if in the line itself."""
+    inside_weight: int
+    threads: Mapping[str, int]
+    """Weight by the threads' names, heaviest first; threads of one name are one."""
+
+    @property
+    def place(self) -> str:
+        """`train.py:88`, or `train.py`."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
+
+@dataclass(frozen=True)
+class PythonEvent:
+    """One event by Python line."""
+
+    event: int
+    """Index into the capture's events."""
+    total: int
+    """Of the event, with and without Python."""
+    weight: int
+    """Of the samples with Python functions: what `lines` add up to."""
+    lines: tuple[PythonLine, ...]
+    """Heaviest first."""
+
+    @property
+    def has_lines(self) -> bool:
+        """Whether lines are known, not only functions."""
+        return any(line.line for line in self.lines)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """A Python frame."""
+
+    path: str
+    line: int
+    function: str
+    short: str
+    """The path within its library; empty for the program's own code."""
+
+
+def python_lines(capture: Capture, attribution: Attribution) -> tuple[PythonEvent, ...]:
+    """Per event with such samples its weight by Python line; empty for a capture without Python functions."""
+    frames = capture.stacks.frames
+    places = {
+        index: _place(frames.symbol[index], frames.dsos[dso])
+        for index, dso in enumerate(frames.dso.tolist())
+        if frames.dsos[dso].kind == "python"
+    }
+    if not places:
+        return ()
+    line, inside = _nearest(capture.stacks, places)
+    files = _short_files(places.values())
+    found = []
+    for event in range(len(capture.events)):
+        rows = np.flatnonzero((capture.samples.event == event) & (line[capture.samples.stack] != NOTHING))
+        if len(rows):
+            found.append(_event(capture, attribution, event, rows, line, inside, places, files))
+    return tuple(found)
+
+
+def _place(symbol: str, dso: Dso) -> _Place:
+    named = _NAMED.fullmatch(symbol)
+    function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
+    library = _LIBRARY.search(dso.path)
+    short = next((part for part in library.groups() if part), "") if library else ""
+    return _Place(dso.path, line, function, short)
+
+
+def _nearest(stacks: StackTable, places: Mapping[int, _Place]) -> tuple[Int32, Int32]:
+    """Per node, one more for NO_NODE: the frame that its weight belongs to, and Python's innermost one (or NOTHING)."""
+    count = len(stacks.frames)
+    is_python, is_own = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    for index, place in places.items():
+        is_python[index], is_own[index] = True, not place.short
+    own, inner = np.full(len(stacks) + 1, NOTHING, np.int32), np.full(len(stacks) + 1, NOTHING, np.int32)
+    for nodes in stacks.levels():
+        frame, parent = stacks.frame[nodes], stacks.parent[nodes]
+        own[nodes] = np.where(is_own[frame], frame, own[parent])
+        inner[nodes] = np.where(is_python[frame], frame, inner[parent])
+    return np.where(own != NOTHING, own, inner), inner
+
+
+def _event(
+    capture: Capture,
+    attribution: Attribution,
+    event: int,
+    rows: Int64,
+    line: Int32,
+    inside: Int32,
+    places: Mapping[int, _Place],
+    files: Mapping[str, str],
+) -> PythonEvent:
+    samples = capture.samples
+    weight, node = samples.weight[rows], samples.stack[rows]
+    distinct, which = np.unique(line[node], return_inverse=True)
+    which = which.reshape(-1)
+    order = np.argsort(which, kind="stable")
+    bounds = np.searchsorted(which[order], np.arange(len(distinct) + 1))
+    lines = []
+    for number, frame in enumerate(distinct.tolist()):
+        mine = order[bounds[number] : bounds[number + 1]]
+        place = places[frame]
+        within = _sums(inside[node[mine]], weight[mine])
+        within.pop(frame, None)
+        deepest, deepest_weight = next(iter(within.most_common(1)), (NOTHING, 0))
+        pids, tids = samples.pid[rows[mine]], samples.tid[rows[mine]]
+        lines.append(
+            PythonLine(
+                file=files[place.path],
+                line=place.line,
+                function=place.function,
+                library=bool(place.short),
+                samples=len(mine),
+                weight=int(weight[mine].sum()),
+                leaves=_by_leaf(attribution, rows[mine], weight[mine]),
+                inside=_text(places[deepest], files) if deepest != NOTHING else "",
+                inside_weight=deepest_weight,
+                threads=_by_thread(capture, pids, tids, weight[mine]),
+            )
+        )
+    lines.sort(key=lambda found: (-found.weight, found.place, found.function))
+    total = int(samples.weight[samples.event == event].sum())
+    return PythonEvent(event, total, int(weight.sum()), tuple(lines))
+
+
+def _text(place: _Place, files: Mapping[str, str]) -> str:
+    return f"{files[place.path]}:{place.line}" if place.line else files[place.path]
+
+
+def _sums(keys: Int32, weight: Int64) -> Counter[int]:
+    distinct, which = np.unique(keys, return_inverse=True)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, which.reshape(-1), weight)
+    return Counter(dict(zip(distinct.tolist(), sums.tolist(), strict=True)))
+
+
+def _by_leaf(attribution: Attribution, rows: Int64, weight: Int64) -> dict[str, int]:
+    sums = _sums(attribution.leaf[rows].astype(np.int32), weight)
+    return {CATEGORIES[leaf].name: value for leaf, value in sums.most_common() if value}
+
+
+def _by_thread(capture: Capture, pids: Int32, tids: Int32, weight: Int64) -> dict[str, int]:
+    found: Counter[str] = Counter()
+    packed = (pids.astype(np.int64) << 32) | tids.view(np.uint32)
+    distinct, which = np.unique(packed, return_inverse=True)
+    sums = np.zeros(len(distinct), np.int64)
+    np.add.at(sums, which.reshape(-1), weight)
+    for thread, value in zip(distinct.tolist(), sums.tolist(), strict=True):
+        found[capture.threads.get((thread >> 32, thread & 0xFFFFFFFF), "")] += value
+    return dict(found.most_common())
+
+
+def _short_files(places: Iterable[_Place]) -> dict[str, str]:
+    """Path → the shortest ending of whole components that no other file of the program has."""
+    own: dict[str, list[str]] = {}
+    short = {}
+    for place in places:
+        if place.short:
+            short[place.path] = place.short
+        else:
+            own[place.path] = place.path.strip("/").split("/")
+    for path, parts in own.items():
+        length = 1
+        while length < len(parts) and any(
+            other != path and others[-length:] == parts[-length:] for other, others in own.items()
+        ):
+            length += 1
+        short[path] = "/".join(parts[-length:])
+    return short
