@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from pinprof.collect import SAMPLERS, counters, kallsyms, nsys, perf
+from pinprof.collect import SAMPLERS, counters, kallsyms, nsys, perf, python
 from pinprof.collect.base import (
     Outcome,
     Program,
@@ -31,13 +31,14 @@ from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABL
 
 def record(collectors: Collection[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
     """Run the program to its end; what the collectors saw, kallsyms.gz and the log lie in `writer.path` then."""
-    notes = [kallsyms.save(writer.path)]
+    plan = python.plan(request) if python.served_by(collectors) else python.NOTHING
+    notes = [kallsyms.save(writer.path), *plan.notes]
     modules = kallsyms.modules()
     with ExitStack() as places:
         sampler = next((name for name in SAMPLERS if name in collectors), "")
         control = places.enter_context(open_control()) if sampler else None
         folder = places.enter_context(private_folder()) if "nsys" in collectors else None
-        environment = _program_environment(request, control.paths if control else "")
+        environment = _program_environment(request, control.paths if control else "") | dict(plan.environment)
         tools: list[Tool] = []
         program: Program
         with signals_held() as signals:
@@ -51,6 +52,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                 if control:
                     attached = native.Attached if sampler == "native" else perf.Attached
                     tools.append(attached(request, writer, program, control))
+                if plan.py_spy:
+                    tools.append(python.Beside(plan.py_spy, request, writer, program))
                 session.recorders = [tool.recorder for tool in tools]
                 for tool in tools:
                     tool.await_ready(session)
@@ -64,7 +67,7 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                     program.abandon()
                 session.finish_recorders()
         # Signals are free again: exporting may take long, and may be broken off.
-        results = [tool.result() for tool in tools]
+        results = [tool.result() for tool in tools] + plan.results()
     if kallsyms.modules() != modules:
         notes.append(kallsyms.save(writer.path))
     assert program.wait_status is not None

@@ -15,9 +15,8 @@ from typing import Any
 from pinprof.model import Losses
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.activity_json import activity_json
-from pinprof.report.flame import FlameData, Thread
+from pinprof.report.flame import FlameData
 from pinprof.report.hot_tree import HotTree
-from pinprof.report.instances import InstanceData
 from pinprof.report.python_data import PythonTable
 from pinprof.report.timeline import Timeline
 
@@ -180,10 +179,6 @@ class ReportData:
     """CUDA calls, copies and managed memory; None when nothing traced them."""
     timeline: Timeline | None = None
     """None where nothing has a time."""
-    threads: tuple[Thread, ...] = ()
-    """Those with samples first, as in `flame`, then those with calls or ranges only."""
-    instances: InstanceData | None = None
-    """Single ranges, calls and copies; None without a timeline."""
 
     python: tuple[PythonTable, ...] = ()
     """Events by line of Python; empty without Python functions."""
