@@ -28,6 +28,11 @@ UInt8 = NDArray[np.uint8]
 USER, KERNEL = 0, 1
 """Values of `FrameTable.mode`."""
 
+READY, CONTINUED = 1, 2
+"""Bits of `SampleTable.wait`: the thread could have run on while another had the processor; the interval is the rest of
+one that was cut at the edge of a range.
+"""
+
 NO_NODE = -1
 """`SampleTable.stack` of a sample without a callchain, and `StackTable.parent` of a root."""
 
@@ -156,18 +161,17 @@ class SampleTable:
     """Address of the innermost instruction; 0 when not recorded."""
     address: UInt64
     """Data address (page-fault events recorded with -d); 0 when not recorded."""
-    ready: NDArray[np.bool_] | None = None
-    """Of an interval off the processors, whether the thread could have run on and another had the processor; None
-    when nothing was recorded of such intervals.
-    """
+    wait: UInt8 | None = None
+    """Of an interval off the processors, bits of `READY` and `CONTINUED`; None when none were recorded."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
 
     def take(self, rows: NDArray[Any]) -> SampleTable:
         """The samples at `rows` (positions or a mask)."""
-        columns = (getattr(self, column.name) for column in fields(self))
-        return SampleTable(*(None if values is None else values[rows] for values in columns))
+        whole = (getattr(self, column.name) for column in fields(self))
+        columns: list[Any] = [None if values is None else values[rows] for values in whole]
+        return SampleTable(*columns)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,9 @@ from pinprof.analyze.python_lines import python_lines
 from pinprof.analyze.ranges import summarise
 from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules import findings
+from pinprof.analyze.spans import cut
 from pinprof.analyze.tree import CallTree, build_tree, in_range
+from pinprof.analyze.wall import range_walls
 from pinprof.analyze.work import WORK_ATTRIBUTES
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
@@ -33,9 +35,11 @@ def analyze(capture: Capture) -> Analysis:
 
     What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so.
     """
-    capture = _joined(capture)
+    capture = cut(_joined(capture))
     attribution = attribute(capture)
     events, ranges = summarise(capture, attribution)
+    if walls := range_walls(capture, attribution):
+        ranges = tuple(replace(entry, wall=wall) for entry, wall in zip(ranges, walls, strict=True))
     activity = analyze_activity(capture, attribution)
     # Samples of nsys end at the kernel's door: they cannot say what memory calls spend their time on.
     traced_only = activity is not None and (capture.clock.source == nsys_export.CLOCK or not len(capture.samples))

@@ -27,7 +27,7 @@ from pinprof.analyze.matching import (
     frame_rules,
 )
 from pinprof.analyze.work import WORK_ATTRIBUTES
-from pinprof.model import NO_NODE, Capture, Int16, Int32, StackTable, UInt8
+from pinprof.model import NO_NODE, READY, Capture, Int16, Int32, StackTable, UInt8
 
 Int8 = NDArray[np.int8]
 Bool = NDArray[np.bool_]
@@ -289,10 +289,10 @@ def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8) 
         return stacks.decided, waiting
     node = samples.stack
     waits = np.append(stacks.wait, np.int16(LEAF["lost.nostack"]))[node]
-    if samples.ready is not None:
+    if samples.wait is not None:
         # One that yields inside libcuda could run on, but waits for the GPU all the same.
         yields = np.append(stacks.wait == LEAF["wait.gpu"], False)[node]
-        waits = np.where(samples.ready & ~yields, np.int16(LEAF["wait.runnable"]), waits)
+        waits = np.where((samples.wait & READY > 0) & ~yields, np.int16(LEAF["wait.runnable"]), waits)
     leaf[waiting] = waits[waiting]
     work[waiting] = WORK_ATTRIBUTES.index("other")
     running = np.zeros(len(stacks.decided) + 1, np.bool_)

@@ -11,7 +11,7 @@ from pinprof.analyze.attribution import GROUPS, Attribution
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.analyze.work import WORK_ATTRIBUTES
-from pinprof.model import KERNEL, NO_NODE, Capture, Event, Int32, Int64, RangeTable, clock_event
+from pinprof.model import CONTINUED, KERNEL, NO_NODE, Capture, Event, Int32, Int64, RangeTable, clock_event
 
 Bool = NDArray[np.bool_]
 
@@ -96,9 +96,15 @@ def summarise(capture: Capture, attribution: Attribution) -> tuple[tuple[EventRe
     tally = _Tally(capture, attribution)
     whole = np.zeros(tally.size, np.int64)
     np.add.at(whole, tally.code, capture.samples.weight)
-    count = np.bincount(tally.code, minlength=tally.size)
+    count = np.bincount(tally.code[_begun(capture)], minlength=tally.size)
     events = tally.results({code: (int(whole[code]), int(count[code])) for code in range(tally.size)})
     return events, _summarise_ranges(capture, tally)
+
+
+def _begun(capture: Capture) -> Bool:
+    """Samples that count: an interval off the processors that was cut counts once, where it began."""
+    wait = capture.samples.wait
+    return np.ones(len(capture.samples), np.bool_) if wait is None else np.asarray(wait & CONTINUED == 0)
 
 
 def _summarise_ranges(capture: Capture, tally: _Tally) -> tuple[RangeResult, ...]:
@@ -112,7 +118,7 @@ def _summarise_ranges(capture: Capture, tally: _Tally) -> tuple[RangeResult, ...
     cell, position = np.unique(inside * tally.size + tally.code[row], return_inverse=True)
     weight = np.zeros(len(cell), np.int64)
     np.add.at(weight, position.reshape(-1), samples.weight[row])
-    count = np.bincount(position.reshape(-1), minlength=len(cell))
+    count = np.bincount(position.reshape(-1)[_begun(capture)[row]], minlength=len(cell))
     cells: list[dict[int, tuple[int, int]]] = [{} for _ in paths]
     for where, code, amount, number in zip(
         (cell // max(1, tally.size)).tolist(), (cell % max(1, tally.size)).tolist(), weight.tolist(), count.tolist(),

@@ -46,6 +46,40 @@ class EventResult:
 
 
 @dataclass(frozen=True)
+class RangeWall:
+    """Where the wall time of all instances of one range went, in the threads that opened them.
+
+    `on_cpu`, `off_cpu` and `remainder_ns` sum to `wall_ns` exactly.
+    """
+
+    wall_ns: int
+    """Sum of the instances' own clock."""
+    on_cpu: Mapping[str, int]
+    """Leaf → sampled time on processors, heaviest first."""
+    off_cpu: Mapping[str, int]
+    """Leaf → time off them, measured from switch to switch, heaviest first."""
+    remainder_ns: int
+    """What neither explains; negative where they say more than the clock."""
+    error_ns: int
+    """Standard error of the sampled part: the remainder may be as large by chance."""
+
+    @property
+    def on_cpu_ns(self) -> int:
+        """All sampled time."""
+        return sum(self.on_cpu.values())
+
+    @property
+    def off_cpu_ns(self) -> int:
+        """All time off the processors."""
+        return sum(self.off_cpu.values())
+
+    @property
+    def gpu_ns(self) -> int:
+        """Time spent waiting for the GPU, on the processor and off it; part of the other two."""
+        return sum(part.get(leaf, 0) for part in (self.on_cpu, self.off_cpu) for leaf in GPU_WAITS)
+
+
+@dataclass(frozen=True)
 class RangeResult:
     """All instances of one range: same domain, same name, same chain of enclosing ranges."""
 
@@ -64,6 +98,8 @@ class RangeResult:
     """In the capture's order of events, one each, also those without samples here."""
     own_thread_ns: int | None
     """Sampled on-CPU time of the threads that opened the range; None when they are unknown or nothing sampled time."""
+    wall: RangeWall | None = None
+    """Where the wall time of those threads went; None when they are unknown or their waits were not recorded."""
 
     def event(self, event: Event) -> EventResult:
         """This range's part of one event."""

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from pinprof.errors import CaptureError, FormatError
 from pinprof.manifest import Manifest
 from pinprof.model import (
+    READY,
     Capture,
     ClockSync,
     Event,
@@ -31,6 +32,7 @@ from pinprof.model import (
     Losses,
     RangeTable,
     SampleTable,
+    UInt8,
     Unit,
 )
 from pinprof.read import perf_records as rec
@@ -118,7 +120,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     )
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
-    ready = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
+    wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
     order = np.argsort(samples.clock, kind="stable")
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes]
@@ -142,7 +144,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
             stack=stacks.node[order],
             ip=samples.ip[order],
             address=samples.addr[order],
-            ready=None if ready is None else ready[order],
+            wait=None if wait is None else wait[order],
         ),
         stacks=stacks.table,
         ranges=ranges,
@@ -232,15 +234,15 @@ def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) ->
     return ~switched | np.isin(samples.pid, np.array(waiting, np.int32))
 
 
-def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> NDArray[np.bool_]:
-    """Give each switch-out the time until its thread ran again; per sample whether it could have run on."""
+def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> UInt8:
+    """Give each switch-out the time until its thread ran again; per sample READY where it could have run on."""
     row = np.flatnonzero(np.isin(samples.source, off_cpu))
     last = max(int(raw.switches.time_ns.max()), int(raw.samples.clock.max(initial=0)))
     found = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
     weights[row] = found.end_ns - samples.clock[row]
-    ready = np.zeros(len(weights), np.bool_)
-    ready[row] = found.ready
-    return ready
+    wait = np.zeros(len(weights), np.uint8)
+    wait[row] = np.where(found.ready, READY, 0)
+    return wait
 
 
 def _events(

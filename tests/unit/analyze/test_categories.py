@@ -14,6 +14,7 @@ from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
 from pinprof.analyze.categories import BORROW, CONTEXTS, ENTRY, INTERRUPT
 from pinprof.analyze.matching import normalise, scope_of
 from pinprof.analyze.work import WORK
+from pinprof.model import READY
 from tests.h200 import DATA
 from tests.stacks import CLOCK, OFF_CPU, Sample, capture
 
@@ -206,7 +207,7 @@ def test_a_thread_that_could_have_run_on_waited_for_nothing_but_a_processor() ->
     taken = MAIN + "asm_sysvec_apic_timer_interrupt irqentry_exit_to_user_mode schedule"
     yields = MAIN + "[libcuda]" + LIBCUDA + "sched_yield@/usr/lib/libc.so.6 " + ENTER + "__x64_sys_sched_yield schedule"
     found = capture([Sample(stack.split()) for stack in (taken, SYSCALL + SLEEP, yields)], events=(OFF_CPU,))
-    found = replace(found, samples=replace(found.samples, ready=np.ones(3, np.bool_)))
+    found = replace(found, samples=replace(found.samples, wait=np.full(3, READY, np.uint8)))
     assert analyze(found).events[0].by_leaf == {"wait.runnable": 2_000_000, "wait.gpu": 1_000_000}
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof import read
-from pinprof.model import Capture
+from pinprof.model import READY, Capture
 from pinprof.read import perf_records as rec
 from pinprof.read.off_cpu import IN, OUT, PREEMPTED, Switches, waits
 from tests.perf_file import BASIC, Spec, file_mode, mmap2, record, sample, trailer
@@ -46,9 +46,9 @@ def off_cpu(capture: Capture) -> list[tuple[int, int, bool]]:
     """(begin, length, could have run on) of every wait."""
     number = next(number for number, event in enumerate(capture.events) if event.spans)
     samples = capture.samples
-    assert samples.ready is not None
+    assert samples.wait is not None
     rows = np.flatnonzero(samples.event == number).tolist()
-    return [(int(samples.time_ns[row]), int(samples.weight[row]), bool(samples.ready[row])) for row in rows]
+    return [(int(samples.time_ns[row]), int(samples.weight[row]), bool(samples.wait[row] & READY)) for row in rows]
 
 
 @pytest.mark.parametrize("wide", [False, True])

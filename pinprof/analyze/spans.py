@@ -1,0 +1,79 @@
+"""Intervals off the processors, cut where ranges begin and end.
+
+Afterwards every interval lies inside a range or outside it, so that sums over a range, a filter of the page or an
+export count exactly the part that overlaps, by its begin, like any other sample.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze.intervals import numbers
+from pinprof.model import CONTINUED, Capture, Int64
+
+MOST_PIECES = 4_000_000
+"""With more pieces than this only the edges of outermost ranges cut, and with still more none."""
+
+
+def cut(capture: Capture) -> Capture:
+    """The same capture with its intervals in pieces; itself where there is nothing to cut.
+
+    A range cuts the intervals of its process; one of a process without samples, or of an unknown one, those of all.
+    """
+    samples, ranges = capture.samples, capture.ranges
+    spans = np.array([event.spans for event in capture.events], np.bool_)
+    rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
+    if not len(rows) or not len(ranges):
+        return capture
+    for chosen in (np.ones(len(ranges), np.bool_), ranges.depth == 0):
+        edges, low, high = _edges(capture, rows, chosen)
+        pieces = int((high - low).sum())
+        if not pieces:
+            return capture
+        if pieces <= MOST_PIECES:
+            return _cut(capture, rows, edges, low, high)
+    note = "Waits are counted where they began: too many of them reach across the edges of ranges."
+    return replace(capture, losses=replace(capture.losses, notes=(*capture.losses.notes, note)))
+
+
+def _edges(capture: Capture, rows: Int64, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Int64, ...]:
+    """All edges, and per row which of them lie strictly inside its interval: (edges, low, high)."""
+    samples, ranges = capture.samples, capture.ranges
+    owner = np.where(np.isin(ranges.pid, samples.pid) & (ranges.pid > 0), ranges.pid, -1)
+    begin, end = samples.time_ns[rows], samples.time_ns[rows] + samples.weight[rows]
+    low, high = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
+    found, count = [], 0
+    everybody = chosen & (owner < 0)
+    for pid in np.unique(samples.pid[rows]).tolist():
+        mine = (chosen & (owner == pid)) | everybody
+        edges = np.unique(np.concatenate([ranges.start_ns[mine], ranges.end_ns[mine]]))
+        here = samples.pid[rows] == pid
+        low[here] = count + np.searchsorted(edges, begin[here], "right")
+        high[here] = count + np.searchsorted(edges, end[here], "left")
+        found.append(edges)
+        count += len(edges)
+    return np.concatenate(found), low, np.maximum(low, high)
+
+
+def _cut(capture: Capture, rows: Int64, edges: Int64, low: Int64, high: Int64) -> Capture:
+    samples = capture.samples
+    row, edge = numbers(low, high)
+    inside = edges[edge]
+    source = np.concatenate([np.arange(len(samples)), rows[row]])
+    begin = np.concatenate([samples.time_ns, inside])
+    # Up to the next edge inside the same interval, or to its end.
+    end = (samples.time_ns + samples.weight)[source]
+    last = np.append(row[1:] != row[:-1], True) if len(row) else np.zeros(0, np.bool_)
+    end[len(samples) :] = np.where(last, end[len(samples) :], np.append(inside[1:], 0))
+    split = high > low
+    end[rows[split]] = edges[low[split]]
+    weight = samples.weight[source]
+    pieces = np.append(rows[split], np.arange(len(samples), len(source)))
+    weight[pieces] = end[pieces] - begin[pieces]
+    wait = np.zeros(len(source), np.uint8) if samples.wait is None else samples.wait[source]
+    wait[len(samples) :] |= CONTINUED
+    order = np.argsort(begin, kind="stable")
+    table = replace(samples.take(source[order]), time_ns=begin[order], weight=weight[order], wait=wait[order])
+    return replace(capture, samples=table)

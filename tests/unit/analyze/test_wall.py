@@ -1,0 +1,145 @@
+"""Wall time of ranges: processor time by cause, waits cut at the edges, and a remainder that is shown."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import spans as spans_module
+from pinprof.model import CONTINUED, READY, Capture
+from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+
+EVENTS = (CLOCK, OFF_CPU)
+MAIN = ["main@/app"]
+SLEEP = [
+    "main@/app",
+    "entry_SYSCALL_64_after_hwframe",
+    "do_syscall_64",
+    "hrtimer_nanosleep",
+    "do_nanosleep",
+    "schedule",
+]
+LOCK = ["main@/app", "do_syscall_64", "do_futex", "futex_wait", "schedule"]
+SPIN = ["main@/app", "cuCtxSynchronize@/libcuda.so.1", "clock_gettime@/libc.so.6", "[vdso]@[vdso]"]
+BLOCK = ["main@/app", "cuCtxSynchronize@/libcuda.so.1", "poll@/libc.so.6", "do_syscall_64", "do_sys_poll", "schedule"]
+
+
+def on(time: int, weight: int, stack: list[str] = MAIN, tid: int = 100) -> Sample:
+    return Sample(stack, weight, time, tid=tid)
+
+
+def off(time: int, weight: int, stack: list[str] = SLEEP, tid: int = 100) -> Sample:
+    return Sample(stack, weight, time, tid=tid, event=1)
+
+
+def own(name: str, start: int, end: int, depth: int = 0, tid: int = 100) -> Range:
+    return Range(name, start, end, depth, 100, tid)
+
+
+def told(capture: Capture) -> Analysis:
+    return analyze(capture)
+
+
+def test_processor_time_waits_and_remainder_sum_to_the_wall_time() -> None:
+    found = told(
+        capture([on(10, 40), off(60, 500), on(900, 30), off(905, 60, LOCK)], [own("work", 0, 1000)], events=EVENTS)
+    )
+    wall = found.ranges[0].wall
+    assert wall is not None
+    assert (wall.wall_ns, wall.on_cpu, wall.off_cpu) == (1000, {"user.app": 70}, {"wait.sleep": 500, "wait.lock": 60})
+    assert wall.remainder_ns == 1000 - 70 - 560
+    assert wall.on_cpu_ns + wall.off_cpu_ns + wall.remainder_ns == wall.wall_ns
+
+
+def test_waiting_for_the_gpu_counts_spinning_and_blocking() -> None:
+    found = told(capture([on(10, 300, SPIN), off(400, 200, BLOCK)], [own("sync", 0, 700)], events=EVENTS))
+    wall = found.ranges[0].wall
+    assert wall is not None
+    assert (wall.on_cpu, wall.off_cpu, wall.gpu_ns) == ({"sync.poll": 300}, {"wait.gpu": 200}, 500)
+
+
+def test_only_the_thread_that_opened_the_range_counts() -> None:
+    samples = [on(10, 40), on(20, 900, tid=101), off(60, 500), off(60, 800, LOCK, tid=101)]
+    found = told(capture(samples, [own("work", 0, 1000)], events=EVENTS))
+    wall = found.ranges[0].wall
+    assert wall is not None
+    assert (wall.on_cpu_ns, wall.off_cpu_ns, wall.remainder_ns) == (40, 500, 460)
+    assert [part.total for part in found.ranges[0].events] == [940, 1300]
+
+
+def test_a_remainder_below_zero_is_shown_as_such() -> None:
+    found = told(capture([on(10, 400), off(100, 700)], [own("work", 0, 1000)], events=EVENTS))
+    assert found.ranges[0].wall is not None
+    assert found.ranges[0].wall.remainder_ns == -100
+
+
+def test_without_recorded_waits_no_wall_time_is_claimed() -> None:
+    assert told(capture([on(10, 40)], [own("work", 0, 1000)])).ranges[0].wall is None
+
+
+def test_a_thread_without_any_sample_claims_nothing() -> None:
+    found = told(
+        capture([on(10, 40), off(60, 500)], [own("work", 0, 1000), own("other", 0, 900, tid=7)], events=EVENTS)
+    )
+    assert [entry.wall is None for entry in found.ranges] == [False, True]
+
+
+def test_a_wait_across_the_edges_of_another_threads_range_counts_its_overlap_once() -> None:
+    samples = [on(5, 10, tid=100), off(100, 1000, LOCK, tid=101)]
+    ranges = [own("outer", 0, 800), own("inner", 300, 600, depth=1)]
+    found = told(capture(samples, ranges, events=EVENTS))
+    assert [(entry.name, entry.events[1].total, entry.events[1].samples) for entry in found.ranges] == [
+        ("outer", 700, 1), ("inner", 300, 0),
+    ]  # fmt: skip
+    assert (found.events[1].total, found.events[1].samples) == (1000, 1)
+    pieces = found.capture.samples
+    assert pieces.wait is not None
+    rows = pieces.event == 1
+    assert pieces.time_ns[rows].tolist() == [100, 300, 600, 800]
+    assert pieces.wait[rows].tolist() == [0, CONTINUED, CONTINUED, CONTINUED]
+
+
+def test_pieces_keep_whether_the_thread_could_have_run() -> None:
+    found = capture([on(5, 10), off(100, 1000, LOCK, tid=101)], [own("outer", 0, 800)], events=EVENTS)
+    found = replace(found, samples=replace(found.samples, wait=np.array([0, READY], np.uint8)))
+    assert told(found).events[1].by_leaf == {"wait.runnable": 1000}
+
+
+def test_too_many_pieces_are_counted_where_they_began_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spans_module, "MOST_PIECES", 1)
+    samples = [on(5, 10), off(100, 1000, LOCK, tid=101)]
+    found = told(capture(samples, [own("outer", 0, 800), own("inner", 300, 600, depth=1)], events=EVENTS))
+    assert [entry.events[1].total for entry in found.ranges] == [700, 0]
+    found = told(capture(samples, [own("one", 0, 800), own("two", 850, 900)], events=EVENTS))
+    assert [entry.events[1].total for entry in found.ranges] == [1000, 0]
+    assert any("where they began" in note for note in found.capture.losses.notes)
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 90), st.integers(1, 90), st.integers(1, 3)), min_size=1, max_size=12),
+    st.lists(st.tuples(st.integers(0, 90), st.integers(1, 60), st.sampled_from([100, 200])), min_size=1, max_size=8),
+)
+def test_every_piece_lies_inside_or_outside_every_range_of_its_process(
+    waits: list[tuple[int, int, int]], ranges: list[tuple[int, int, int]]
+) -> None:
+    before = capture(
+        [Sample(SLEEP, weight, time, tid=tid, event=1) for time, weight, tid in waits],
+        [Range(str(number), start, start + length, 0, pid, 1) for number, (start, length, pid) in enumerate(ranges)],
+        events=EVENTS,
+    )
+    after = spans_module.cut(before).samples
+    begin, end = after.time_ns, after.time_ns + after.weight
+    assert after.weight.sum() == before.samples.weight.sum()
+    assert (after.weight > 0).all()
+    assert (np.diff(begin) >= 0).all()
+    for start, length, _ in ranges:
+        stop = start + length
+        assert ((end <= start) | (begin >= stop) | ((begin >= start) & (end <= stop))).all()
+        overlap = sum(max(0, min(time + weight, stop) - max(time, start)) for time, weight, _ in waits)
+        inside = (begin >= start) & (begin < stop)
+        assert after.weight[inside].sum() == overlap
