@@ -24,8 +24,8 @@ from markupsafe import Markup
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
 from pinprof.report import activity_rows, chart, drawing, palette, plots, styles, summary
-from pinprof.report.data import Cause, RangeData, ReportData
-from pinprof.report.flame import Thread, pack_columns, pack_strings
+from pinprof.report.data import Cause, ReportData
+from pinprof.report.flame import Thread, pack_strings
 from pinprof.report.names import printable
 from pinprof.report.panels import panels_for
 from pinprof.report.python_data import main_threads
