@@ -37,7 +37,7 @@ MEASURES = {
     "prefault.tN": "huge pages touched by N threads, then cudaHostRegister: all it takes to pinned memory",
     "h2d.pageable": "cudaMemcpy to the device from touched malloc memory",
     "h2d.pinned": "cudaMemcpy to the device from cudaMallocHost memory",
-    "h2d.staged": "pageable to device through two reused pinned chunks: the CPU fills one while the other is copied",
+    "h2d.staged": "pageable to device through a reused ring of four pinned 4 MiB chunks",
     "h2d.write-combined": "cudaMemcpy to the device from write-combined memory",
     "d2h.pageable": "cudaMemcpy from the device to touched malloc memory",
     "d2h.pinned": "cudaMemcpy from the device to cudaMallocHost memory",

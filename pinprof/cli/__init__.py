@@ -17,6 +17,7 @@ COMMANDS = {
     "run": "Run a scenario, and with --record show where its time went.",
     "record": "Record any program: pinprof record -- CMD …",
     "report": "Read a capture or perf.data and say which cause took which time.",
+    "bench": "Measure what memory operations cost on this machine, and when pinning pays.",
     "list": "List the scenarios.",
     "doctor": "Check this machine for what recording needs, with the fix for each gap.",
 }

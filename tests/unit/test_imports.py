@@ -21,11 +21,12 @@ ALLOWED = {
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},
     "workload": {"errors", "units"},
+    "bench": FOUNDATION | {"store", "workload"},
     "collect": FOUNDATION | {"store", "workload", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
     "analyze": FOUNDATION | {"store", "read"},
     "report": FOUNDATION | {"store", "read", "analyze"},
-    "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "workload"},
+    "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "workload", "bench"},
     "__main__": {"cli"},
     "__init__": set(),
 }
@@ -59,14 +60,16 @@ def test_scenarios_import_only_the_workload_room(path: Path) -> None:
     assert imported_rooms(path) <= {"workload", "errors", "units"}
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["run", "--help"], ["report", "--help"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["run", "--help"], ["report", "--help"], ["bench", "--help"]]
+)
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
         "import sys\n"
         "from pinprof.cli import main\n"
         f"try: main({arguments!r})\n"
         "except SystemExit as stop: assert not stop.code, stop\n"
-        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools', 'pyperf'} & set(sys.modules)\n"
         "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)

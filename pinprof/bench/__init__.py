@@ -1,0 +1,19 @@
+"""`pinprof bench`: what each memory operation costs on this machine, by size; pyperf underneath.
+
+measures.py  what is measured: one row for each measure, one function for each way to time something
+worker.py    `python -m pinprof.bench.worker`: a process that measures what it is told, with pyperf.Runner
+process.py   such a process seen from outside: starting it, asking it, ending it
+plan.py      which measures at which sizes, and how often within the time allowed
+session.py   measure() → Results: calibration in one process, values in several others
+suite.py     pyperf's data: runs into a suite, a suite into rates, its stability warnings
+compare.py   two suites: ratio and significance
+"""
+
+from __future__ import annotations
+
+from pinprof.bench.compare import compare
+from pinprof.bench.plan import LeftOut, Request
+from pinprof.bench.session import Results, emulations, measure
+from pinprof.bench.suite import load_suite, rates_of, unstable
+
+__all__ = ["LeftOut", "Request", "Results", "compare", "emulations", "load_suite", "measure", "rates_of", "unstable"]

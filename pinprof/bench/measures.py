@@ -1,0 +1,396 @@
+"""What is measured: a row of `TRIALS` for each measure of `rates.MEASURES`.
+
+A trial prepares its memory and returns a timer, the `time_func` of pyperf: seconds that so many calls took. Only the
+named operation is timed. What must not find warm memory (allocating, touching, pinning, migrating) gets new memory in
+every call, made and dropped outside the clock; copies and kernels repeat on memory that stays. Where data moves, the
+first call of a process compares every element with what it must be.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from time import perf_counter
+from typing import TypeVar, cast
+
+from pinprof.errors import WorkloadError
+from pinprof.workload import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
+
+SAME = "the same"
+"""`Trial.emulation` of what needs no GPU in the first place."""
+HUGE_PAGE_BYTES = 2 << 20
+RING_SLOTS, RING_SLOT_BYTES = 4, 4 << 20
+"""The ring of `h2d.staged`, that of the scenario `staged`."""
+
+Timer = Callable[[int], float]
+"""Number of calls → the seconds they took."""
+_Made = TypeVar("_Made")
+_Memory = TypeVar("_Memory", bound=DeviceMemory)
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where a trial takes place."""
+
+    backend: Backend
+    size_bytes: int
+    threads: int
+    """Those of `prefault.tN`, 1 for all others."""
+    value: float
+    """What memory is filled with; another one in every trial, so that nothing stale passes for a result."""
+
+    @property
+    def gpu(self) -> Gpu:
+        """The backend of a measure that has no emulation."""
+        return cast("Gpu", self.backend)
+
+    def resident(self, memory: HostMemory) -> HostMemory:
+        """The memory with all its pages, filled."""
+        memory.fill(self.value)
+        return memory
+
+    def expect(self, memory: HostMemory, value: float) -> None:
+        """WorkloadError unless every element has that value."""
+        wrong = memory.mismatch(value)
+        if wrong is not None:
+            problem = f"A measured operation gave a wrong result: element {wrong[0]} is {wrong[1]}, not {value}."
+            remedy = "Its times mean nothing; check the memory and the GPU of this machine, and report it."
+            raise WorkloadError(problem, remedy, "wrong-result")
+
+    def expect_on_device(self, device: DeviceMemory, value: float) -> None:
+        """The same for memory of the device, copied back."""
+        back = self.backend.pageable(self.size_bytes)
+        self.backend.copy_to_host(back, device)
+        self.expect(back, value)
+        back.free()
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How one measure is taken."""
+
+    prepare: Callable[[Site], Timer]
+    memory: tuple[MemoryKind, ...]
+    """Kinds of memory of its size that are alive at the same time, those of the check included."""
+    emulation: str | None = SAME
+    """What the host backend does; None where only a GPU can do it."""
+    smallest_bytes: int = 1
+
+
+def trial_of(measure: str) -> tuple[Trial, int]:
+    """The trial of a measure and its number of threads."""
+    family, _, threads = measure.partition(".t")
+    if family == "prefault" and threads.isdigit():
+        return TRIALS["prefault.tN"], int(threads)
+    return TRIALS[measure], 1
+
+
+def names() -> tuple[str, ...]:
+    """Every measure of this machine: `prefault` by 1, 2, 4, … threads, and by as many as there are CPUs."""
+    cores = len(os.sched_getaffinity(0))
+    threads = sorted({*(1 << power for power in range(cores.bit_length())), cores})
+    found: list[str] = []
+    for name in TRIALS:
+        found += [f"prefault.t{count}" for count in threads] if name == "prefault.tN" else [name]
+    return tuple(found)
+
+
+def _fresh(
+    make: Callable[[], _Made],
+    operation: Callable[[_Made], object],
+    drop: Callable[[_Made], object],
+    check: Callable[[_Made], object] | None = None,
+) -> Timer:
+    """A timer of an operation on something made for each call; `check` is asked once."""
+    unchecked = [check] if check else []
+
+    def timer(loops: int) -> float:
+        total = 0.0
+        for _ in range(loops):
+            made = make()
+            start = perf_counter()
+            operation(made)
+            total += perf_counter() - start
+            if unchecked:
+                unchecked.pop()(made)
+            drop(made)
+        return total
+
+    return timer
+
+
+def _made(make: Callable[[], HostMemory]) -> Timer:
+    """A timer of what makes memory."""
+
+    def timer(loops: int) -> float:
+        total = 0.0
+        for _ in range(loops):
+            start = perf_counter()
+            memory = make()
+            total += perf_counter() - start
+            memory.free()
+        return total
+
+    return timer
+
+
+def _repeated(operation: Callable[[], object], check: Callable[[int], object]) -> Timer:
+    """A timer of an operation on memory that stays; `check` is asked once, with the number of calls until then."""
+    unchecked = [check]
+
+    def timer(loops: int) -> float:
+        start = perf_counter()
+        for _ in range(loops):
+            operation()
+        total = perf_counter() - start
+        if unchecked:
+            unchecked.pop()(loops)
+        return total
+
+    return timer
+
+
+def _free(memory: HostMemory) -> None:
+    memory.free()
+
+
+def _seen(memory: HostMemory) -> HostMemory:
+    """The memory with its numpy array, which is made when first asked for and would be timed otherwise."""
+    getattr(memory, "array", None)
+    return memory
+
+
+def _alloc_malloc(site: Site) -> Timer:
+    return _made(lambda: site.backend.pageable(site.size_bytes))
+
+
+def _pin_alloc(site: Site) -> Timer:
+    return _made(lambda: site.backend.pinned(site.size_bytes))
+
+
+def _pin_hostalloc(site: Site) -> Timer:
+    return _made(lambda: site.gpu.host_alloc(site.size_bytes, "default"))
+
+
+def _touch_first(site: Site) -> Timer:
+    return _touched(site, lambda: site.backend.pageable(site.size_bytes))
+
+
+def _touch_huge(site: Site) -> Timer:
+    return _touched(site, lambda: site.backend.pages(site.size_bytes, huge=True))
+
+
+def _touched(site: Site, make: Callable[[], HostMemory]) -> Timer:
+    return _fresh(lambda: _seen(make()), lambda memory: site.backend.touch(memory, 1), _free)
+
+
+def _pageable(site: Site, *, touched: bool) -> HostMemory:
+    memory = _seen(site.backend.pageable(site.size_bytes))
+    if touched:
+        site.backend.touch(memory, 1)
+    return memory
+
+
+def _unpin(site: Site, memory: HostMemory) -> None:
+    site.backend.unregister(memory)
+    memory.free()
+
+
+def _register_touched(site: Site) -> Timer:
+    return _registered(site, touched=True)
+
+
+def _register_untouched(site: Site) -> Timer:
+    return _registered(site, touched=False)
+
+
+def _registered(site: Site, *, touched: bool) -> Timer:
+    return _fresh(lambda: _pageable(site, touched=touched), site.backend.register, lambda memory: _unpin(site, memory))
+
+
+def _free_pinned(site: Site) -> Timer:
+    return _fresh(lambda: site.backend.pinned(site.size_bytes), _free, lambda _: None)
+
+
+def _free_unregister(site: Site) -> Timer:
+    def make() -> HostMemory:
+        memory = _pageable(site, touched=True)
+        site.backend.register(memory)
+        return memory
+
+    return _fresh(make, site.backend.unregister, _free)
+
+
+def _free_pageable(site: Site) -> Timer:
+    return _fresh(lambda: _pageable(site, touched=True), _free, lambda _: None)
+
+
+def _prefault(site: Site) -> Timer:
+    def timer(loops: int) -> float:
+        total = 0.0
+        for _ in range(loops):
+            start = perf_counter()
+            memory = site.backend.pages(site.size_bytes, huge=True)
+            site.backend.touch(memory, site.threads)
+            site.backend.register(memory)
+            total += perf_counter() - start
+            _unpin(site, memory)
+        return total
+
+    return timer
+
+
+def _h2d_pageable(site: Site) -> Timer:
+    return _to_device(site, site.backend.pageable(site.size_bytes))
+
+
+def _h2d_pinned(site: Site) -> Timer:
+    return _to_device(site, site.backend.pinned(site.size_bytes))
+
+
+def _h2d_write_combined(site: Site) -> Timer:
+    return _to_device(site, site.gpu.host_alloc(site.size_bytes, "write-combined"))
+
+
+def _to_device(site: Site, memory: HostMemory) -> Timer:
+    source, device = site.resident(memory), site.backend.device(site.size_bytes)
+    return _repeated(
+        lambda: site.backend.copy_to_device(device, source), lambda _: site.expect_on_device(device, site.value)
+    )
+
+
+def _h2d_staged(site: Site) -> Timer:
+    source, device = site.resident(site.backend.pageable(site.size_bytes)), site.backend.device(site.size_bytes)
+    ring = site.backend.pinned(min(RING_SLOTS * RING_SLOT_BYTES, site.size_bytes))
+    slots = _windows(ring)
+    pairs = list(zip(_windows(source), _windows(device), strict=True))
+
+    def copy(stream: Stream) -> None:
+        filled: deque[Event] = deque()
+        for number, (piece, target) in enumerate(pairs):
+            if len(filled) == len(slots):
+                filled.popleft().synchronize()
+            slot = slots[number % len(slots)].part(0, piece.size_bytes)
+            slot.copy_from(piece)
+            stream.copy_to_device(target, slot)
+            filled.append(stream.record())
+        stream.synchronize()
+
+    # A stream for each call, because its events live as long as it does.
+    return _fresh(
+        site.backend.stream, copy, lambda stream: stream.free(), lambda _: site.expect_on_device(device, site.value)
+    )
+
+
+def _windows(memory: _Memory) -> list[_Memory]:
+    total = memory.size_bytes
+    return [memory.part(at, min(RING_SLOT_BYTES, total - at)) for at in range(0, total, RING_SLOT_BYTES)]
+
+
+def _d2h_pageable(site: Site) -> Timer:
+    return _to_host(site, site.backend.pageable(site.size_bytes))
+
+
+def _d2h_pinned(site: Site) -> Timer:
+    return _to_host(site, site.backend.pinned(site.size_bytes))
+
+
+def _to_host(site: Site, memory: HostMemory) -> Timer:
+    target, device = site.resident(memory), site.backend.device(site.size_bytes)
+    site.backend.copy_to_device(device, target)
+    # What the device holds is not what the target is filled with: the check sees whether anything arrived.
+    site.backend.add_two(device)
+    return _repeated(lambda: site.backend.copy_to_host(target, device), lambda _: site.expect(target, site.value + 2))
+
+
+def _managed(site: Site, place: Place = "host") -> HostMemory:
+    memory = site.resident(site.backend.managed(site.size_bytes))
+    if place == "device" and site.backend.emulated:
+        site.backend.add_two(memory)
+    elif place == "device":
+        site.gpu.prefetch(memory, "device")
+    return memory
+
+
+def _uvm_ondemand(site: Site) -> Timer:
+    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + 2)  # noqa: E731
+    return _fresh(lambda: _managed(site), site.backend.add_two, _free, check)
+
+
+def _uvm_prefetch(site: Site) -> Timer:
+    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
+    return _fresh(lambda: _managed(site), lambda memory: site.gpu.prefetch(memory, "device"), _free, check)
+
+
+def _uvm_prefetched_kernel(site: Site) -> Timer:
+    memory = _managed(site, "device")
+
+    def check(calls: int) -> None:
+        site.expect(memory, site.value + 2 * calls)
+        # Looking at it from the CPU has moved it.
+        site.gpu.prefetch(memory, "device")
+
+    return _repeated(lambda: site.backend.add_two(memory), check)
+
+
+def _uvm_cpu_readback(site: Site) -> Timer:
+    added = 2 if site.backend.emulated else 0
+    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + added)  # noqa: E731
+    return _fresh(lambda: _seen(_managed(site, "device")), lambda memory: memory.read(), _free, check)
+
+
+def _zerocopy_pass(site: Site) -> Timer:
+    memory = site.resident(site.backend.mapped(site.size_bytes))
+    return _repeated(lambda: site.backend.add_two(memory), lambda calls: site.expect(memory, site.value + 2 * calls))
+
+
+def _kernel_launch_sync(site: Site) -> Timer:
+    host, device = site.resident(site.backend.pageable(4)), site.backend.device(4)
+    site.backend.copy_to_device(device, host)
+
+    def check(calls: int) -> None:
+        site.backend.copy_to_host(host, device)
+        site.expect(host, site.value + 2 * calls)
+
+    return _repeated(lambda: site.backend.add_two(device), check)
+
+
+def _memcpy_host(site: Site) -> Timer:
+    source, target = (site.backend.pageable(site.size_bytes) for _ in range(2))
+    site.resident(source)
+    target.fill(0)
+    return _repeated(lambda: target.copy_from(source), lambda _: site.expect(target, site.value))
+
+
+_PINNING = "memfd pages created and pinned by an io_uring registered buffer"
+_REGISTERING = "an io_uring registered buffer"
+_RELEASING = "unpinning an io_uring registered buffer"
+TRIALS: Mapping[str, Trial] = {
+    "alloc.malloc": Trial(_alloc_malloc, ("pageable",)),
+    "touch.first": Trial(_touch_first, ("pageable",)),
+    "touch.huge": Trial(_touch_huge, ("pageable",), smallest_bytes=HUGE_PAGE_BYTES),
+    "pin.alloc": Trial(_pin_alloc, ("pinned",), _PINNING),
+    "pin.hostalloc": Trial(_pin_hostalloc, ("pinned",), None),
+    "pin.register-touched": Trial(_register_touched, ("pageable",), _REGISTERING),
+    "pin.register-untouched": Trial(_register_untouched, ("pageable",), _REGISTERING),
+    "free.pinned": Trial(_free_pinned, ("pinned",), f"{_RELEASING}, and unmapping it"),
+    "free.unregister": Trial(_free_unregister, ("pageable",), _RELEASING),
+    "free.pageable": Trial(_free_pageable, ("pageable",)),
+    "prefault.tN": Trial(_prefault, ("pageable",), f"huge pages touched, then {_REGISTERING}", HUGE_PAGE_BYTES),
+    "h2d.pageable": Trial(_h2d_pageable, ("pageable", "device", "pageable"), "memcpy twice, through 2 MiB slots"),
+    "h2d.pinned": Trial(_h2d_pinned, ("pinned", "device", "pageable"), "memcpy"),
+    "h2d.staged": Trial(_h2d_staged, ("pageable", "pinned", "device", "pageable"), "memcpy twice, 4 MiB slots"),
+    "h2d.write-combined": Trial(_h2d_write_combined, ("pinned", "device", "pageable"), None),
+    "d2h.pageable": Trial(_d2h_pageable, ("pageable", "device"), "memcpy twice, through 2 MiB slots"),
+    "d2h.pinned": Trial(_d2h_pinned, ("pinned", "device"), "memcpy"),
+    "uvm.ondemand": Trial(_uvm_ondemand, ("managed",), "2 MiB blocks copied away and dropped, then numpy adds"),
+    "uvm.prefetch": Trial(_uvm_prefetch, ("managed",), None),
+    "uvm.prefetched-kernel": Trial(_uvm_prefetched_kernel, ("managed",), None),
+    "uvm.cpu-readback": Trial(_uvm_cpu_readback, ("managed",), "userfaultfd serves missing pages, 2 MiB at a time"),
+    "zerocopy.pass": Trial(_zerocopy_pass, ("mapped",), "numpy adds in the pinned memory"),
+    "kernel.launch-sync": Trial(_kernel_launch_sync, ("pageable", "device"), None),
+    "memcpy.host": Trial(_memcpy_host, ("pageable", "pageable")),
+}
+"""In the order in which they are shown."""

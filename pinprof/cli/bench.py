@@ -1,0 +1,213 @@
+"""`pinprof bench`: what memory operations cost on this machine; `pinprof bench compare`: two such measurements."""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+from collections.abc import Callable, Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinprof.errors import CollectError, PinprofError
+
+if TYPE_CHECKING:
+    from pinprof.bench import Request, Results
+    from pinprof.report.bench_data import BenchReport
+
+_FILE = click.Path(path_type=Path)
+
+
+class _Group(click.Group):
+    """Without a subcommand it measures."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The words that follow are subcommands; any other is a mistake, most likely of a measure without --only."""
+        if args and args[0] not in self.commands:
+            raise click.UsageError(f"There is no `bench {args[0]}`. To choose measures, use --only {args[0]}.", ctx)
+        return super().resolve_command(ctx, args)
+
+
+@click.group(cls=_Group, invoke_without_command=True)
+@click.option("--quick", is_flag=True, help="Three sizes, few values: done within two minutes.")
+@click.option("--size-min", help="Smallest size (default: 64KiB; quick: 1MiB).")
+@click.option("--size-max", help="Largest size (default: 4GiB, quick: 256MiB; less where memory is short).")
+@click.option(
+    "--backend",
+    type=click.Choice(["auto", "cuda", "host"]),
+    default="auto",
+    show_default=True,
+    help="A GPU, or host emulation; auto takes the GPU if there is one.",
+)
+@click.option("--device", type=int, default=0, show_default=True, help="Which GPU.")
+@click.option("--only", multiple=True, metavar="MEASURE", help="A measure such as pin.alloc, or a family such as h2d.")
+@click.option("--time", "duration", help="How long it may take (default: 10min; quick: 90s).")
+@click.option("-o", "--output", type=_FILE, help="pyperf's JSON (default: bench-DATE.json); the page stands beside it.")
+@click.option("--force", is_flag=True, help="Replace files of that name.")
+@click.option("--no-page", is_flag=True, help="Only the tables.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    quick: bool,
+    size_min: str | None,
+    size_max: str | None,
+    backend: str,
+    device: int,
+    only: tuple[str, ...],
+    duration: str | None,
+    output: Path | None,
+    force: bool,
+    no_page: bool,
+) -> int | None:
+    """Measure what allocating, touching, pinning, copying and migrating memory costs on this machine, by size.
+
+    pyperf measures in several processes, and reads the file this writes (pyperf stats, pyperf compare_to). The rates
+    are also stored for this machine: reports use them to say what a run would have cost done another way.
+    """
+    if ctx.invoked_subcommand is not None:
+        return None
+    from pinprof.bench import Request
+    from pinprof.units import parse_bytes, parse_duration_ns
+
+    request = Request(
+        backend=backend,
+        device=device,
+        only=only,
+        size_min=parse_bytes(size_min) if size_min else None,
+        size_max=parse_bytes(size_max) if size_max else None,
+        quick=quick,
+        time_s=parse_duration_ns(duration) / 1e9 if duration else None,
+    )
+    file = output or Path(f"bench-{datetime.now().astimezone():%Y%m%d-%H%M%S}.json")
+    page = None if no_page else file.with_suffix(".html")
+    _check_output(file, page, force=force)
+    words = ctx.command_path.split() + _given(ctx)
+    _run(request, file, page, shlex.join(words))
+    return 0
+
+
+@command.command()
+@click.argument("before", type=_FILE)
+@click.argument("after", type=_FILE)
+def compare(before: Path, after: Path) -> int:
+    """Compare two measurements: per benchmark the ratio of the means, and whether it is significant."""
+    from pinprof import bench
+    from pinprof.report.bench_text import print_comparison
+
+    print_comparison(bench.compare(before, after))
+    return 0
+
+
+def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
+    """Measure, write the file first, then show everything."""
+    from pinprof import __version__, bench, rates
+    from pinprof.collect import host
+
+    facts = host.facts()
+    with _progress() as say:
+        results = bench.measure(request, {"pinprof_version": __version__}, say)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    results.suite.dump(str(file), replace=True)
+    measured = bench.rates_of(results.suite, rates.machine_of(facts), results.backend)
+    report = _report(results, measured, facts, words, file)
+    from pinprof.report.bench_text import print_bench
+
+    print_bench(report)
+    click.echo(f"\nResults: {file}")
+    if page is not None:
+        from pinprof.report.bench_page import write_page
+
+        write_page(report, page)
+        click.echo(f"Page: {page}")
+    _store(measured)
+
+
+def _report(results: Results, measured: Any, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
+    from pinprof import bench
+    from pinprof.analyze.bench import study
+    from pinprof.report.bench_data import BenchReport
+
+    return BenchReport(
+        study=study(measured),
+        device_name=results.device_name,
+        emulated=results.emulated,
+        host=facts,
+        left_out=tuple((one.measure, one.size_bytes, one.reason) for one in results.left_out),
+        unstable=bench.unstable(results.suite),
+        benchmarks=len(measured.rates),
+        processes=results.processes,
+        duration_s=results.duration_s,
+        command=words,
+        file=file.name,
+        emulations=bench.emulations(results),
+    )
+
+
+def _store(measured: Any) -> None:
+    """Keep the rates for reports; a home that cannot be written to costs no result."""
+    from pinprof import rates
+
+    try:
+        older = rates.load_for(measured.machine, measured.backend)
+    except PinprofError:
+        older = None
+    try:
+        path = rates.save(older.updated(measured) if older else measured)
+    except OSError as error:
+        click.echo(f"pinprof: the rates are not stored for reports: {error.strerror}: {error.filename}", err=True)
+        return
+    click.echo(f"Rates of this machine: {path}")
+
+
+def _check_output(file: Path, page: Path | None, *, force: bool) -> None:
+    """CollectError for what could not be written, before anything is measured."""
+    for path in (file, *([page] if page else [])):
+        if path.is_dir():
+            raise CollectError(
+                f"{path} is a directory.", "Give a file name with -o, for example -o bench.json.", "output"
+            )
+        if path == file and page == file:
+            raise CollectError(f"{path} would be its own page.", "Give a name that ends in .json with -o.", "output")
+        if path.exists() and not force:
+            raise CollectError(
+                f"{path} exists already.", "Give another name with -o, or --force to replace it.", "output"
+            )
+    folder = file.parent
+    while not folder.exists():
+        folder = folder.parent
+    probe = folder / f".{file.name}.probe"
+    probe.touch()
+    probe.unlink()
+
+
+def _given(ctx: click.Context) -> list[str]:
+    """The options that were given, as they would be typed."""
+    words: list[str] = []
+    for parameter in ctx.command.params:
+        name = parameter.name or ""
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.COMMANDLINE or name in ("output", "force"):
+            continue
+        value = ctx.params[name]
+        option = parameter.opts[-1]
+        values = value if isinstance(value, tuple) else (value,)
+        words += [option] if value is True else [word for one in values for word in (option, str(one))]
+    return words
+
+
+@contextlib.contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """What is being done, in one line that changes; nothing where standard error is no terminal."""
+    import sys
+
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status("Starting") as status:
+        yield lambda text: status.update(Text(text))
