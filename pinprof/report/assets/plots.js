@@ -25,7 +25,8 @@ export class Plots {
     const data = figure.data.map((trace) => {
       if (trace.meta === "limit") return { ...trace, line: { ...trace.line, color: themed("--soft") } };
       const colour = themed(`--level-${trace.meta}`);
-      return { ...trace, marker: { ...trace.marker, color: colour, line: { width: trace.marker.symbol.endsWith("-open") ? 2 : 1, color: trace.marker.symbol.endsWith("-open") ? colour : themed("--card") } } };
+      const drawn = trace.line ? { line: { ...trace.line, color: colour } } : {};
+      return { ...trace, ...drawn, marker: { ...trace.marker, color: colour, line: { width: trace.marker.symbol.endsWith("-open") ? 2 : 1, color: trace.marker.symbol.endsWith("-open") ? colour : themed("--card") } } };
     });
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
     const narrow = host.clientWidth <= 640;
