@@ -1,4 +1,4 @@
-"""Recording with the real perf: whose output goes where, which status comes back, what survives which accident."""
+"""Recording for real: whose output goes where, which status comes back, what survives which accident."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from pinprof.collect import permission
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed"),
-    pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel"),
-]
+pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
+
+needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+both_samplers = pytest.mark.parametrize("sampler", ["native", pytest.param("perf", marks=needs_perf)])
+"""For what the sampler has a part in; elsewhere the default one takes part."""
 
 PINPROF = [sys.executable, "-m", "pinprof"]
 BUSY = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: sum(range(1000))"
@@ -84,10 +85,15 @@ def recording(
             os.killpg(process.pid, signal.SIGKILL)
 
 
-def perf_of(process: subprocess.Popen[str]) -> int:
-    """The pid of the perf that this recording started."""
+def sampler_of(process: subprocess.Popen[str], sampler: str) -> int:
+    """The pid of the sampler that this recording started."""
+    words = {"native": b"pinprof.collect.native", "perf": b"record"}
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return next(int(child) for child in children if Path(f"/proc/{child}/comm").read_text().strip() == "perf")
+    return next(
+        int(child)
+        for child in children
+        if words[sampler] in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[:5]
+    )
 
 
 def python(code: str) -> tuple[str, ...]:
@@ -120,8 +126,9 @@ def test_the_summary_leaves_standard_output_to_the_program(tmp_path: Path) -> No
     assert (tmp_path / "out.html").stat().st_size > 10_000
 
 
-def test_both_events_come_with_kernel_stacks_and_the_programs_whole_time(tmp_path: Path) -> None:
-    assert record(tmp_path, *python(TOUCH + "\n" + BUSY.format(0.5))).returncode == 0
+@both_samplers
+def test_both_events_come_with_kernel_stacks_and_the_programs_whole_time(sampler: str, tmp_path: Path) -> None:
+    assert record(tmp_path, *python(TOUCH + "\n" + BUSY.format(0.5)), options=("--with", sampler)).returncode == 0
     capture = captured(tmp_path)
     assert [event.name for event in capture.events[:2]] == ["cpu-clock/freq=999/", "page-faults/period=64/"]
     symbols = set(capture.stacks.frames.symbol)
@@ -195,10 +202,13 @@ def test_the_third_interrupt_ends_a_program_that_ignores_them(tmp_path: Path) ->
     assert outcome(tmp_path)["state"] == "interrupted"
 
 
-def test_perf_dying_leaves_the_program_alone_and_is_said(tmp_path: Path) -> None:
-    with recording(tmp_path, *after_start(BUSY.format(2) + "\nprint('done')\nraise SystemExit(4)")) as process:
+@both_samplers
+def test_a_sampler_dying_leaves_the_program_alone_and_is_said(sampler: str, tmp_path: Path) -> None:
+    with recording(
+        tmp_path, *after_start(BUSY.format(2) + "\nprint('done')\nraise SystemExit(4)"), options=("--with", sampler)
+    ) as process:
         time.sleep(0.5)
-        os.kill(perf_of(process), signal.SIGKILL)
+        os.kill(sampler_of(process, sampler), signal.SIGKILL)
         out, err = process.communicate(timeout=60)
     assert process.returncode == 4
     assert out == "done\n"
@@ -215,28 +225,30 @@ def test_a_program_under_nohup_still_ignores_the_hangup(tmp_path: Path) -> None:
 
 def test_a_recording_that_failed_does_not_look_like_success(tmp_path: Path) -> None:
     with recording(tmp_path, *after_start(BUSY.format(2))) as process:
-        os.kill(perf_of(process), signal.SIGTERM)
+        os.kill(sampler_of(process, "native"), signal.SIGTERM)
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert "perf" in err
+    assert "collector" in err
     assert "Traceback" not in err
     assert outcome(tmp_path)["exit_status"] == 0
 
 
-def test_a_killed_pinprof_takes_perf_with_it_and_leaves_what_reads(tmp_path: Path) -> None:
-    with recording(tmp_path, *after_start(BUSY.format(1)), options=("--system-wide",)) as process:
-        perf = perf_of(process)
+@both_samplers
+def test_a_killed_pinprof_takes_the_sampler_with_it_and_leaves_what_reads(sampler: str, tmp_path: Path) -> None:
+    with recording(tmp_path, *after_start(BUSY.format(1)), options=("--system-wide", "--with", sampler)) as process:
+        mine = sampler_of(process, sampler)
         process.kill()
     deadline = time.monotonic() + 20
-    while Path(f"/proc/{perf}").exists() and "Z" not in Path(f"/proc/{perf}/stat").read_text().rsplit(")", 1)[1]:
-        assert time.monotonic() < deadline, "perf goes on for ever"
+    while Path(f"/proc/{mine}").exists() and "Z" not in Path(f"/proc/{mine}/stat").read_text().rsplit(")", 1)[1]:
+        assert time.monotonic() < deadline, "it goes on for ever"
         time.sleep(0.1)
     partial = tmp_path / "out.pinprof.partial"
     assert json.loads((partial / "manifest.json").read_text())["outcome"]["state"] == "recording"
     assert len(read(str(partial), ReadOptions()).samples) > 0
 
 
-def test_a_disk_that_fills_up_keeps_what_was_recorded(tmp_path: Path) -> None:
+@both_samplers
+def test_a_disk_that_fills_up_keeps_what_was_recorded(sampler: str, tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(
@@ -245,7 +257,7 @@ def test_a_disk_that_fills_up_keeps_what_was_recorded(tmp_path: Path) -> None:
     if mounted.returncode:
         pytest.skip(f"cannot mount a small disk: {mounted.stderr.decode().strip()}")
     try:
-        options = ("--frequency", "20000", "--fault-period", "1")
+        options = ("--with", sampler, "--frequency", "20000", "--fault-period", "1")
         result = record(tmp_path, *python(TOUCH + "\n" + BUSY.format(1)), options=("-o", str(small / "out"), *options))
         assert result.returncode == 1
         assert "disk is full" in result.stderr
@@ -260,18 +272,20 @@ def test_a_disk_that_fills_up_keeps_what_was_recorded(tmp_path: Path) -> None:
         subprocess.run(["umount", small], check=True)
 
 
-def test_system_wide_sees_other_processes_but_reports_only_the_program(tmp_path: Path) -> None:
+@both_samplers
+def test_system_wide_sees_other_processes_but_reports_only_the_program(sampler: str, tmp_path: Path) -> None:
     other = subprocess.Popen(python(BUSY.format(20)))
     try:
-        assert record(tmp_path, *python(BUSY.format(0.4)), options=("--system-wide",)).returncode == 0
+        assert record(tmp_path, *python(BUSY.format(0.4)), options=("--system-wide", "--with", sampler)).returncode == 0
     finally:
         other.kill()
         other.wait()
-    assert "-a" in manifest(tmp_path)["collectors"][0]["command"]
+    assert {"-a", "--system-wide"} & set(manifest(tmp_path)["collectors"][0]["command"])
     capture = captured(tmp_path)
     assert len(capture.samples) > 100
 
 
+@needs_perf
 def test_dwarf_call_graphs_are_recorded(tmp_path: Path) -> None:
     assert record(tmp_path, *python(BUSY.format(0.2)), options=("--call-graph", "dwarf")).returncode == 0
     assert len(captured(tmp_path).samples) > 50
@@ -279,7 +293,17 @@ def test_dwarf_call_graphs_are_recorded(tmp_path: Path) -> None:
 
 def test_a_scenario_is_sampled_in_its_measured_region_only(tmp_path: Path) -> None:
     result = subprocess.run(
-        [*PINPROF, "run", "--record", "pageable", "--backend=host", "--size=32MiB", "--iterations=2", "-o", "out"],
+        [
+            *PINPROF,
+            "run",
+            "--record",
+            "pageable",
+            "--backend=host",
+            "--size=32MiB",
+            "--iterations=2",
+            "-o",
+            "out",
+        ],
         cwd=tmp_path,
         capture_output=True,
         text=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -14,7 +15,7 @@ from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Refused, 
 
 
 def main(orders: Path) -> int:
-    """Record until told to end; the exit status. Ended by a signal, it ends by it, as perf does."""
+    """Record until told to end; the exit status, an errno when writing failed. Signals end it as they end perf."""
     stopped: list[int] = []
     wake, woken = os.pipe()
     for end in (wake, woken):
@@ -37,7 +38,7 @@ def main(orders: Path) -> int:
         _say(failed=error.strerror or str(error), errno=error.errno)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
             sampler.save_what_is_written()
-        return 1
+        return error.errno or 1
     if stopped:
         signal.signal(stopped[0], signal.SIG_DFL)
         os.kill(os.getpid(), stopped[0])
@@ -45,7 +46,8 @@ def main(orders: Path) -> int:
 
 
 def _say(**facts: Any) -> None:
-    print(f"{SAID}{json.dumps(facts)}", file=sys.stderr, flush=True)
+    with contextlib.suppress(OSError):  # the log may lie on the disk that is full
+        os.write(2, f"{SAID}{json.dumps(facts)}\n".encode())
 
 
 if __name__ == "__main__":

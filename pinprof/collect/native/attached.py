@@ -48,11 +48,13 @@ class Attached:
         """`extra`: events besides the standard ones."""
         self._request, self._control, self._log = request, control, writer.path / LOG
         self._kernel, self._pid = native.samples_kernel(request), program.pid
+        # Switches happen in the kernel: without its part there are no stacks of them.
+        self._off_cpu = request.off_cpu and self._kernel
         self._shown = shown_command(request)
         standard = events.standard(
             frequency=request.frequency,
             fault_period=request.fault_period,
-            off_cpu=request.off_cpu,
+            off_cpu=self._off_cpu,
             kernel=self._kernel,
         )
         place = control.ctl.with_name("orders.json")
@@ -94,7 +96,7 @@ class Attached:
                 "frequency": request.frequency,
                 "call_graph": request.call_graph,
                 "fault_period": request.fault_period,
-                "off_cpu": request.off_cpu,
+                "off_cpu": self._off_cpu,
                 "kernel": self._kernel,
                 "system_wide": request.system_wide,
                 "region_only": request.region_only,
@@ -158,7 +160,7 @@ class Attached:
         if not recorder.died_first and recorder.ended_well:
             return None
         when = "while the program was running" if recorder.died_first else "before it had written everything"
-        if said.get("errno") in (errno.ENOSPC, errno.EDQUOT):
+        if os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT):
             return CollectError(
                 f"The disk is full: the collector stopped {when}; what it recorded until then is kept.",
                 "Free some room, or write to another disk with -o.",
@@ -193,8 +195,8 @@ def user_only_note() -> str:
     """What is missing where the kernel's part may not be sampled, and the remedy."""
     error = permission.refusal(permission.sampling_errno() or errno.EACCES, system_wide=False)
     return (
-        f"Samples hold the program's own code only, so time in the kernel (page faults, pinning, copies) is missing: "
-        f"{error}"
+        "Samples hold the program's own code only; time in the kernel (page faults, pinning) and off the processors is "
+        f"missing: {error}"
     )
 
 

@@ -104,7 +104,6 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
         ),
     ]
     if off_cpu:
-        # Without the kernel's part there is no sample of a switch, which happens there; its records still tell times.
         found.append(
             event(
                 "context-switches/period=1/",
