@@ -21,12 +21,9 @@ from pinprof.report.data import (
     RangeEvent,
     ReportData,
 )
-from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import Strings, flame_data
 from pinprof.report.hot_tree import hot_trees
-from pinprof.report.instances import instance_data
 from pinprof.report.python_data import python_tables
-from pinprof.report.rows import thread_names, thread_numbers
 from pinprof.report.timeline import timeline
 
 ROOT = "all"
@@ -65,11 +62,7 @@ def build(analysis: Analysis) -> ReportData:
         dsos=dsos.all(),
         level_titles={level: title[:1].upper() + title[1:] for level, title in LEVELS},
         activity=activity_data(analysis),
-        timeline=over_time,
-        threads=tuple(
-            Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
-        ),
-        instances=instance_data(analysis) if over_time else None,
+        timeline=timeline(analysis),
         python=python_tables(analysis),
     )
 
