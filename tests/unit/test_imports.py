@@ -69,7 +69,8 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "from pinprof.cli import main\n"
         f"try: main({arguments!r})\n"
         "except SystemExit as stop: assert not stop.code, stop\n"
-        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools', 'pyperf'} & set(sys.modules)\n"
+        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools', 'pyperf'}\n"
+        "heavy &= set(sys.modules)\n"
         "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
     )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
