@@ -220,6 +220,8 @@ class Recorder:
         finally:
             os.close(lifeline)
         self.wait_status: int | None = None
+        self.cpu_ns = 0
+        """CPU time that it used, known once it has ended."""
         self.died_first = False
         """It ended, not by itself, while the program was running."""
 
@@ -234,9 +236,10 @@ class Recorder:
     def reap(self) -> bool:
         """Whether the recorder has ended; does not wait."""
         if self.wait_status is None:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
             if pid:
                 self.wait_status = status
+                self.cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
                 os.close(self._lifeline)
         return self.wait_status is not None
 

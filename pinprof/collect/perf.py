@@ -115,6 +115,7 @@ class Attached:
                 "system_wide": request.system_wide,
                 "region_only": request.region_only,
             },
+            "cpu_ns": self.recorder.cpu_ns,
         }
         return ToolResult(facts, failure=_failure(self.recorder, self._log))
 

@@ -101,7 +101,8 @@ class Attached:
                 "system_wide": request.system_wide,
                 "region_only": request.region_only,
             },
-            **{name: said[name] for name in ("lost_records", "cpu_ns", "ring_bytes", "cpus") if name in said},
+            "cpu_ns": self.recorder.cpu_ns,
+            **{name: said[name] for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus") if name in said},
         }
         notes = [str(note) for note in said.get("notes", ())]
         if not self._kernel:

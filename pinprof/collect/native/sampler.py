@@ -180,6 +180,7 @@ class Sampler:
         self._first_ns = self._last_ns = time.monotonic_ns()
         self._rounds = 0
         self._ended = False
+        self._start_cpu_ns = _cpu_ns()
 
     def run(self, wake: int, stopped: Sequence[int]) -> None:
         """Carry records until a signal is noted in `stopped` (`wake` becomes readable) or pinprof hangs up."""
@@ -208,10 +209,9 @@ class Sampler:
         notes = self._opened.notes
         if online_cpus() != self._cpus:
             notes.append("CPUs came or went while recording; what ran on those that came is missing.")
-        used = resource.getrusage(resource.RUSAGE_SELF)
         return {
             "lost_records": lost,
-            "cpu_ns": round((used.ru_utime + used.ru_stime) * 1e9),
+            "recording_cpu_ns": _cpu_ns() - self._start_cpu_ns,
             "rounds": self._rounds,
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.rings),
@@ -299,6 +299,11 @@ def parse_cpus(text: str) -> list[int]:
         first, _, last = part.partition("-")
         found += range(int(first), int(last or first) + 1)
     return found
+
+
+def _cpu_ns() -> int:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return round((used.ru_utime + used.ru_stime) * 1e9)
 
 
 def _raise_file_limit() -> None:
