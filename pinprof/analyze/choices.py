@@ -51,7 +51,7 @@ def _pin(rows: tuple[BreakEven, ...]) -> Answer | None:
     others = [(one.size_bytes, one.copies(one.pin_ns)) for one in known[:-1]]
     at = ", ".join(f"{count or 'never'} at {format_bytes(other)}" for other, count in others)
     saved = format_ns(row.pageable_ns - row.pinned_ns)
-    why = f"{costs} and every copy from it saves {saved}: {_counted(copies, 'copy', 'copies')} repay it" + (
+    why = f"{costs} and every copy from it saves {saved}: {_counted(copies, 'copy repays', 'copies repay')} it" + (
         f" ({at})." if at else "."
     )
     return Answer(
@@ -68,9 +68,10 @@ def _register(times: Times, rows: tuple[BreakEven, ...]) -> Answer | None:
         return None
     row, (size, (register, alloc)) = known[-1], both
     copies = row.copies(row.register_ns) or 0
+    repaid = _counted(copies, "copy repays", "copies repay")
     why = (
         f"Registering {format_bytes(size)} whose pages exist takes {format_ns(register)}, a new pinned allocation "
-        f"{format_ns(alloc)}, most of it for creating and zeroing pages. {_counted(copies, 'copy', 'copies')} repay "
+        f"{format_ns(alloc)}, most of it for creating and zeroing pages. {repaid} "
         f"registering and unregistering {format_bytes(row.size_bytes)}."
     )
     return Answer("Does the memory exist already, allocated and filled by other code?", "register it in place", why)

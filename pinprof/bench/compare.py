@@ -1,12 +1,15 @@
-"""Two measurements side by side: per benchmark the ratio, and whether pyperf's t-test calls it significant."""
+"""Two measurements side by side: per benchmark the ratio, and whether a t-test calls it significant."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import mean, variance
 from typing import Any
 
-from pyperf._compare import is_significant_benchs
+from pyperf._utils import is_significant, tdist95conf_level
 
 from pinprof.bench.suite import load_suite
 
@@ -60,11 +63,28 @@ def compare(before: Path, after: Path) -> Comparison:
 
 
 def _significant(before: Any, after: Any) -> bool:
-    """Student's t-test at 95 %; the same values do not differ, and one value on each side proves nothing."""
-    if before.get_values() == after.get_values() or before.get_nvalue() + after.get_nvalue() < 3:
+    """A two-sided t-test at 95 %: pyperf's own for as many values on both sides, Welch's otherwise.
+
+    pyperf calls what it cannot test significant. Here the same values do not differ, and one value proves nothing.
+    """
+    old, new = before.get_values(), after.get_values()
+    if old == new or min(len(old), len(new)) < 2:
         return False
-    significant, _ = is_significant_benchs(before, after)
-    return bool(significant)
+    if max(variance(old), variance(new)) == 0:
+        return bool(mean(old) != mean(new))
+    if len(old) == len(new):
+        return bool(is_significant(old, new)[0])
+    return _welch(old, new)
+
+
+def _welch(old: Sequence[float], new: Sequence[float]) -> bool:
+    """Welch's t-test with the degrees of freedom of Welch and Satterthwaite, rounded down."""
+    errors = [variance(values) / len(values) for values in (old, new)]
+    score = (mean(new) - mean(old)) / math.sqrt(sum(errors))
+    freedom = sum(errors) ** 2 / sum(
+        error**2 / (len(values) - 1) for error, values in zip(errors, (old, new), strict=True)
+    )
+    return bool(abs(score) >= tdist95conf_level(max(1, int(freedom))))
 
 
 def _different(before: dict[str, Any], after: dict[str, Any]) -> list[str]:

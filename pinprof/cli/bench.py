@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import shlex
+import tempfile
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -110,7 +111,6 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
     facts = host.facts()
     with _progress() as say:
         results = bench.measure(request, {"pinprof_version": __version__}, say)
-    file.parent.mkdir(parents=True, exist_ok=True)
     results.suite.dump(str(file), replace=True)
     measured = bench.rates_of(results.suite, rates.machine_of(facts), results.backend)
     report = _report(results, measured, facts, words, file)
@@ -176,12 +176,13 @@ def _check_output(file: Path, page: Path | None, *, force: bool) -> None:
             raise CollectError(
                 f"{path} exists already.", "Give another name with -o, or --force to replace it.", "output"
             )
-    folder = file.parent
-    while not folder.exists():
-        folder = folder.parent
-    probe = folder / f".{file.name}.probe"
-    probe.touch()
-    probe.unlink()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        problem = f"{file} cannot be written: {error.strerror}."
+        raise CollectError(problem, "Choose another place with -o.", "output") from error
 
 
 def _given(ctx: click.Context) -> list[str]:

@@ -65,7 +65,7 @@ def print_comparison(comparison: Any) -> None:
     notes = []
     if differing:
         notes.append(
-            f"Student's t-test at 95 %, per benchmark: of {len(comparison.rows)} benchmarks that have not changed, "
+            f"A t-test at 95 % for each benchmark: of {len(comparison.rows)} benchmarks that have not changed, "
             f"about {max(1, round(0.05 * len(comparison.rows)))} will differ by chance. {same} do not differ."
         )
     for names, where in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
