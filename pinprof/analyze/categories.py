@@ -317,15 +317,8 @@ CATEGORIES: tuple[Category, ...] = (
         "Overlap work with the GPU; as waits go, this is the cheap one.",
     ),
     Category(
-        "wait.cuda_thread", "W", "threads of the CUDA driver library itself, without work", "Nothing waits for them.",
-    ),
-    Category(
-        "wait.uvm", "W", "inside the unified-memory driver: its locks, its copies", "Prefetch in large pieces.",
-        uv(r"\w+"),
-    ),
-    Category(
-        "wait.driver", "W", "inside the NVIDIA driver: its locks, its firmware", "Allocate and map less often.",
-        nv(r"\w+"),
+        "wait.runnable", "W", "ready to run, while the processor ran something else",
+        "Fewer threads than cores; keep other programs off them.", k("do_sched_yield|sys_sched_yield"),
     ),
     Category(
         "wait.lock", "W", "a lock or a condition of another thread (futex)", "Hold locks for less time; share less.",
@@ -372,19 +365,26 @@ CATEGORIES: tuple[Category, ...] = (
         k("handle_userfault"),
     ),
     Category(
+        "wait.kernel", "W", "a lock or a completion inside the kernel", "See the call tree.",
+        k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
+          r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read"),
+    ),
+    Category(
+        "wait.uvm", "W", "inside the unified-memory driver: its locks, its copies", "Prefetch in large pieces.",
+        uv(r"\w+"),
+    ),
+    Category(
+        "wait.driver", "W", "inside the NVIDIA driver: its locks, its firmware", "Allocate and map less often.",
+        nv(r"\w+"),
+    ),
+    Category(
+        "wait.cuda_thread", "W", "threads of the CUDA driver library itself, without work", "Nothing waits for them.",
+    ),
+    Category(
         "wait.reclaim", "W", "the kernel making room: reclaim, compaction, page migration, memory limits",
         "Leave memory free; raise the memory limit.",
         k(r"reclaim_throttle|throttle_direct_reclaim|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*"
           r"|\w*mem_cgroup_handle_over_high|migration_entry_wait\w*", "congestion_wait|wait_iff_congested"),
-    ),
-    Category(
-        "wait.runnable", "W", "ready to run, while the processor ran something else",
-        "Fewer threads than cores; keep other programs off them.", k("do_sched_yield|sys_sched_yield"),
-    ),
-    Category(
-        "wait.kernel", "W", "a lock or a completion inside the kernel", "See the call tree.",
-        k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
-          r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read"),
     ),
     Category(
         "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "Not the program's doing.",

@@ -345,7 +345,7 @@ def sampling_gap(view: View) -> Finding:
     ]
     gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
     compared = [
-        (entry.wall_ns - entry.own_thread_ns, entry)
+        (entry.wall.remainder_ns if entry.wall else entry.wall_ns - entry.own_thread_ns, entry)
         for entry in view.ranges
         if entry.own_thread_ns is not None and entry.wall_ns >= GAP_WALL_NS
     ]
@@ -358,7 +358,9 @@ def sampling_gap(view: View) -> Finding:
             for off, entry in waiting[:GAPS_NAMED]
         ]
         more = f" and {len(waiting) - GAPS_NAMED} more" if len(waiting) > GAPS_NAMED else ""
-        gaps.append(f"Not on the CPU: {', '.join(named)}{more}. {_why_off_cpu(view.capture)}".rstrip())
+        known = any(entry.wall for _, entry in waiting)
+        what = "Neither on the CPU nor known to wait" if known else "Not on the CPU"
+        gaps.append(f"{what}: {', '.join(named)}{more}. {_why_off_cpu(view.capture)}".rstrip())
     missing = "" if compared else f"Ranges of at least {format_ns(GAP_WALL_NS)} with thread ids, to compare the clocks."
     if gaps:
         return _finding(
