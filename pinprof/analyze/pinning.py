@@ -14,6 +14,8 @@ from pinprof.units import format_ns, format_share
 BASELINE = "malloc_host"
 """The phase that asks CUDA for as much pinned memory in one call."""
 _THREADS = re.compile(r"(\d+) threads?")
+NOTHING = 0.005
+"""Shares of a call below this are told as none of it."""
 _CREATING = ("fault.*", "uffd.*")
 
 
@@ -85,7 +87,8 @@ def _register_sentence(capture: Capture, phases: Mapping[str, RangeResult], main
         return f"{told} for pages that are there already; creating pages is {format_share(created, 1)} of it."
     return (
         f"{told} because the pages are there already: creating them cost {format_ns(before)}/GiB in init and is "
-        f"{format_share(created, 1)} of the call, so what makes pinned memory slow is page creation, not pinning."
+        f"{'none' if created < NOTHING else format_share(created, 1)} of the call, so what makes pinned memory slow is "
+        "page creation, not pinning."
     )
 
 

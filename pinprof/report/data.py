@@ -12,9 +12,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from pinprof.analyze.cost_results import Counterfactual, PinningCurve
 from pinprof.model import Losses
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.activity_json import activity_json
+from pinprof.report.cost_rows import counterfactual_json, pinning_json
 from pinprof.report.flame import FlameData
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.python_data import PythonTable
@@ -177,6 +179,10 @@ class ReportData:
     level_titles: Mapping[str, str] = field(default_factory=dict)
     activity: ActivityData | None = None
     """CUDA calls, copies and managed memory; None when nothing traced them."""
+    counterfactual: Counterfactual | None = None
+    """The run in other kinds of memory; None for programs that do not say what their phases are."""
+    pinning: PinningCurve | None = None
+    """The time to pinned memory by threads; None unless that was measured."""
     timeline: Timeline | None = None
     """None where nothing has a time."""
 
@@ -202,6 +208,8 @@ class ReportData:
             "losses": asdict(self.losses),
             "findings": [asdict(finding) for finding in self.findings],
             "activity": activity_json(self.activity) if self.activity else None,
+            "counterfactual": counterfactual_json(self.counterfactual) if self.counterfactual else None,
+            "pinning": pinning_json(self.pinning) if self.pinning else None,
             "python": [table.to_json() for table in self.python],
         }
 

@@ -62,6 +62,8 @@ def build(analysis: Analysis) -> ReportData:
         dsos=dsos.all(),
         level_titles={level: title[:1].upper() + title[1:] for level, title in LEVELS},
         activity=activity_data(analysis),
+        counterfactual=analysis.counterfactual,
+        pinning=analysis.pinning,
         timeline=timeline(analysis),
         python=python_tables(analysis),
     )

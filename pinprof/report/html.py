@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
-from pinprof.report import activity_rows, chart, drawing, palette, plots, styles, summary
+from pinprof.report import activity_rows, chart, cost_rows, drawing, palette, plots, styles, summary
 from pinprof.report.data import Cause, ReportData
 from pinprof.report.flame import Thread, pack_strings
 from pinprof.report.names import printable
@@ -64,7 +64,7 @@ def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) 
 
 def render(data: ReportData, plot_source: str | None = None) -> str:
     """The page as text; `plot_source` is the relative path of a shared plot script, None to embed it."""
-    script, style = bundle(), asset("page.css") + asset("activity.css") + _colour_rules(data)
+    script, style = bundle(), asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(data)
     plot = _plot_script() if _has_plot(data) and plot_source is None else None
     figures = _plots(data)
     layout, packed = data.flame.packed() if data.flame else ([], "")
@@ -108,6 +108,12 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
             device_sentence=activity_rows.device_sentence,
             uvm_tiles=activity_rows.uvm_tiles,
             uvm_notes=activity_rows.uvm_notes,
+            saving_sentence=cost_rows.saving_sentence,
+            mode_rows=cost_rows.mode_rows,
+            mode_difference=cost_rows.difference,
+            mode_notes=cost_rows.notes,
+            pinning_rows=cost_rows.pinning_rows,
+            pinning_drawing=cost_rows.drawing,
             version=__version__,
         )
     )

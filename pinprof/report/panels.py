@@ -19,7 +19,9 @@ class Panel:
 
 PANELS: tuple[Panel, ...] = (
     Panel("causes", "Causes", lambda data: any(event.total for event in data.events)),
+    Panel("pinning", "Time to pinned memory", lambda data: data.pinning is not None),
     Panel("findings", "Findings", lambda data: bool(data.findings)),
+    Panel("counterfactual", "In other kinds of memory", lambda data: data.counterfactual is not None),
     Panel("ranges", "Ranges", lambda data: bool(data.ranges)),
     Panel("python", "Python lines", lambda data: bool(data.python)),
     Panel("timeline", "Timeline", lambda data: data.timeline is not None),

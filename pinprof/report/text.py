@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.errors import PinprofError
-from pinprof.report import palette, text_activity, text_python
+from pinprof.report import palette, text_activity, text_costs, text_python
 from pinprof.report.data import EventData, FindingData, ReportData
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
@@ -89,6 +89,8 @@ def render(data: ReportData, console: Console) -> None:
     if data.activity:
         for heading, body in text_activity.sections(data.activity):
             _section(console, heading, body)
+    for heading, costs in text_costs.sections(data.counterfactual, data.pinning):
+        _section(console, heading, costs)
     if data.findings:
         _section(console, "Findings", _findings(data.findings))
     _section(console, "Data quality", _quality(data))

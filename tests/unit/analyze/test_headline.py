@@ -73,3 +73,36 @@ def test_the_stack_marks_the_frame_that_decided() -> None:
     assert [step.frame.symbol for step in stack.steps if step.decided] == ["do_anonymous_page"]
     assert "▶ do_anonymous_page" in str(explanation)
     assert "40 % (40 ms)" in str(explanation)
+
+
+def pinning(name: str, phases: dict[str, tuple[int, str]], **parameters: object) -> str:
+    """The headline of a scenario whose phases last so many milliseconds, sampled in one stack each."""
+    ranges, samples, at = [], [], 0
+    for phase, (wall, stack) in phases.items():
+        ranges.append(Range(phase, at * MS, (at + wall) * MS, depth=1))
+        samples += [Sample(STACKS[stack], MS, time_ns=(at + place) * MS) for place in range(wall)]
+        at += wall
+    calls = {"register": "cudaHostRegister", "malloc_host": "cudaMallocHost"}
+    scenario = {"name": name, "backend": "cuda", "calls": calls, "parameters": {"size_bytes": 1 << 29, **parameters}}
+    return analyze(capture(samples, [Range("iteration", 0, at * MS), *ranges], scenario=scenario)).headline
+
+
+def test_registering_touched_memory_is_cheap_because_the_pages_are_there() -> None:
+    phases = {"alloc": (1, "user.app"), "init": (200, "fault.anon"), "register": (15, "pin.walk")}
+    assert pinning("register", phases) == (
+        "cudaHostRegister takes 30 ms/GiB because the pages are there already: creating them cost 400 ms/GiB in init "
+        "and is none of the call, so what makes pinned memory slow is page creation, not pinning."
+    )
+
+
+def test_registering_untouched_memory_is_creating_the_pages() -> None:
+    phases = {"alloc": (1, "user.app"), "register": (140, "pin.faultin"), "init": (15, "user.app")}
+    assert pinning("register", phases).startswith("cudaHostRegister takes 280 ms/GiB, 100 % of it for creating the")
+
+
+def test_prefault_tells_the_time_from_the_first_call_to_pinned_memory() -> None:
+    phases = {"alloc": (1, "user.app"), "touch": (24, "fault.anon"), "register": (10, "pin.walk")}
+    assert pinning("prefault", phases, threads=8, variant="huge") == (
+        "prefault with 8 threads on huge pages: 70 ms/GiB from first call to usable pinned memory, of which "
+        "cudaHostRegister is 20 ms."
+    )

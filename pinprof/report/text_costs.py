@@ -1,0 +1,67 @@
+"""The run in other kinds of memory and the time to pinned memory, in the terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze.cost_results import Counterfactual, PinningCurve
+from pinprof.report import cost_rows, palette
+from pinprof.report.names import printable
+
+_BAR = 24
+
+
+def sections(told: Counterfactual | None, curve: PinningCurve | None) -> Iterator[tuple[str, RenderableType]]:
+    """(title, body) of every section that has something to show."""
+    if curve:
+        yield "Time to pinned memory", _curve(curve)
+    if told:
+        yield "In other kinds of memory", _modes(told)
+
+
+def _modes(told: Counterfactual) -> Group:
+    lines: list[RenderableType] = [Text(printable(cost_rows.saving_sentence(told)))]
+    if told.measured_utc:
+        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+        table.add_column("an iteration", justify="right", no_wrap=True)
+        table.add_column("error", no_wrap=True)
+        table.add_column("against measured", no_wrap=True)
+        table.add_column("with", overflow="fold")
+        for row in cost_rows.mode_rows(told):
+            once = f", {units.format_ns(row.once_ns)} once" if row.once_ns else ""
+            table.add_row(
+                Text(units.format_ns(row.ns), "bold"),
+                row.error or "measured",
+                "" if row.measured else cost_rows.difference(told, row),
+                Text(printable(row.title) + once, "bold" if row.measured else ""),
+            )
+        lines += [table, *(Padding(Text(printable(note), "dim"), expand=False) for note in cost_rows.notes(told))]
+    return Group(*lines)
+
+
+def _curve(curve: PinningCurve) -> Group:
+    rows = cost_rows.pinning_rows(curve)
+    longest = max(time.median_ns for _, time in rows)
+    colour = palette.level_colour("pin", dark=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=40)
+    for title in ("per GiB", "from", "to"):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    for name, time in rows:
+        cells = round(_BAR * time.median_ns / longest) if longest else 0
+        table.add_row(
+            Text(printable(name)),
+            Text(units.format_ns(curve.per_gib(time.median_ns)), "bold"),
+            units.format_ns(curve.per_gib(time.least_ns)),
+            units.format_ns(curve.per_gib(time.most_ns)),
+            Text("█" * cells, colour if time.threads else "dim"),
+        )
+    what = f"{units.format_bytes(curve.size_bytes)}, {curve.baseline.runs} runs; medians, least and most."
+    return Group(Text(printable(curve.sentence())), table, Text(what, "dim"))
