@@ -81,7 +81,9 @@ class _Segment:
             self.unnamed.add(owner["tid"])
             return None
         key = (owner["pid"], owner["pid"] if number is None else int(number))
-        thread = self.threads.setdefault(key, _Thread(name or ""))
+        thread = self.threads.setdefault(key, _Thread(""))
+        # Names are looked up now and then: a young thread has none at first.
+        thread.name = name or thread.name
         thread.saw(time_ns, self.node(stack[root + 1 :]), self.period_ns)
         return thread
 
@@ -95,6 +97,7 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int) -> di
     stacks: dict[int, list[Event]] = {}
     owners: dict[int, _Thread | None] = {}
     changed: dict[int, int] = {}
+    begun: dict[int, bool] = {}
     last_ns = 0
 
     def settle(address: int) -> None:
@@ -106,8 +109,10 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int) -> di
 
     for event in _events(text):
         address, last_ns = event["tid"], event["ts"] * 1000
-        if changed.get(address, last_ns) != last_ns:
+        # A look writes its ends before its beginnings.
+        if address in changed and (changed[address] != last_ns or (event["ph"] == "E" and begun.get(address))):
             settle(address)
+        begun[address] = event["ph"] == "B"
         stack = stacks.setdefault(address, [])
         if event["ph"] == "B":
             stack.append(event)

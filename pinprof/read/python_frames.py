@@ -84,6 +84,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
         threads=_thread_names(capture, stacks),
+        losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
     return _noted(grafted, notes)
 
@@ -95,6 +96,8 @@ class _Grafted:
     """Per sample."""
     named: np.ndarray[tuple[int], np.dtype[np.bool_]]
     """Per sample, whether its stack has a trampoline."""
+    dropped: int
+    """Sampled frames without a symbol that were left out."""
 
 
 class _Grafting:
@@ -108,6 +111,8 @@ class _Grafting:
             self._builder.frame(symbol, frames.dsos[dso], mode)
             for symbol, dso, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True)
         ]
+        self._blind = {number for number, symbol in enumerate(frames.symbol) if symbol.startswith("[")}
+        self._blind_made = {self._native[number] for number in self._blind}
         self._chains: dict[int, list[int]] = {}
         self._python: dict[int, list[int]] = {}
 
@@ -117,14 +122,18 @@ class _Grafting:
         pairs = (samples.stack.astype(np.int64) << 32) | (seen.astype(np.int64) & 0xFFFFFFFF)
         distinct, of_sample = np.unique(pairs, return_inverse=True)
         chains, named = [], np.zeros(len(distinct), np.bool_)
+        dropped = np.zeros(len(distinct), np.int64)
         for row, pair in enumerate(distinct.tolist()):
             node, stack = pair >> 32, pair & 0xFFFFFFFF
             chain = self._chain(node)
             named[row] = any(self._kinds.function[frame] for frame in chain)
-            chains.append(self._grafted(chain, NO_STACK if stack == 0xFFFFFFFF else stack, named=bool(named[row])))
+            made = self._grafted(chain, NO_STACK if stack == 0xFFFFFFFF else stack, named=bool(named[row]))
+            chains.append(made)
+            dropped[row] = sum(frame in self._blind for frame in chain)
+            dropped[row] -= sum(frame in self._blind_made for frame in made)
         nodes = self._builder.stacks(chains)
         of_sample = of_sample.reshape(-1)
-        return _Grafted(self._builder.table(), nodes[of_sample], named[of_sample])
+        return _Grafted(self._builder.table(), nodes[of_sample], named[of_sample], int(dropped[of_sample].sum()))
 
     def _chain(self, node: int) -> list[int]:
         """Recorded frames of a stack, outermost first; a caller's chain is kept for its other callees."""
@@ -236,9 +245,13 @@ def _python_of(capture: Capture, stacks: PythonStacks) -> Int32:
     spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
     times = samples.time_ns + np.where(spans, samples.weight // 2, 0)
     found = np.full(len(samples), NO_STACK, np.int32)
-    for pid, tid in stacks.threads:
-        rows = np.flatnonzero((samples.pid == pid) & (samples.tid == tid))
-        found[rows] = stacks.at(pid, tid, times[rows])
+    order = np.lexsort((samples.tid, samples.pid))
+    pid, tid = samples.pid[order], samples.tid[order]
+    starts = np.flatnonzero(np.append(len(order) > 0, (np.diff(pid) != 0) | (np.diff(tid) != 0))[: len(order)])
+    for rows in np.split(order, starts[1:]) if len(order) else ():
+        thread = int(samples.pid[rows[0]]), int(samples.tid[rows[0]])
+        if thread in stacks.threads:
+            found[rows] = stacks.at(*thread, times[rows])
     return found
 
 

@@ -23,7 +23,7 @@ PANELS: tuple[Panel, ...] = (
     Panel("findings", "Findings", lambda data: bool(data.findings)),
     Panel("counterfactual", "In other kinds of memory", lambda data: data.counterfactual is not None),
     Panel("ranges", "Ranges", lambda data: bool(data.ranges)),
-    Panel("python", "Python lines", lambda data: bool(data.python)),
+    Panel("python", "Python", lambda data: bool(data.python)),
     Panel("timeline", "Timeline", lambda data: data.timeline is not None),
     Panel("calls", "CUDA calls", lambda data: bool(data.activity and data.activity.analysis.whole.calls)),
     Panel("transfers", "Transfers", lambda data: bool(data.activity and data.activity.analysis.whole.copies)),

@@ -1,0 +1,92 @@
+"""The stored Python stacks: several segments as one, and files that are damaged or hostile."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pinprof.read.python_stacks import load
+
+
+def one(start: int, times: list[int], stacks: list[int], **more: Any) -> dict[str, Any]:
+    frames = [["main", "/app/train.py", 3], ["load", "/app/train.py", 8]]
+    thread = {"pid": 7, "tid": 9, "name": "T", "times": times, "stacks": stacks}
+    made = {"start_ns": start, "end_ns": start + 100, "uncertainty_ns": 5, "frames": frames}
+    return made | {"stacks": [[-1, 0], [0, 1]], "threads": [thread], "unnamed_threads": 0} | more
+
+
+def write(path: Path, *segments: dict[str, Any]) -> Path:
+    path.write_bytes(b"".join(gzip.compress(json.dumps(raw).encode() + b"\n") for raw in segments))
+    return path
+
+
+def at(path: Path, *times: int) -> list[list[str]]:
+    found = load(path)
+    stacks = found.at(7, 9, np.array(times, np.int64)).tolist()
+    return [[found.frames[frame][0] for frame in found.chain(stack)] for stack in stacks]
+
+
+def test_a_stack_lasts_until_the_next(tmp_path: Path) -> None:
+    path = write(tmp_path / "stacks", one(1000, [10, 20, 30], [0, 1, -1]))
+    assert at(path, 1009, 1010, 1029, 1030, 1060) == [[], ["main"], ["main"], ["main", "load"], []]
+    assert load(path).at(7, 8, np.array([1020])).tolist() == [-1], "another thread"
+    assert load(path).names == {(7, 9): "T"}
+
+
+def test_where_two_segments_overlap_the_later_one_counts(tmp_path: Path) -> None:
+    path = write(tmp_path / "stacks", one(1000, [0, 100], [1, -1]), one(1050, [0, 100], [0, -1]))
+    assert at(path, 1049, 1050, 1149, 1150) == [["main", "load"], ["main"], ["main"], []]
+    assert len(load(path).frames) == 2, "what both have is kept once"
+
+
+def test_a_file_cut_off_or_damaged_gives_what_is_whole(tmp_path: Path) -> None:
+    path = write(tmp_path / "stacks", one(1000, [10], [0]), one(2000, [10], [1]))
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    assert at(path, 1010, 2010) == [["main"], ["main", "load"]], "the text was whole before the checksum"
+    path.write_bytes(whole[: len(whole) // 2 + 20])
+    assert at(path, 1010, 2010) == [["main"], ["main"]]
+    assert load(path).damaged
+    path.write_bytes(b"no gzip")
+    assert load(path).damaged
+    path.write_bytes(b"")
+    assert not load(path).threads
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stacks": [[0, 0]]},
+        {"stacks": [[-1, 9]]},
+        {"stacks": [[-2, 0]]},
+        {"frames": [["main"]]},
+        {"threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1, -5], "stacks": [0, 0]}]},
+        {"threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1], "stacks": [7]}]},
+        {"threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1], "stacks": [0, 1]}]},
+        {"threads": [{"pid": 7}]},
+        {"start_ns": 1 << 200},
+        {"threads": 4},
+    ],
+)
+def test_a_segment_that_is_not_as_documented_is_left_out(tmp_path: Path, change: dict[str, Any]) -> None:
+    path = write(tmp_path / "stacks", one(1000, [10], [0]) | change, one(2000, [10], [1]))
+    found = load(path)
+    assert found.damaged
+    assert at(path, 1010, 2010) == [[], ["main", "load"]]
+
+
+@given(st.binary(max_size=200))
+@settings(max_examples=50)
+def test_any_bytes_are_read_without_a_crash(data: bytes) -> None:
+    path = Path("/dev/shm") / "pinprof-test-stacks"
+    for content in (data, gzip.compress(data), gzip.compress(b'{"frames": [' + data)):
+        path.write_bytes(content)
+        load(path)
+    path.unlink()
