@@ -1,0 +1,82 @@
+"""Two measurements: the same one never differs from itself, and a clear difference is found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyperf
+import pytest
+
+from pinprof.bench import compare, load_suite, rates_of, unstable
+from pinprof.errors import CaptureError
+
+STEADY = (1.00e-3, 1.01e-3, 0.99e-3, 1.00e-3, 1.02e-3, 0.98e-3)
+
+
+def written(path: Path, benchmarks: dict[str, tuple[float, ...]], **common: str) -> Path:
+    suite = []
+    for name, values in benchmarks.items():
+        measure, size = name.split()
+        metadata = {"name": name, "measure": measure, "size_bytes": int(size), "loops": 2, **common}
+        suite.append(pyperf.Benchmark([pyperf.Run(values, metadata=metadata, collect_metadata=False)]))
+    pyperf.BenchmarkSuite(suite).dump(str(path))
+    return path
+
+
+@pytest.mark.parametrize("values", [STEADY, (1e-3,), (1e-3, 1e-3), (1e-3, 9e-3)])
+def test_a_run_does_not_differ_from_itself(tmp_path: Path, values: tuple[float, ...]) -> None:
+    file = written(tmp_path / "a.json", {"pin.alloc 65536": values})
+    (row,) = compare(file, file).rows
+    assert not row.significant
+    assert row.ratio == 1
+
+
+@pytest.mark.parametrize("count", [6, 4])
+def test_a_clear_difference_is_found_also_between_different_counts(tmp_path: Path, count: int) -> None:
+    before = written(
+        tmp_path / "a.json", {"pin.alloc 65536": STEADY, "h2d.pinned 65536": STEADY, "d2h.pinned 1": STEADY}
+    )
+    after = {"pin.alloc 65536": tuple(2 * value for value in STEADY[:count]), "h2d.pinned 65536": STEADY[::-1]}
+    found = compare(before, written(tmp_path / "b.json", after, pinprof_backend="cuda"))
+    assert {row.name: row.significant for row in found.rows} == {"pin.alloc 65536": True, "h2d.pinned 65536": False}
+    assert found.rows[0].ratio == pytest.approx(2, rel=0.05)
+    assert found.only_before == ("d2h.pinned 1",)
+    assert found.different == ("Different backends: unknown and cuda.",)
+
+
+def test_steady_values_that_are_not_the_same_differ(tmp_path: Path) -> None:
+    before = written(tmp_path / "a.json", {"pin.alloc 65536": (1e-3, 1e-3)})
+    after = written(tmp_path / "b.json", {"pin.alloc 65536": (2e-3, 2e-3, 2e-3)})
+    assert compare(before, after).rows[0].significant
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{}", "[]", '{"benchmarks": 1}', '{"version": "1.0", "benchmarks": []}', "\x00"]
+)
+def test_a_file_of_something_else_is_named(tmp_path: Path, content: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_text(content)
+    with pytest.raises(CaptureError, match=r"other\.json cannot be read"):
+        load_suite(path)
+
+
+def test_a_missing_file_and_one_of_other_benchmarks_are_named(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="No such file"):
+        load_suite(tmp_path / "none.json")
+    with pytest.raises(CaptureError, match="none of its benchmarks comes from"):
+        load_suite(written(tmp_path / "a.json", {"telco 1": STEADY}))
+
+
+def test_rates_are_median_and_percentiles_in_nanoseconds(tmp_path: Path) -> None:
+    suite = load_suite(written(tmp_path / "a.json", {"pin.alloc 65536": STEADY}))
+    (rate,) = rates_of(suite, {}, "host").rates
+    assert (rate.measure, rate.size_bytes) == ("pin.alloc", 65536)
+    assert rate.median_ns == pytest.approx(1e6)
+    assert 0.98e6 <= rate.low_ns < rate.median_ns < rate.high_ns <= 1.02e6
+
+
+def test_warnings_are_those_of_pyperf(tmp_path: Path) -> None:
+    suite = load_suite(written(tmp_path / "a.json", {"pin.alloc 65536": (1e-3, 4e-3), "h2d.pinned 65536": (1e-3,) * 9}))
+    found = unstable(suite)
+    assert set(found) == {"pin.alloc 65536"}
+    assert found["pin.alloc 65536"][0].startswith("the standard deviation")

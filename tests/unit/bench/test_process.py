@@ -1,0 +1,62 @@
+"""A process that measures: its answers, its errors, its death; it is never left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from pinprof.bench.process import Worker
+from pinprof.errors import WorkloadError
+
+
+def job(**changes: Any) -> dict[str, Any]:
+    asked = {"name": "memcpy", "measure": "memcpy.host", "size_bytes": 65536, "min_time_s": 1e-4}
+    return asked | {"loops": 2, "values": 2, "warmups": 1} | changes
+
+
+def gone(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    return False
+
+
+def test_jobs_are_answered_with_runs_that_name_no_host() -> None:
+    with Worker("host", 0) as worker:
+        facts = worker.facts()
+        assert facts["backend"] == "host"
+        assert facts["free_host_bytes"] > 0
+        answer = worker.ask(job())
+        assert len(answer["run"]["values"]) == 2
+        assert not {"hostname", "python_executable"} & set(answer["run"]["metadata"])
+        calibrated = worker.ask(job(name="again", loops=0, values=1))
+        assert calibrated["run"]["metadata"]["calibrate_loops"] >= 1
+        left_out = worker.ask(job(name="huge", size_bytes=1 << 60, measure="alloc.malloc"))
+        assert "of host memory" in left_out["left_out"]
+        pid = worker._process.pid
+    assert gone(pid)
+
+
+def test_what_cannot_start_says_why() -> None:
+    with pytest.raises(WorkloadError, match="The host backend has no device 3") as caught, Worker("host", 3) as worker:
+        worker.facts()
+    assert caught.value.slug == "device"
+
+
+def test_a_process_that_dies_is_named() -> None:
+    with Worker("host", 0) as worker:
+        worker.facts()
+        os.kill(worker._process.pid, signal.SIGKILL)
+        with pytest.raises(WorkloadError, match=r"ended with status -9 at 'memcpy'") as caught:
+            worker.ask(job())
+    assert caught.value.slug == "bench-worker"
+
+
+def test_an_error_outside_leaves_no_process() -> None:
+    worker = Worker("host", 0)
+    worker.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
+    assert gone(worker._process.pid)
