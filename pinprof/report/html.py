@@ -32,7 +32,7 @@ from pinprof.report.python_data import main_threads
 
 MODULES = (
     "format", "columns", "embedded", "theme", "state",
-    "model", "forest", "finish", "derive", "engine",
+    "model", "forest", "causes", "finish", "inverted", "derive", "engine",
     "treetable", "timetable", "painter", "gestures", "graph",
     "frames", "looks", "minimap", "export", "deeds", "details", "controls", "flamepanel",
     "plotscript", "chart", "plots", "spans", "timeline", "field", "page",

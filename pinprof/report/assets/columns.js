@@ -14,11 +14,13 @@ export function unpackColumns(buffer, layout) {
   let offset = 0;
   for (const [name, kind, length] of layout) {
     const width = TYPES[kind].BYTES_PER_ELEMENT;
-    const bytes = new Uint8Array(length * width);
-    for (let plane = 0; plane < width; plane += 1) {
-      for (let index = 0, at = plane; index < length; index += 1, at += width) bytes[at] = planes[offset + index];
-      offset += length;
+    // Of single bytes there is nothing to put together.
+    const bytes = width === 1 ? planes.slice(offset, offset + length) : new Uint8Array(length * width);
+    for (let plane = 0; width > 1 && plane < width; plane += 1) {
+      const from = offset + plane * length;
+      for (let index = 0, at = plane; index < length; index += 1, at += width) bytes[at] = planes[from + index];
     }
+    offset += length * width;
     columns[name] = new TYPES[kind](bytes.buffer);
   }
   return columns;

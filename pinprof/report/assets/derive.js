@@ -3,6 +3,7 @@
 
 import { Forest, Placer } from "./forest.js";
 import { finish } from "./finish.js";
+import { inverted } from "./inverted.js";
 
 /** Tables by name for a query (`state.js`): main; callers and main for a sandwich. */
 export function derive(model, query) {
@@ -16,122 +17,84 @@ export function derive(model, query) {
 }
 
 function merged(model, query, selection) {
-  const forest = new Forest();
-  const edits = query.edits;
+  const { forest, rows } = spread(model, query, selection);
   if (query.sandwich >= 0) {
-    const all = spread(model, query, selection, forest, edits);
     const top = topmost(forest, query.sandwich);
     const callers = rooted(query);
     const callees = rooted(query);
-    const outward = turn(model, forest, all, callers, top);
-    const inward = below(model, forest, all, callees, top);
-    const { ends: upper, ...outer } = finish(model, callers, outward, true);
-    const { ends: lower, ...inner } = finish(model, callees, inward, true);
+    const outward = turn(model, forest, rows, callers, top);
+    const inward = below(model, forest, rows, callees, top);
+    const { ends: upper, ...outer } = finish(model, callers.leveled(outward), outward, true);
+    const { ends: lower, ...inner } = finish(model, callees.leveled(inward), inward, true);
     // Both keep the rows in their order: where each stack ends among the callers, and where among the callees.
     return { callers: outer, main: inner, pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) } };
   }
-  const rows = spread(model, query, selection, forest, edits);
-  if (!query.inverted) return { main: finish(model, forest, rows) };
-  const inverted = new Forest();
-  const weights = turn(model, forest, rows, inverted, null);
-  return { main: finish(model, inverted, weights) };
+  return { main: query.inverted ? inverted(model, forest, rows) : finish(model, forest, rows) };
 }
 
-/** Weights as rows: what ends at a node, by cause, with one sample as the example; a pair may have several rows. */
+/** Weights as rows: what ends at a node, by cause; a pair of both may have several rows. */
 class Weights {
   constructor(room) {
     this.length = 0;
-    this.#reserve(Math.max(room, 16));
-  }
-
-  #reserve(room) {
-    const { node, cause, weight, sample } = this;
     this.node = new Int32Array(room);
     this.cause = new Int16Array(room);
     this.weight = new Float64Array(room);
-    this.sample = new Int32Array(room);
-    if (!this.length) return;
-    this.node.set(node);
-    this.cause.set(cause);
-    this.weight.set(weight);
-    this.sample.set(sample);
+    this.bundle = new Int32Array(room);
   }
 
-  add(node, cause, weight, sample) {
+  add(node, cause, weight, bundle) {
     const row = this.length;
-    if (row === this.node.length) this.#reserve(row * 2);
     this.node[row] = node;
     this.cause[row] = cause;
     this.weight[row] = weight;
-    this.sample[row] = sample;
+    this.bundle[row] = bundle;
     this.length = row + 1;
   }
 }
 
-// The chosen samples into a forest, by thread if asked; the weights' rows.
-function spread(model, query, { rows }, forest, edits) {
-  const placer = new Placer(model, forest, edits);
-  const groups = query.split ? byThread(model, rows) : [[-1, rows]];
-  const weights = new Weights(Math.min(rows.length, model.leaf.length));
-  for (const [thread, members] of groups) {
+// The chosen bundles' stacks as a forest with the weights' rows; unchanged stacks are the recording's own tree.
+function spread(model, query, { rows, amounts }) {
+  const { bundles } = model;
+  const weights = new Weights(rows.length);
+  const forest = new Forest();
+  const placer = new Placer(model, forest, query.edits);
+  if (placer.plain && !query.split) {
+    for (const bundle of rows) weights.add(bundles.node[bundle], bundles.causes[bundle], amounts[bundle], bundle);
+    return { forest: model.tree, rows: weights };
+  }
+  for (const [thread, members] of query.split ? byThread(rows, (bundle) => bundles.threads[bundle]) : [[-1, rows]]) {
     if (thread >= 0) placer.startThread(thread);
-    const merged = grouped(model, members);
-    if (placer.plain && groups.length === 1) placer.placeAll(merged.node, merged.length);
-    for (let row = 0; row < merged.length; row += 1) {
-      const node = placer.place(merged.node[row]);
-      if (node >= 0) weights.add(node, merged.cause[row], merged.weight[row], merged.sample[row]);
+    for (const bundle of members) {
+      const node = placer.place(bundles.node[bundle]);
+      if (node >= 0) weights.add(node, bundles.causes[bundle], amounts[bundle], bundle);
     }
   }
-  return weights;
+  return { forest: forest.leveled(weights), rows: weights };
 }
 
-// Samples of one stack and cause as one row, by the recording's nodes; nearly every stack has a single cause.
-function grouped(model, rows) {
-  const { stack, causes } = model.samples;
-  const { leaf, weight } = model;
-  const merged = new Weights(Math.min(rows.length, leaf.length));
-  const rowOf = new Int32Array(leaf.length).fill(-1);
-  const others = new Map();
-  for (let index = 0; index < rows.length; index += 1) {
-    const sample = rows[index];
-    const at = stack[sample];
-    const cause = causes[sample];
-    let row = rowOf[at];
-    if (row >= 0 && merged.cause[row] !== cause) row = others.get(at * 1024 + cause) ?? -2;
-    if (row >= 0) {
-      merged.weight[row] += weight[sample];
-      continue;
-    }
-    if (row === -1) rowOf[at] = merged.length;
-    else others.set(at * 1024 + cause, merged.length);
-    merged.add(leaf[at], cause, weight[sample], sample);
-  }
-  return merged;
-}
-
-function byThread(model, rows) {
+function byThread(members, threadOf) {
   const lists = new Map();
-  for (const sample of rows) {
-    const thread = model.samples.threads[sample];
+  for (const member of members) {
+    const thread = threadOf(member);
     if (!lists.has(thread)) lists.set(thread, []);
-    lists.get(thread).push(sample);
+    lists.get(thread).push(member);
   }
   return [...lists].sort(([one], [other]) => one - other);
 }
 
-// Chains from the inside out. With `top`, they start where it says (and rows without a start are left out).
+// Chains from the inside out, from where `top` says; rows without a start are left out.
 function turn(model, forest, rows, target, top) {
   const threads = model.frames + model.dsos;
   const { frame, parent } = forest;
   const weights = new Weights(rows.length);
   for (let row = 0; row < rows.length; row += 1) {
-    const from = top ? top[rows.node[row]] : rows.node[row];
+    const from = top[rows.node[row]];
     if (from < 0) continue;
     let outermost = from;
     while (parent[outermost] > 0) outermost = parent[outermost];
     let at = frame[outermost] >= threads ? target.child(0, frame[outermost]) : 0;
     for (let node = target.frame[0] === frame[from] ? parent[from] : from; node > 0 && frame[node] < threads; node = parent[node]) at = target.child(at, frame[node]);
-    weights.add(at, rows.cause[row], rows.weight[row], rows.sample[row]);
+    weights.add(at, rows.cause[row], rows.weight[row], rows.bundle[row]);
   }
   return weights;
 }
@@ -172,29 +135,32 @@ function below(model, forest, rows, target, top) {
   const weights = new Weights(rows.length);
   for (let row = 0; row < rows.length; row += 1) {
     const node = to[rows.node[row]];
-    if (node >= 0) weights.add(node, rows.cause[row], rows.weight[row], rows.sample[row]);
+    if (node >= 0) weights.add(node, rows.cause[row], rows.weight[row], rows.bundle[row]);
   }
   return weights;
 }
 
 /** Samples side by side as they came; `shared` says how many levels each has in common with the one before. */
-function inTime(model, query, { rows }) {
+function inTime(model, query, selection) {
   const forest = new Forest();
   const placer = new Placer(model, forest, query.edits);
-  const size = rows.length;
+  const { bundleOf, bundles } = model;
+  const samples = model.samples(selection);
+  const size = samples.length;
   const columns = {
     node: new Int32Array(size), start: new Float64Array(size + 1), cause: new Int16Array(size),
     decider: new Int32Array(size), shared: new Int16Array(size),
   };
   let count = 0;
-  for (const [thread, members] of query.split ? byThread(model, rows) : [[-1, rows]]) {
+  for (const [thread, members] of query.split ? byThread(samples, (sample) => bundles.threads[bundleOf[sample]]) : [[-1, samples]]) {
     if (thread >= 0) placer.startThread(thread);
     for (const sample of members) {
-      const node = placer.place(model.leaf[model.samples.stack[sample]]);
+      const bundle = bundleOf[sample];
+      const node = placer.place(bundles.node[bundle]);
       if (node < 0) continue;
       columns.node[count] = node;
-      columns.cause[count] = model.samples.causes[sample];
-      columns.decider[count] = model.decider(sample);
+      columns.cause[count] = bundles.causes[bundle];
+      columns.decider[count] = model.decider(bundle);
       columns.start[count + 1] = columns.start[count] + model.weight[sample];
       count += 1;
     }

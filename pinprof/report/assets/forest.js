@@ -42,6 +42,35 @@ export class Forest {
     return this.add(parent, frame);
   }
 
+  /** As it is drawn from: level by level, callees of a node side by side; the nodes of `rows` are renumbered. */
+  leveled(rows) {
+    const { length } = this;
+    const [parent, frame, callees, place] = [length, length, length + 1, length].map((size) => new Int32Array(size));
+    const order = new Int32Array(length);
+    const first = new Int32Array(length).fill(-1);
+    const next = new Int32Array(length);
+    for (let node = length - 1; node > 0; node -= 1) {
+      next[node] = first[this.parent[node]];
+      first[this.parent[node]] = node;
+    }
+    parent[0] = -1;
+    frame[0] = this.frame[0];
+    let filled = 1;
+    for (let at = 0; at < length; at += 1) {
+      callees[at] = filled;
+      for (let node = first[order[at]]; node >= 0; node = next[node]) {
+        order[filled] = node;
+        parent[filled] = at;
+        frame[filled] = this.frame[node];
+        place[node] = filled;
+        filled += 1;
+      }
+    }
+    callees[length] = filled;
+    for (let row = 0; row < rows.length; row += 1) rows.node[row] = place[rows.node[row]];
+    return { parent, frame, callees, length };
+  }
+
   // Open addressing; node 0 is nobody's callee and so marks a free slot.
   #rehash() {
     let size = 4096;
@@ -68,7 +97,7 @@ export class Placer {
     this.folded = new Set(edits.fold);
     this.modules = new Set(edits.modules);
     this.plain = this.focus < 0 && ![this.hidden, this.dropped, this.folded, this.modules].some((set) => set.size);
-    this.to = new Int32Array(model.nodes).fill(UNSEEN);
+    this.to = new Int32Array(model.tree.length).fill(UNSEEN);
     this.root = 0;
     this.waiting = [];
   }
@@ -79,38 +108,20 @@ export class Placer {
     this.to.fill(UNSEEN);
   }
 
-  /** Without edits and threads: place these nodes and their callers in one pass over the recording's nodes. */
-  placeAll(nodes, count) {
-    const { to, model, forest } = this;
-    const live = new Uint8Array(model.nodes);
-    for (let row = 0; row < count; row += 1) live[nodes[row]] = 1;
-    let size = 1;
-    for (let node = model.nodes - 1; node >= 0; node -= 1) {
-      if (live[node] === 0) continue;
-      size += 1;
-      if (model.parent[node] >= 0) live[model.parent[node]] = 1;
-    }
-    forest.reserve(size);
-    for (let node = 0; node < model.nodes; node += 1) {
-      if (live[node] === 0) continue;
-      const above = model.parent[node];
-      to[node] = forest.add(above < 0 ? this.root : to[above], model.frame[node]);
-    }
-  }
-
   /** The forest's node for a node of the recording; -1 when its samples are left out. */
   place(node) {
-    const { to, waiting, model } = this;
+    const { to, waiting } = this;
+    const { parent, frame } = this.model.tree;
     let above = node;
-    while (above >= 0 && to[above] === UNSEEN) {
+    while (above > 0 && to[above] === UNSEEN) {
       waiting.push(above);
-      above = model.parent[above];
+      above = parent[above];
     }
-    let at = above >= 0 ? to[above] : this.focus < 0 ? this.root : -2;
+    let at = above > 0 ? to[above] : this.focus < 0 ? this.root : -2;
     while (waiting.length) {
       const next = waiting.pop();
-      if (this.plain) at = this.forest.add(at, model.frame[next]);
-      else at = this.#step(at, model.frame[next]);
+      if (this.plain) at = this.forest.add(at, frame[next]);
+      else at = this.#step(at, frame[next]);
       to[next] = at;
     }
     return at < 0 ? NOWHERE : at;

@@ -15,11 +15,14 @@ export class TreeTable {
   #layOut() {
     const { parent, total, size } = this;
     this.start = new Float64Array(size);
-    const next = new Float64Array(size);
-    for (let node = 1; node < size; node += 1) {
-      const above = parent[node];
-      this.start[node] = this.start[above] + next[above];
-      next[above] += total[node];
+    // Siblings stand side by side, in the order of their places.
+    for (let node = 1, above = -1, place = 0; node < size; node += 1) {
+      if (parent[node] !== above) {
+        above = parent[node];
+        place = this.start[above];
+      }
+      this.start[node] = place;
+      place += total[node];
     }
   }
 
