@@ -31,6 +31,7 @@ _NOT_RANGES = {
     "Trace",
     "overhead",
     "cause",
+    "wait",
     "gpu_graph",
     "gpu_faults",
     "ac2g",

@@ -25,6 +25,7 @@ from pinprof.report import rows
 
 _CAUSE_TIDS = 1 << 30
 """Track numbers from here on are cause tracks: above every tid that Linux gives (2^22)."""
+_WAIT_TIDS = _CAUSE_TIDS + (1 << 23)
 
 _BINS = 1000
 _GAP = 1.5
@@ -85,7 +86,7 @@ def _begin_ns(capture: Capture) -> int:
 
 
 def _timed_events(capture: Capture) -> list[int]:
-    return [number for number, event in enumerate(capture.events) if event.unit == "ns"]
+    return [number for number, event in enumerate(capture.events) if event.unit == "ns" and not event.spans]
 
 
 def _events(analysis: Analysis, begin: int) -> Iterator[Json]:
@@ -99,7 +100,9 @@ def _events(analysis: Analysis, begin: int) -> Iterator[Json]:
     if not rows.is_timed(capture):
         return
     for number, event in enumerate(capture.events):
-        if event.unit == "ns":
+        if event.spans:
+            yield from _waits(analysis, number, begin)
+        elif event.unit == "ns":
             yield from _causes(analysis, number, begin)
         else:
             yield from _counters(analysis, number, begin)
@@ -110,10 +113,18 @@ def _names(capture: Capture) -> Iterator[Json]:
     for pid in sorted({pid for pid, _ in threads}):
         name = capture.threads.get((pid, pid)) or f"process {pid}"
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
-    sampled = {*zip(capture.samples.pid.tolist(), capture.samples.tid.tolist(), strict=True)}
+    spans = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event]
+    sampled, waiting = (
+        {*zip(capture.samples.pid[rows].tolist(), capture.samples.tid[rows].tolist(), strict=True)}
+        for rows in (~spans, spans)
+    )
     for place, ((pid, tid), name) in enumerate(threads.items()):
-        tracks = [(tid, name, 2 * place), (_CAUSE_TIDS + tid, f"{name}: causes", 2 * place + 1)]
-        for track, shown, order in tracks if (pid, tid) in sampled else tracks[:1]:
+        tracks = [(tid, name, 3 * place)]
+        if (pid, tid) in sampled:
+            tracks.append((_CAUSE_TIDS + tid, f"{name}: causes", 3 * place + 1))
+        if (pid, tid) in waiting:
+            tracks.append((_WAIT_TIDS + tid, f"{name}: waits", 3 * place + 2))
+        for track, shown, order in tracks:
             yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": track, "args": {"name": shown}}
             yield {"ph": "M", "name": "thread_sort_index", "pid": pid, "tid": track, "args": {"sort_index": order}}
 
@@ -253,6 +264,24 @@ def _causes(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
                 "weight_ns": amount,
                 "function": _function(capture, int(samples.stack[row])),
             },
+        }
+
+
+def _waits(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
+    """Each interval off the processors, with what the thread waited for."""
+    capture, samples = analysis.capture, analysis.capture.samples
+    rows = np.flatnonzero((samples.event == event) & (samples.weight > 0))
+    columns = (rows, samples.time_ns[rows], samples.weight[rows], samples.pid[rows], samples.tid[rows])
+    for row, time, weight, pid, tid in zip(*(column.tolist() for column in columns), strict=True):
+        yield {
+            "ph": "X",
+            "name": CATEGORIES[int(analysis.attribution.leaf[row])].name,
+            "cat": "wait",
+            "pid": pid,
+            "tid": _WAIT_TIDS + tid,
+            "ts": _us(time - begin),
+            "dur": _us(weight),
+            "args": {"event": capture.events[event].name, "function": _function(capture, int(samples.stack[row]))},
         }
 
 
