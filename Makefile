@@ -34,11 +34,11 @@ bench: setup-test
 setup: $(VENV)/.installed
 setup-test: $(VENV)/.installed-test
 
-$(VENV)/.installed: pyproject.toml constraints.txt tools/setup.sh
+$(VENV)/.installed: pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) run
 	touch $@
 
-$(VENV)/.installed-test: pyproject.toml constraints.txt tools/setup.sh
+$(VENV)/.installed-test: pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) test
 	touch $(VENV)/.installed $@
 

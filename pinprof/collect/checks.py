@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from pinprof import nsys
-from pinprof.collect import host, kallsyms, permission
+from pinprof.collect import host, kallsyms, nvtx, permission
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
@@ -214,6 +214,13 @@ def _nsys_importer() -> Check:
     return Check("nsys importer", "ok" if importers else "info", str(importers[0]) if importers else "none found")
 
 
+def _nvtx() -> Check:
+    try:
+        return Check("NVTX ranges", "ok", f"without nsys, through {nvtx.find_library().name}")
+    except ToolMissing as error:
+        return Check("NVTX ranges", "warning", error.problem, error.remedy)
+
+
 def _memory() -> Check:
     free = host.meminfo("MemAvailable")
     if free is None:
@@ -251,4 +258,5 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _userfaultfd,
     _nsys,
     _nsys_importer,
+    _nvtx,
 )

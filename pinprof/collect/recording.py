@@ -10,7 +10,7 @@ from collections.abc import Collection
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from pinprof.collect import SAMPLERS, counters, kallsyms, nsys, perf, python
+from pinprof.collect import SAMPLERS, counters, kallsyms, nsys, nvtx, perf, python
 from pinprof.collect.base import (
     Outcome,
     Program,
@@ -32,13 +32,15 @@ from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABL
 def record(collectors: Collection[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
     """Run the program to its end; what the collectors saw, kallsyms.gz and the log lie in `writer.path` then."""
     plan = python.plan(request) if python.served_by(collectors) else python.NOTHING
-    notes = [kallsyms.save(writer.path), *plan.notes]
+    injection = nvtx.prepare(collectors, writer.path)
+    notes = [kallsyms.save(writer.path), *plan.notes, *injection.notes]
     modules = kallsyms.modules()
     with ExitStack() as places:
         sampler = next((name for name in SAMPLERS if name in collectors), "")
         control = places.enter_context(open_control()) if sampler else None
         folder = places.enter_context(private_folder()) if "nsys" in collectors else None
-        environment = _program_environment(request, control.paths if control else "") | dict(plan.environment)
+        environment = _program_environment(request, control.paths if control else "")
+        environment |= {**plan.environment, **injection.environment}
         tools: list[Tool] = []
         program: Program
         with signals_held() as signals:
@@ -68,6 +70,7 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                 session.finish_recorders()
         # Signals are free again: exporting may take long, and may be broken off.
         results = [tool.result() for tool in tools] + plan.results()
+    nvtx.tidy(writer.path)
     if kallsyms.modules() != modules:
         notes.append(kallsyms.save(writer.path))
     assert program.wait_status is not None
@@ -89,7 +92,7 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
 
 
 def _program_environment(request: RecordRequest, control: str) -> dict[str, str]:
-    ours = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
+    ours = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE, nvtx.FOLDER_VARIABLE)
     environment = {name: value for name, value in os.environ.items() if name not in ours}
     in_region = {CONTROL_VARIABLE: control} if control and request.region_only else {}
     return environment | dict(request.environment) | in_region

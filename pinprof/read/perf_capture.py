@@ -18,7 +18,7 @@ from pinprof import store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
-from pinprof.read import ReadOptions, perf_data
+from pinprof.read import ReadOptions, perf_data, range_sources
 from pinprof.read import perf_records as rec
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.processes import IDLE_PID, program_tree
@@ -80,7 +80,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     resolver = Resolver(
         kallsyms=options.kallsyms or _present(directory / store.KALLSYMS), symfs=options.symfs, sealed=sealed
     )
-    ranges, notes = _ranges(options.ranges or _present(directory / store.RANGES))
+    ranges = range_sources.load(directory, options.ranges, measured_only=bool(manifest.scenario))
+    notes = ranges.notes
     if resolver.kernel_hidden:
         notes = (
             *notes,

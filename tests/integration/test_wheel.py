@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -10,24 +11,35 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.collect.nvtx import build
+
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of what git tracks, so that no stale build folder can leak into it."""
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of what git tracks, so that no stale build folder can leak into the wheel."""
     source = tmp_path_factory.mktemp("source")
     archive = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
     for name in filter(None, archive.decode().split("\0")):
         if (ROOT / name).is_file() and not name.startswith(("tests/", "reports/")):
             (source / name).parent.mkdir(parents=True, exist_ok=True)
             (source / name).write_bytes((ROOT / name).read_bytes())
-    dist = tmp_path_factory.mktemp("dist")
+    return source
+
+
+def built(source: Path, dist: Path, **variables: str) -> Path:
+    """The wheel of a source."""
     build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(dist), str(source)]
-    result = subprocess.run(build, capture_output=True, text=True, check=False)
+    result = subprocess.run(build, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout + result.stderr
-    (built,) = dist.glob("*.whl")
-    return built
+    (wheel,) = dist.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return built(source, tmp_path_factory.mktemp("dist"))
 
 
 @pytest.fixture(scope="module")
@@ -72,3 +84,19 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
     assert wanted
     assert {"pinprof/py.typed", *wanted} <= names
     assert not [name for name in names if name.startswith(("tests/", "workloads/", "reports/"))]
+
+
+def test_wheel_holds_the_nvtx_library_where_it_can_be_built(
+    wheel: Path, installed: Path, source: Path, tmp_path: Path
+) -> None:
+    library = f"pinprof/collect/nvtx/{build.library_name()}"
+    if build.compiler():
+        assert library in zipfile.ZipFile(wheel).namelist()
+        assert "-py3-none-linux_" in wheel.name
+        found = "from pinprof.collect import nvtx; print(nvtx.find_library())"
+        assert run(installed, tmp_path, "-c", found) == f"{installed / library}\n"
+    shutil.rmtree(source / "build", ignore_errors=True)
+    without = built(source, tmp_path, CC="false")
+    assert without.name.endswith("-py3-none-any.whl")
+    assert not [name for name in zipfile.ZipFile(without).namelist() if name.endswith(".so")]
+    assert "pinprof/collect/nvtx/injection.c" in zipfile.ZipFile(without).namelist()

@@ -1,0 +1,210 @@
+"""One file of the NVTX injection library: bytes → columns of events; see docs/capture-format.md for its layout.
+
+Nothing in a file raises an error: what is no whole record is left out and counted. The writer may have been killed at
+any instruction, the disk may have been full, and the file may be of a hostile program.
+"""
+
+from __future__ import annotations
+
+import mmap
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Int32, Int64
+
+MAGIC = b"PINPNVTX"
+CHUNK_MAGIC = b"PINPCHNK"
+VERSION = 1
+
+
+class Kind(IntEnum):
+    """What a record says; the numbers are those of injection.c."""
+
+    THREAD = 1
+    PUSH = 2
+    POP = 3
+    START = 4
+    END = 5
+    MARK = 6
+    DOMAIN = 7
+    STRING = 8
+    CATEGORY = 9
+    THREAD_NAME = 10
+
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("pid", "<u4"),
+        ("token", "<u8"),
+        ("parent", "<u8"),
+        ("opened_ns", "<u8"),
+        ("lost", "<u8"),
+        ("size", "<u4"),
+        ("stop", "<u4"),
+    ]
+)
+CHUNK = np.dtype([("magic", "S8"), ("size", "<u4"), ("records", "<u4"), ("reserved", "<u8", 2)])
+RECORD = np.dtype(
+    [
+        ("time_ns", "<u8"),
+        ("value", "<u8"),
+        ("domain", "<u4"),
+        ("category", "<u4"),
+        ("text", "<u4"),
+        ("kind", "u1"),
+        ("flags", "u1"),
+        ("reserved", "<u2"),
+    ]
+)
+TEXT, REGISTERED, CUT = 1, 2, 4
+"""Bits of `flags`."""
+
+_PAGE = 4096
+_LARGEST_CHUNK = 1 << 20
+
+
+@dataclass(frozen=True)
+class NvtxFile:
+    """What one process said, each thread's events in the order in which it said them."""
+
+    pid: int
+    token: int
+    """Names the file among those of a capture; 0 for one that holds nothing."""
+    parent: int
+    """Token of the process from which this one was forked, whose domains and strings it inherited; 0 for none."""
+    lost: int
+    """Events that the writer had no room for, or that came from a signal handler within another event."""
+    damaged: int
+    """Records left out because they make no sense, and pages that belong to no chunk."""
+    time_ns: Int64
+    tid: Int32
+    kind: NDArray[np.uint8]
+    value: NDArray[np.uint64]
+    domain: Int64
+    category: Int64
+    text: Int64
+    """Index into `texts`, -1 without a text of its own."""
+    registered: Int64
+    """Id of a registered string, 0 for none."""
+    texts: tuple[str, ...]
+    cut: int
+    """Distinct texts that were too long and end in `…`."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+
+def load(path: Path) -> NvtxFile | None:
+    """The events of a file; None for one that is no such file, or cannot be read."""
+    try:
+        with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return parse(data)
+    except (OSError, ValueError):  # mmap refuses an empty file
+        return None
+
+
+def parse(data: mmap.mmap | bytes) -> NvtxFile | None:
+    """The events of a file's bytes; None when they do not begin like one of this version."""
+    if len(data) < HEADER.itemsize or data[:8] != MAGIC:
+        return None
+    header = np.frombuffer(data[: HEADER.itemsize], HEADER)[0]
+    if header["version"] != VERSION:
+        return None
+    chunks, damaged = _chunks(data, int(header["size"]))
+    parts = [
+        np.frombuffer(data[start + CHUNK.itemsize : start + CHUNK.itemsize + count * RECORD.itemsize], RECORD)
+        for start, _, count in chunks
+    ]
+    records = np.concatenate([np.zeros(0, RECORD), *parts])
+    place, size, count = (np.array([chunk[i] for chunk in chunks], np.int64) for i in range(3))
+    begins = np.repeat(np.cumsum(count) - count, count)
+    row = np.arange(len(records))
+    taken: Int64 = np.maximum.accumulate(np.where(records["kind"] == Kind.THREAD, row, -1))
+    good, offset, length = _sound(records, np.repeat(size, count))
+    good &= taken >= begins
+    damaged += int(np.count_nonzero(~good))
+    good &= records["kind"] != Kind.THREAD
+    owner = records["value"][np.maximum(taken, 0)] if len(records) else np.zeros(0, np.uint64)
+    # A chunk passes from a thread that ends to another, and a thread has one after another: the number of the taking
+    # orders them even where the clock is coarse.
+    thread, taking = owner & np.uint64(0xFFFF_FFFF), owner >> np.uint64(32)
+    order = np.lexsort((row, taking, thread))
+    order = order[good[order]]
+    records = records[order]
+    own = (records["flags"] & TEXT) > 0
+    start = (np.repeat(place, count) + offset)[order]
+    text, texts, cut = _texts(data, own, start, length[order], (records["flags"] & CUT) > 0)
+    return NvtxFile(
+        pid=_small(int(header["pid"])),
+        token=int(header["token"]),
+        parent=int(header["parent"]),
+        lost=int(header["lost"]),
+        damaged=damaged,
+        time_ns=records["time_ns"].astype(np.int64),
+        tid=(thread[order] & np.uint64(0x7FFF_FFFF)).astype(np.int32),
+        kind=records["kind"],
+        value=records["value"],
+        domain=records["domain"].astype(np.int64),
+        category=records["category"].astype(np.int64),
+        text=text,
+        registered=np.where((records["flags"] & (TEXT | REGISTERED)) == REGISTERED, records["text"], 0).astype(
+            np.int64
+        ),
+        texts=texts,
+        cut=cut,
+    )
+
+
+def _small(number: int) -> int:
+    return number if number < 2**31 else -1
+
+
+def _chunks(data: mmap.mmap | bytes, start: int) -> tuple[list[tuple[int, int, int]], int]:
+    """(start, size, records) of every chunk, and the number of pages that are neither a chunk nor empty."""
+    chunks = []
+    lost = 0
+    start = start if _PAGE <= start <= _LARGEST_CHUNK and start % _PAGE == 0 else _PAGE
+    while start + CHUNK.itemsize <= len(data):
+        head = np.frombuffer(data[start : start + CHUNK.itemsize], CHUNK)[0]
+        size = int(head["size"])
+        if head["magic"] == CHUNK_MAGIC and _PAGE <= size <= _LARGEST_CHUNK and size % _PAGE == 0:
+            there = min(size, len(data) - start)
+            room = (there - CHUNK.itemsize) // RECORD.itemsize
+            lost += int(head["records"]) > room
+            chunks.append((start, there, min(int(head["records"]), room)))
+            start += size
+        else:
+            # Reserved by a writer that was killed before it began to use it, or damaged.
+            lost += any(data[start : start + _PAGE])
+            start += _PAGE
+    return chunks, lost
+
+
+def _sound(records: NDArray[np.void], size: Int64) -> tuple[NDArray[np.bool_], Int64, Int64]:
+    """Which records make sense, and offset and length of their texts inside their chunks."""
+    offset, length = (records["text"] & 0xFFFF).astype(np.int64), (records["text"] >> 16).astype(np.int64)
+    inside = (offset >= CHUNK.itemsize) & (offset + length <= size)
+    good = (records["kind"] >= Kind.THREAD) & (records["kind"] <= Kind.THREAD_NAME)
+    good &= records["time_ns"] < np.uint64(2**63)
+    good &= ((records["flags"] & TEXT) == 0) | inside
+    return good, offset, length
+
+
+def _texts(
+    data: mmap.mmap | bytes, own: NDArray[np.bool_], start: Int64, length: Int64, cut: NDArray[np.bool_]
+) -> tuple[Int64, tuple[str, ...], int]:
+    """Per record its text as an index into distinct texts, -1 for none; the texts; how many of them were cut."""
+    index = np.full(len(own), -1, np.int64)
+    key = (start << 16 | length) << 1 | cut
+    places, index[own] = np.unique(key[own], return_inverse=True)
+    texts = []
+    for place in places.tolist():
+        begin, size = place >> 17, place >> 1 & 0xFFFF
+        texts.append(data[begin : begin + size].decode("utf-8", "replace") + ("…" if place & 1 else ""))
+    return index, tuple(texts), int(np.count_nonzero(places & 1))

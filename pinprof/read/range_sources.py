@@ -1,0 +1,102 @@
+"""The ranges of a capture directory: `ranges.jsonl` and what the NVTX injection library recorded, each range once.
+
+`pinprof.workload.phase()` opens an NVTX range and writes a line of ranges.jsonl from the same instants, so its ranges
+are in both; the line's interval lies within the range's. The line stays, as its times are without the calls of NVTX. A
+program that was killed has ranges of phases that it could not write; these stay too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof import store
+from pinprof.model import Int64, RangeTable
+from pinprof.read import nvtx_injection
+from pinprof.read.ranges import LoadedRanges, parse_ranges, read_ranges
+
+
+@dataclass(frozen=True)
+class CaptureRanges:
+    """The ranges of a capture directory, and what is to say about them."""
+
+    table: RangeTable
+    notes: tuple[str, ...]
+    thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
+    """(pid, tid) → the name that the program gave the thread through NVTX."""
+
+
+def load(directory: Path, given: Path | None, *, measured_only: bool) -> CaptureRanges:
+    """All ranges of a capture; those of a file that the user gives take the place of its own.
+
+    `measured_only`: leave out what NVTX has before the first line of ranges.jsonl and after the end of the last.
+    """
+    path = given or directory / store.RANGES
+    written = read_ranges(path) if given or path.is_file() else parse_ranges(b"")
+    if given or not (directory / store.NVTX).is_dir():
+        return CaptureRanges(written.table, written.notes)
+    injected = nvtx_injection.read_folder(directory / store.NVTX)
+    table = injected.ranges
+    keep = ~doubles(table, written.table)
+    if measured_only and len(written.table):
+        keep &= (table.start_ns >= written.table.start_ns.min()) & (table.end_ns <= written.table.end_ns.max())
+    return CaptureRanges(
+        _joined(written, table, np.flatnonzero(keep)), (*written.notes, *injected.notes), injected.thread_names
+    )
+
+
+def doubles(ranges: RangeTable, lines: RangeTable) -> NDArray[np.bool_]:
+    """Which ranges are also among the lines of ranges.jsonl.
+
+    A line belongs to the last range of its thread, domain and name that began before it, if it also ends within it.
+    """
+    both = (ranges, lines)
+    labels = {key: number for number, key in enumerate(dict.fromkeys(zip(lines.domain, lines.name, strict=True)))}
+    label = [np.array([labels.get(key, -1) for key in zip(t.domain, t.name, strict=True)], np.int64) for t in both]
+    rows = np.flatnonzero(label[0] >= 0)
+    result = np.zeros(len(ranges), np.bool_)
+    columns = (
+        np.concatenate([ranges.start_ns[rows], lines.start_ns]),
+        # A range that begins at the instant of the line comes before it.
+        np.repeat([0, 1], [len(rows), len(lines)]),
+        np.concatenate([label[0][rows], label[1]]),
+        np.concatenate([ranges.tid[rows], lines.tid]),
+        np.concatenate([ranges.pid[rows], lines.pid]),
+    )
+    order = np.lexsort((columns[1], columns[0], *columns[2:]))
+    is_range = order < len(rows)
+    place = np.arange(len(order))
+    before: Int64 = np.maximum.accumulate(np.where(is_range, place, -1))
+    found = ~is_range & (before >= 0)
+    line, candidate = order[found], order[before[found]]
+    same = np.ones(len(line), np.bool_)
+    for column in columns[2:]:
+        same &= column[line] == column[candidate]
+    line, candidate = line[same] - len(rows), rows[candidate[same]]
+    result[candidate[lines.end_ns[line] <= ranges.end_ns[candidate]]] = True
+    return result
+
+
+def _joined(written: LoadedRanges, injected: RangeTable, rows: Int64) -> RangeTable:
+    """Both in one table, ordered by start, an outer range before the inner ones that start with it."""
+    own = written.table
+    start = np.concatenate([own.start_ns, injected.start_ns[rows]])
+    end = np.concatenate([own.end_ns, injected.end_ns[rows]])
+    depth = np.concatenate([own.depth, injected.depth[rows]])
+    order = np.lexsort((depth, -end, start))
+    places, taken = order.tolist(), rows.tolist()
+    name = [*own.name, *map(injected.name.__getitem__, taken)]
+    domain = [*own.domain, *map(injected.domain.__getitem__, taken)]
+    return RangeTable(
+        name=tuple(map(name.__getitem__, places)),
+        domain=tuple(map(domain.__getitem__, places)),
+        start_ns=start[order],
+        end_ns=end[order],
+        pid=np.concatenate([own.pid, injected.pid[rows]])[order],
+        tid=np.concatenate([own.tid, injected.tid[rows]])[order],
+        depth=depth[order],
+    )
