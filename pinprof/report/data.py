@@ -21,6 +21,7 @@ from pinprof.report.flame import FlameData
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.python_data import PythonTable
 from pinprof.report.timeline import Timeline
+from pinprof.report.walls import WallData, wall_json
 
 SCHEMA = 1
 
@@ -67,6 +68,8 @@ class EventData:
     samples: int = 0
     heuristic: int = 0
     """Weight whose leaf comes from a heuristic instead of a frame."""
+    spans: bool = False
+    """Whether its samples are intervals off the processors: `samples` counts them, `total` is how long they lasted."""
 
     def levels(self, causes: Mapping[str, Cause]) -> list[LevelData]:
         """The leaves grouped by level, heaviest first."""
@@ -105,6 +108,8 @@ class RangeData:
     """In the order of `ReportData.events`, without those that have no samples here."""
     call: str = ""
     """What the scenario calls in this phase, for example `cudaMallocHost`."""
+    wall: WallData | None = None
+    """Where the time of the threads that opened the ranges went; None when they or their waits are unknown."""
 
     def event(self, name: str) -> RangeEvent | None:
         """This range's part of one event."""
@@ -219,6 +224,7 @@ def _event_json(event: EventData) -> dict[str, Any]:
         "name": event.name,
         "unit": event.unit,
         "sampling": event.sampling,
+        "spans": event.spans,
         "samples": event.samples,
         "total": event.total,
         "heuristic": event.heuristic,
@@ -239,5 +245,6 @@ def _range_json(entry: RangeData) -> dict[str, Any]:
         "wall_median_ns": entry.wall_median_ns,
         "wall_max_ns": entry.wall_max_ns,
         "own_thread_ns": entry.own_thread_ns,
+        "wall": wall_json(entry.wall),
         "events": [{"name": part.name, "total": part.total, "leaves": dict(part.leaves)} for part in entry.events],
     }

@@ -25,6 +25,7 @@ from pinprof.report.flame_tables import Strings, flame_data
 from pinprof.report.hot_tree import hot_trees
 from pinprof.report.python_data import python_tables
 from pinprof.report.timeline import timeline
+from pinprof.report.walls import wall_data
 
 ROOT = "all"
 """Name of the node that holds all of an event."""
@@ -74,6 +75,7 @@ _RULES = {
     "O": "the outermost call into [nvidia_uvm] says it",
     "G": "the nearest memory-management call outward says it",
     "D": "no stronger rule applies: the way into the kernel says it",
+    "W": "the thread left the processor here",
     "U": "no kernel code: the innermost function's file and name say it",
 }
 """How a cause of each tier is decided, for a reader who sees the deciding function beside it."""
@@ -119,10 +121,13 @@ def _event(result: EventResult) -> EventData:
         sampling=_sampling(result.event),
         samples=result.samples,
         heuristic=result.heuristic,
+        spans=result.event.spans,
     )
 
 
 def _sampling(event: Event) -> str:
+    if event.spans:
+        return "every wait"
     if event.freq_hz:
         return f"{event.freq_hz} Hz"
     if event.period:
@@ -143,7 +148,8 @@ def _range(result: RangeResult, calls: dict[str, Any]) -> RangeData:
         wall_max_ns=result.wall_max_ns,
         own_thread_ns=result.own_thread_ns,
         events=tuple(
-            RangeEvent(event.event.name, event.total, dict(event.by_leaf)) for event in result.events if event.samples
+            RangeEvent(event.event.name, event.total, dict(event.by_leaf)) for event in result.events if event.total
         ),
         call=str(calls.get(result.name, "")),
+        wall=wall_data(result.wall),
     )

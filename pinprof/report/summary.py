@@ -56,6 +56,9 @@ def hero_facts(data: ReportData) -> list[str]:
         if isinstance(size, int):
             facts.append(f"{iterations} × {units.format_bytes(size)}" if iterations else units.format_bytes(size))
     for event in data.events:
+        if event.spans:
+            facts.append(f"{units.format_count(event.samples)} {'wait' if event.samples == 1 else 'waits'}")
+            continue
         count = f"{units.format_count(event.samples)} {'sample' if event.samples == 1 else 'samples'} of {event.name}"
         rate = re.search(r"\d+", event.sampling)
         told = rate is None or re.search(rf"={rate[0]}\b", event.name)

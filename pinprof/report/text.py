@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.errors import PinprofError
-from pinprof.report import palette, text_activity, text_costs, text_python
+from pinprof.report import palette, text_activity, text_costs, text_python, text_walls
 from pinprof.report.data import EventData, FindingData, ReportData
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
@@ -82,10 +82,12 @@ def render(data: ReportData, console: Console) -> None:
             _section(console, "Hot tree", _tree(data, trees[index], event, console))
     if data.ranges:
         for event in data.events:
-            if any(entry.event(event.name) for entry in data.ranges):
+            if any(entry.event(event.name) for entry in data.ranges) and not (event.spans and text_walls.told(data)):
                 _section(console, f"Ranges · {printable(event.name)}", _ranges(data, event))
     for heading, table in text_python.sections(data.python, lambda leaf: _style(data, leaf)):
         _section(console, heading, table)
+    for heading, walls in text_walls.sections(data, lambda leaf: _style(data, leaf)):
+        _section(console, heading, walls)
     if data.activity:
         for heading, body in text_activity.sections(data.activity):
             _section(console, heading, body)
@@ -123,17 +125,22 @@ def _bar(data: ReportData, event: EventData, console: Console) -> Text:
     width = console.width
     plain = console.color_system is None
     bar, filled, running = Text(), 0, 0
-    for level in event.levels(data.by_key()):
-        running += level.weight
+    causes = data.by_key()
+    parts = [(level.level, level.level, level.weight) for level in event.levels(causes)]
+    if event.spans:
+        # All waits are of one level: their kinds tell more.
+        parts = [(leaf, causes[leaf].level, weight) for leaf, weight in event.leaves.items()]
+    for name, level, weight in parts:
+        running += weight
         cells = round(width * running / event.total) - filled
         filled += cells
-        label = f" {level.level} {units.format_share(level.weight, event.total)} "
+        label = f" {name} {units.format_share(weight, event.total)} "
         if len(label) > cells:
             label = ""
         text = label.ljust(cells, " ")
         if plain:
             text = f"[{label.strip()}".ljust(cells - 1, "=") + "]" if cells >= 2 else "|" * cells
-        bar.append(text, "" if plain else f"#1b1d22 on {palette.level_colour(level.level, dark=True)}")
+        bar.append(text, "" if plain else f"#1b1d22 on {palette.level_colour(level, dark=True)}")
     return bar
 
 
@@ -212,7 +219,7 @@ def _quality(data: ReportData) -> Group:
     off = [
         Text(f"{shortened(row.name, 30)}: {units.format_share(row.sampled_ns, row.wall_ns)} of its wall time sampled")
         for row in clock_rows(data)
-        if row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
+        if not text_walls.told(data) and row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
     ]
     return Group(figures, *off, *(Text(printable(note), "dim") for note in quality_notes(data)))
 
