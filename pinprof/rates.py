@@ -41,6 +41,7 @@ MEASURES = {
     "h2d.write-combined": "cudaMemcpy to the device from write-combined memory",
     "d2h.pageable": "cudaMemcpy from the device to touched malloc memory",
     "d2h.pinned": "cudaMemcpy from the device to cudaMallocHost memory",
+    "uvm.first-touch": "first write to every 4 KiB page of cudaMallocManaged memory by the CPU, one thread",
     "uvm.ondemand": "kernel x += 2 that first touches managed data resident on the host",
     "uvm.prefetch": "cudaMemPrefetchAsync of host-resident managed memory to the device",
     "uvm.prefetched-kernel": "the same kernel after that prefetch",

@@ -59,11 +59,13 @@ MODES: tuple[Mode, ...] = (
     ),
     Mode(
         "managed", "managed memory, on demand", _MANAGED, to_host="uvm.cpu-readback", kernel="uvm.ondemand",
-        managed=True, assumes="Each kernel reads and writes every element once.",
+        managed=True, assumes="Each kernel works on every element once; allocating and freeing are left out.",
     ),
     Mode(
         "prefetch", "managed memory prefetched both ways", _MANAGED, "uvm.prefetch", "uvm.prefetch",
-        "uvm.prefetched-kernel", managed=True, assumes="The way back is taken to be as fast as the way there.",
+        "uvm.prefetched-kernel",
+        managed=True,
+        assumes="The way back is taken to be as fast as the way there; allocating and freeing are left out.",
     ),
 )  # fmt: skip
 """In the order in which reports show them where they cost the same."""

@@ -314,6 +314,10 @@ def _managed(site: Site, place: Place = "host") -> HostMemory:
     return memory
 
 
+def _uvm_first_touch(site: Site) -> Timer:
+    return _touched(site, lambda: site.backend.managed(site.size_bytes))
+
+
 def _uvm_ondemand(site: Site) -> Timer:
     check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + 2)  # noqa: E731
     return _fresh(lambda: _managed(site), site.backend.add_two, _free, check)
@@ -385,6 +389,7 @@ TRIALS: Mapping[str, Trial] = {
     "h2d.write-combined": Trial(_h2d_write_combined, ("pinned", "device", "pageable"), None),
     "d2h.pageable": Trial(_d2h_pageable, ("pageable", "device"), "memcpy twice, through 2 MiB slots"),
     "d2h.pinned": Trial(_d2h_pinned, ("pinned", "device"), "memcpy"),
+    "uvm.first-touch": Trial(_uvm_first_touch, ("managed",), None),
     "uvm.ondemand": Trial(_uvm_ondemand, ("managed",), "2 MiB blocks copied away and dropped, then numpy adds"),
     "uvm.prefetch": Trial(_uvm_prefetch, ("managed",), None),
     "uvm.prefetched-kernel": Trial(_uvm_prefetched_kernel, ("managed",), None),

@@ -82,6 +82,7 @@ def test_what_only_a_gpu_can_do_is_left_out_without_one() -> None:
     assert missing == {
         "pin.hostalloc",
         "h2d.write-combined",
+        "uvm.first-touch",
         "uvm.prefetch",
         "uvm.prefetched-kernel",
         "kernel.launch-sync",
