@@ -1,0 +1,326 @@
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import platform
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pinprof import collect
+from pinprof.collect import RecordRequest, native, permission
+from pinprof.collect import perf as perf_tool
+from pinprof.collect.native import attached, events, existing, perf_event, perf_file, sampler
+from pinprof.collect.native.perf_event import EventAttr
+from pinprof.collect.native.ring import Ring
+from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.read import perf_data
+from pinprof.read import perf_records as rec
+from pinprof.read.elf import read_elf
+
+STANDARD = events.standard(frequency=499, fault_period=8, off_cpu=True, kernel=True)
+
+
+def ring_over(data_bytes: int, tail: int) -> tuple[Ring, mmap.mmap]:
+    """A ring in ordinary shared memory, and the kernel's view of it."""
+    file = os.memfd_create("ring")
+    os.ftruncate(file, mmap.PAGESIZE + data_bytes)
+    kernel = mmap.mmap(file, mmap.PAGESIZE + data_bytes)
+    struct.pack_into("<QQQ", kernel, 1024, tail, tail, mmap.PAGESIZE)
+    ring = Ring(file, data_bytes)
+    os.close(file)
+    return ring, kernel
+
+
+def produce(kernel: mmap.mmap, data: bytes, data_bytes: int) -> None:
+    """Write what the kernel would: bytes behind the head, around the end if need be, then the new head."""
+    (head,) = struct.unpack_from("<Q", kernel, 1024)
+    for place, byte in enumerate(data, head):
+        kernel[mmap.PAGESIZE + place % data_bytes] = byte
+    struct.pack_into("<Q", kernel, 1024, head + len(data))
+
+
+def test_the_attribute_has_the_kernels_layout() -> None:
+    attr = EventAttr(8, 1, 2, 3, 1 << 34, 4, 5, 6, 7, 8, 9, -1, 11).pack()
+    assert len(attr) == perf_event.ATTR_SIZE == struct.unpack_from("<I", attr, 4)[0]
+    parsed = rec.parse_attr(attr)
+    assert (parsed.type, parsed.config, parsed.sample_type, parsed.period_or_freq) == (8, 1, 2, 3)
+    assert (parsed.read_format, parsed.flags, parsed.clockid, parsed.sample_max_stack) == (4, 1 << 34, -1, 11)
+    # offsetof(wakeup_events, config1, config2, sample_regs_user, sample_stack_user)
+    assert struct.unpack_from("<I4xQQ8xQI", attr, 48) == (5, 6, 7, 8, 9)
+
+
+@pytest.mark.skipif(platform.machine().startswith("ppc"), reason="ioctl numbers are others there")
+def test_ioctls_have_the_numbers_of_the_header() -> None:
+    assert (perf_event.IOC_ENABLE, perf_event.IOC_DISABLE) == (0x2400, 0x2401)
+    assert (perf_event.IOC_SET_OUTPUT, perf_event.IOC_ID) == (0x2405, 0x80082407)
+
+
+def test_a_fixed_period_comes_without_the_period_field() -> None:
+    for spec in STANDARD:
+        if not spec.attr.flags & perf_event.FREQ:
+            assert not spec.attr.sample_type & perf_event.SAMPLE_PERIOD, spec.name
+        assert spec.attr.sample_type & perf_event.SAMPLE_IDENTIFIER, spec.name
+
+
+def test_events_survive_their_orders(tmp_path: Path) -> None:
+    spec = events.EventSpec("malloc", EventAttr(9, 1, 0), optional=True, path="/lib/libcuda.so.1")
+    orders = sampler.Orders("out", (*STANDARD, spec), 7, 4096, ("ctl", "ack"), ("pinprof",), "pinprof 1")
+    orders.save(tmp_path / "orders")
+    assert sampler.Orders.load(tmp_path / "orders") == orders
+
+
+def test_the_path_of_an_event_reaches_the_kernel_by_address() -> None:
+    import ctypes
+
+    attr, keep = events.EventSpec("u", EventAttr(9, 1, 0), path="/lib/libc.so.6").kernel_attr()
+    assert ctypes.string_at(attr.config1) == b"/lib/libc.so.6"
+    assert keep is not None
+
+
+def test_what_older_kernels_do_not_know_is_left_out_newest_first() -> None:
+    whole, without_lost, oldest = events.for_older_kernels(STANDARD)
+    assert whole == STANDARD
+    assert {spec.attr.read_format for spec in without_lost} == {perf_event.FORMAT_ID}
+    assert any(spec.attr.flags & perf_event.BUILD_ID for spec in without_lost)
+    assert not any(spec.attr.flags & perf_event.BUILD_ID for spec in oldest)
+
+
+def test_a_ring_is_read_around_its_end() -> None:
+    size = mmap.PAGESIZE
+    ring, kernel = ring_over(size, 5 * size - 16)
+    assert ring.pending() == []
+    produce(kernel, bytes(range(40)), size)
+    pieces = ring.pending()
+    assert [len(piece) for piece in pieces] == [16, 24]
+    assert b"".join(pieces) == bytes(range(40))
+    assert struct.unpack_from("<Q", kernel, 1032) == (5 * size - 16,), "the kernel may not write over it yet"
+    ring.release()
+    assert struct.unpack_from("<Q", kernel, 1032) == (5 * size + 24,)
+    assert ring.pending() == []
+
+
+def test_a_full_ring_is_read_whole() -> None:
+    size = mmap.PAGESIZE
+    ring, kernel = ring_over(size, size)
+    produce(kernel, bytes(size), size)
+    assert [len(piece) for piece in ring.pending()] == [size]
+
+
+def test_a_ring_shrinks_to_what_may_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pinprof.collect.native import ring
+
+    def locked(_file: int, size: int) -> Ring:
+        if size > 64 << 10:
+            raise OSError(errno.EPERM, "no")
+        made, _ = ring_over(size, 0)
+        return made
+
+    monkeypatch.setattr(ring, "Ring", locked)
+    assert ring.largest_ring(3, 1 << 20, 32 << 10).data_bytes == 64 << 10
+    with pytest.raises(OSError, match="no"):
+        ring.largest_ring(3, 1 << 20, 128 << 10)
+
+
+def test_the_file_reads_back_without_the_hosts_name(tmp_path: Path) -> None:
+    path = tmp_path / "perf.data"
+    described = [(spec, [10 * place + 1, 10 * place + 2]) for place, spec in enumerate(STANDARD, 1)]
+    file = perf_file.PerfFile(path, described)
+    file.write([existing.Listing(perf_file.trailer(STANDARD[0])).process(os.getpid())])
+    file.write([perf_file.lost_samples(STANDARD[1], 21, 5), perf_file.FINISHED_ROUND])
+    command = ("pinprof", "record", "--with=native", "--system-wide")
+    file.finish(
+        perf_file.features(
+            described, version="pinprof 1", command=command, kernel_build_id=b"\x01" * 20, times_ns=(1, 2)
+        )
+    )
+    file.close()
+    recording = perf_data.load(path)
+    assert [(source.name, source.ids) for source in recording.header.sources] == [
+        (spec.name, tuple(ids)) for spec, ids in described
+    ]
+    features = recording.header.features
+    assert features.command == command
+    assert features.facts["kernel"] == os.uname().release
+    assert features.build_ids == {"[kernel.kallsyms]": "01" * 20}
+    assert abs((features.utc_offset_ns or 0) - perf_data_offset()) < 10**9
+    assert recording.raw.lost_samples == 5
+    assert recording.raw.corrupt_bytes == recording.raw.unknown_records == 0
+    paths = {record.path for _, record in recording.raw.tasks if isinstance(record, rec.MapRecord)}
+    assert any("libc" in name for name in paths)
+    assert path.stat().st_mode & 0o077 == 0
+    if len(os.uname().nodename) > 3:
+        assert os.uname().nodename.encode() not in path.read_bytes()
+
+
+def perf_data_offset() -> int:
+    import time
+
+    return time.time_ns() - time.monotonic_ns()
+
+
+def test_a_file_that_was_never_finished_reads_to_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "perf.data"
+    file = perf_file.PerfFile(path, [(spec, [place]) for place, spec in enumerate(STANDARD, 1)])
+    file.write([existing.Listing(perf_file.trailer(STANDARD[0])).process(os.getpid())])
+    file.close()
+    recording = perf_data.load(path)
+    assert recording.raw.tasks
+    assert recording.raw.corrupt_bytes == 0
+
+
+def test_a_full_disk_leaves_whole_records(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = perf_file.PerfFile(tmp_path / "perf.data", [(STANDARD[0], [1])])
+    record = struct.pack("<IHH", 3, 0, 24) + bytes(16)
+    room = iter([40, -1])
+
+    def writev(descriptor: int, pieces: Sequence[bytes | memoryview]) -> int:
+        left = next(room)
+        if left < 0:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        return os.write(descriptor, b"".join(pieces)[:left])
+
+    monkeypatch.setattr(os, "writev", writev)
+    with pytest.raises(OSError, match="No space"):
+        file.write([record, memoryview(record + record)])
+    assert file.data_bytes == 24
+    file.close()
+
+
+def test_a_write_that_the_kernel_cuts_goes_on_where_it_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = perf_file.PerfFile(tmp_path / "perf.data", [(STANDARD[0], [1])])
+    start = (tmp_path / "perf.data").stat().st_size
+    monkeypatch.setattr(os, "writev", lambda descriptor, pieces: os.write(descriptor, b"".join(pieces)[:7]))
+    file.write([b"abcdefgh", memoryview(b"ijkl"), b"mnopqrstuvwxyz"])
+    file.close()
+    assert (tmp_path / "perf.data").read_bytes()[start:] == b"abcdefghijklmnopqrstuvwxyz"
+
+
+def test_mappings_carry_the_build_ids_of_their_files(tmp_path: Path) -> None:
+    path = tmp_path / "perf.data"
+    file = perf_file.PerfFile(path, [(STANDARD[0], [1])])
+    file.write([existing.Listing(perf_file.trailer(STANDARD[0])).process(os.getpid())])
+    file.close()
+    maps = [record for _, record in perf_data.load(path).raw.tasks if isinstance(record, rec.MapRecord)]
+    libc = next(record for record in maps if "/libc." in record.path or "/libc-" in record.path)
+    symbols = read_elf(Path(libc.path), libc.build_id, Path("/"))
+    assert symbols is not None
+    assert symbols.build_id == libc.build_id
+
+
+def test_a_process_that_is_gone_is_passed_over() -> None:
+    assert existing.Listing(b"").process(2**22 + 1) == b""
+    assert existing.threads(2**22 + 1) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "cpus"), [("0-3,8\n", [0, 1, 2, 3, 8]), ("0\n", [0]), ("", []), ("0-255", list(range(256)))]
+)
+def test_offline_cpus_leave_gaps_in_the_list(text: str, cpus: list[int]) -> None:
+    assert sampler.parse_cpus(text) == cpus
+
+
+def test_a_cpu_that_goes_offline_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def open_event(_attr: EventAttr, _pid: int, cpu: int) -> int:
+        if cpu == 1:
+            raise OSError(errno.ENODEV, "No such device")
+        return 100 + cpu
+
+    monkeypatch.setattr(perf_event, "open_event", open_event)
+    on_cpu: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    assert list(sampler._instances(STANDARD[0], [7], on_cpu)) == [100, 102]
+    assert on_cpu == {0: [100], 1: [], 2: [102]}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [("strace", "no collector 'strace'"), ("", "names no collector"), ("native,perf", "two"), ("auto,perf", "two")],
+)
+def test_collectors_that_cannot_be_meant_are_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError, match=words):
+        collect.parse_names(text)
+
+
+@pytest.mark.parametrize(
+    ("kernel", "perf_works", "call_graph", "chosen"),
+    [
+        (True, True, "fp", "native"),
+        (True, False, "fp", "native"),
+        (False, True, "fp", "perf"),
+        (False, False, "fp", "native"),
+        (None, True, "fp", "perf"),
+        (None, False, "fp", "native"),
+        (True, True, "dwarf", "perf"),
+    ],
+)
+def test_auto_takes_what_sees_most(
+    kernel: bool | None, perf_works: bool, call_graph: str, chosen: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def samples_kernel(_request: RecordRequest) -> bool:
+        if kernel is None:
+            raise CollectError("forbidden", "", "perf-permission")
+        return kernel
+
+    def check(_request: RecordRequest) -> None:
+        if not perf_works:
+            raise ToolMissing("absent", "", "perf-missing")
+
+    monkeypatch.setattr(native, "samples_kernel", samples_kernel)
+    monkeypatch.setattr(perf_tool, "check", check)
+    request = RecordRequest(("true",), call_graph=call_graph)
+    assert collect.resolve(("auto", "nsys"), request) == (chosen, "nsys")
+
+
+def test_copied_stacks_are_left_to_perf() -> None:
+    with pytest.raises(UsageError, match="--call-graph dwarf") as caught:
+        native.check(RecordRequest(("true",), call_graph="dwarf"))
+    assert "--record perf" in caught.value.remedy
+
+
+def test_a_frequency_above_the_kernels_limit_names_the_limit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "rate").write_text("800\n")
+    monkeypatch.setattr(native, "_MAX_SAMPLE_RATE", tmp_path / "rate")
+    with pytest.raises(CollectError, match="at most 800") as caught:
+        native.check(RecordRequest(("true",), frequency=999))
+    assert "perf_event_max_sample_rate=999" in caught.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("level", "number", "words"),
+    [
+        (2, errno.EPERM, ["seccomp", "--cap-add PERFMON"]),
+        (2, errno.ENOSYS, ["seccomp"]),
+        (3, errno.EACCES, ["perf_event_paranoid is 3", "sysctl kernel.perf_event_paranoid=1"]),
+        (None, errno.ENOSYS, ["no perf events"]),
+    ],
+)
+def test_a_user_who_may_sample_nothing_hears_why(
+    level: int | None, number: int, words: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(permission, "paranoid", lambda: level)
+    monkeypatch.setattr(permission, "sampling_errno", lambda **_: number)
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(CollectError) as caught:
+        native.samples_kernel(RecordRequest(("true",)))
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+def test_rings_of_many_cpus_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    monkeypatch.setattr(os, "cpu_count", lambda: 4)
+    assert attached.ring_bytes() == 2 << 20
+    monkeypatch.setattr(os, "cpu_count", lambda: 384)
+    assert attached.ring_bytes() * 384 <= 512 << 20
+    monkeypatch.setenv(attached.RING_VARIABLE, "9000")
+    assert attached.ring_bytes() == 8192
+
+
+def test_the_environment_of_the_collector_cannot_change_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/somebody/elses")
+    monkeypatch.setenv("PYTHONSTARTUP", "/somebody/elses.py")
+    environment = attached._environment()
+    assert {name for name in environment if name.startswith("PYTHON")} == {"PYTHONPATH"}
+    assert (Path(environment["PYTHONPATH"]) / "pinprof/collect/native/sampler.py").is_file()
