@@ -40,106 +40,107 @@ export function weighed(model, { parent, length }, rows) {
     total[above] += total[node];
     if (leaf[above] !== cause) leaf[above] = leaf[above] === NONE ? cause : MIXED;
   }
-  if (leaf[0] === MIXED) separate(parent, { total, leaf, purity }, rows);
-  return { self, total, leaf, purity, decider: deciders(model, parent, total, leaf, rows) };
+  const decider = deciders(model, parent, total, leaf, rows);
+  const columns = { self, total, leaf, purity, decider };
+  if (leaf[0] === MIXED) separate(model, parent, columns, rows);
+  return columns;
 }
 
 // The nodes with several causes are a tree of their own, near the root; fed by rows and by nodes with a single cause.
-function separate(parent, { total, leaf, purity }, rows) {
+function separate(model, parent, { total, leaf, purity, decider }, rows) {
   const place = room("place", Int32Array, leaf.length, -1);
-  let count = 0;
+  const nodes = [];
   for (let node = 0; node < leaf.length; node += 1) {
-    if (leaf[node] === MIXED) place[node] = count++;
+    if (leaf[node] === MIXED) place[node] = nodes.push(node) - 1;
   }
-  const above = new Int32Array(count);
-  for (let node = 0; node < leaf.length; node += 1) {
-    if (place[node] >= 0) above[place[node]] = node ? place[parent[node]] : -1;
-  }
-  const lead = new Int16Array(count).fill(NONE);
-  const most = new Float64Array(count);
-  const amount = new Float64Array(count);
-  for (const [cause, { at, weight }] of feeds(parent, place, { total, leaf }, rows)) {
-    const take = (mixed) => {
-      if (amount[mixed] > most[mixed]) {
-        most[mixed] = amount[mixed];
-        lead[mixed] = cause;
+  const above = Int32Array.from(nodes, (node) => (node ? place[parent[node]] : -1));
+  const tree = { above, amount: new Float64Array(nodes.length), most: new Float64Array(nodes.length), by: new Int32Array(nodes.length) };
+  const lead = new Float64Array(nodes.length);
+  for (const [cause, feed] of feeds(model, parent, place, { total, leaf, decider }, rows)) {
+    const take = (at) => {
+      if (tree.amount[at] > lead[at]) {
+        lead[at] = tree.amount[at];
+        leaf[nodes[at]] = cause;
+        decider[nodes[at]] = tree.by[at];
       }
-      amount[mixed] = 0;
+      tree.amount[at] = tree.most[at] = 0;
     };
-    if (at.length * PER_CLIMB < count) climb(above, amount, at, weight).forEach(take);
+    if (feed.size * PER_CLIMB < nodes.length) climb(tree, feed).forEach(take);
     else {
-      carry(above, amount, at, weight);
-      for (let mixed = 0; mixed < count; mixed += 1) take(mixed);
+      carry(tree, feed);
+      for (let at = 0; at < nodes.length; at += 1) take(at);
     }
   }
-  for (let node = 0; node < leaf.length; node += 1) {
-    if (place[node] < 0) continue;
-    leaf[node] = lead[place[node]];
-    purity[node] = Math.floor((100 * most[place[node]]) / total[node] || 0);
-  }
+  for (let at = 0; at < nodes.length; at += 1) purity[nodes[at]] = Math.floor((100 * lead[at]) / total[nodes[at]]);
 }
 
-// Cause → where in the mixed tree it comes in, and with what weight.
-function feeds(parent, place, { total, leaf }, rows) {
-  const counts = new Map();
-  const count = (cause) => counts.set(cause, (counts.get(cause) ?? 0) + 1);
-  for (let row = 0; row < rows.length; row += 1) {
-    if (place[rows.node[row]] >= 0) count(rows.cause[row]);
-  }
-  for (let node = 1; node < leaf.length; node += 1) {
-    if (leaf[node] >= 0 && place[parent[node]] >= 0) count(leaf[node]);
-  }
-  const lists = new Map([...counts].map(([cause, size]) => (
-    [cause, { at: new Int32Array(size), weight: new Float64Array(size), filled: 0 }])));
-  const add = (cause, at, weight) => {
-    const list = lists.get(cause);
-    list.at[list.filled] = at;
-    list.weight[list.filled] = weight;
-    list.filled += 1;
+// Cause → where in the mixed tree it comes in, with what weight, and what decided it there.
+function feeds(model, parent, place, { total, leaf, decider }, rows) {
+  const lists = new Map();
+  const listOf = (cause) => lists.get(cause) ?? lists.set(cause, { size: 0, filled: 0 }).get(cause);
+  const each = (visit) => {
+    for (let row = 0; row < rows.length; row += 1) {
+      if (place[rows.node[row]] >= 0) visit(listOf(rows.cause[row]), rows.node[row], rows.weight[row], -1, row);
+    }
+    for (let node = 1; node < leaf.length; node += 1) {
+      if (leaf[node] >= 0 && place[parent[node]] >= 0) visit(listOf(leaf[node]), parent[node], total[node], node, -1);
+    }
   };
-  for (let row = 0; row < rows.length; row += 1) {
-    if (place[rows.node[row]] >= 0) add(rows.cause[row], place[rows.node[row]], rows.weight[row]);
+  each((list) => { list.size += 1; });
+  for (const list of lists.values()) {
+    Object.assign(list, { at: new Int32Array(list.size), weight: new Float64Array(list.size), by: new Int32Array(list.size) });
   }
-  for (let node = 1; node < leaf.length; node += 1) {
-    if (leaf[node] >= 0 && place[parent[node]] >= 0) add(leaf[node], place[parent[node]], total[node]);
-  }
+  each((list, to, weight, node, row) => {
+    list.at[list.filled] = place[to];
+    list.weight[list.filled] = weight;
+    list.by[list.filled] = node >= 0 ? decider[node] : model.decider(rows.bundle[row]);
+    list.filled += 1;
+  });
   return [...lists].sort(([one], [other]) => one - other);
 }
 
+function add({ amount, most, by }, at, weight, heaviest, decider) {
+  amount[at] += weight;
+  if (heaviest <= most[at]) return;
+  most[at] = heaviest;
+  by[at] = decider;
+}
+
 // Few come in: each climbs to the root. Returns the nodes that have an amount now.
-function climb(above, amount, at, weight) {
+function climb(tree, { size, at, weight, by }) {
   const touched = [];
-  for (let index = 0; index < at.length; index += 1) {
-    for (let node = at[index]; node >= 0; node = above[node]) {
-      if (amount[node] === 0) touched.push(node);
-      amount[node] += weight[index];
+  for (let index = 0; index < size; index += 1) {
+    for (let node = at[index]; node >= 0; node = tree.above[node]) {
+      if (tree.amount[node] === 0) touched.push(node);
+      add(tree, node, weight[index], weight[index], by[index]);
     }
   }
   return touched;
 }
 
 // Many come in: one pass up the tree.
-function carry(above, amount, at, weight) {
-  for (let index = 0; index < at.length; index += 1) amount[at[index]] += weight[index];
-  for (let node = above.length - 1; node > 0; node -= 1) amount[above[node]] += amount[node];
+function carry(tree, { size, at, weight, by }) {
+  for (let index = 0; index < size; index += 1) add(tree, at[index], weight[index], weight[index], by[index]);
+  for (let node = tree.above.length - 1; node > 0; node -= 1) {
+    if (tree.amount[node] > 0) add(tree, tree.above[node], tree.amount[node], tree.most[node], tree.by[node]);
+  }
 }
 
-// Per node the function that decided its leading cause, taken from the heaviest sample below that has this cause.
+// Per node with a single cause the function that decided it, as for the heaviest of what meets there.
 function deciders(model, parent, total, leaf, rows) {
   const decider = room("decider", Int32Array, leaf.length, -1);
   const from = room("from", Float64Array, leaf.length, 0);
   for (let row = 0; row < rows.length; row += 1) {
     const node = rows.node[row];
-    if (rows.cause[row] !== leaf[node] || rows.weight[row] <= from[node]) continue;
+    if (leaf[node] === MIXED || rows.weight[row] <= from[node]) continue;
     decider[node] = model.decider(rows.bundle[row]);
     from[node] = rows.weight[row];
   }
   for (let node = leaf.length - 1; node > 0; node -= 1) {
     const above = parent[node];
-    if (leaf[node] === leaf[above] && total[node] > from[above]) {
-      decider[above] = decider[node];
-      from[above] = total[node];
-    }
+    if (leaf[above] < 0 || total[node] <= from[above]) continue;
+    decider[above] = decider[node];
+    from[above] = total[node];
   }
   return decider;
 }
