@@ -47,7 +47,7 @@ MEASURES = {
     "uvm.prefetched-kernel": "the same kernel after that prefetch",
     "uvm.cpu-readback": "one read in every 4 KiB page by the CPU, of managed data resident on the device",
     "zerocopy.pass": "kernel x += 2 on mapped pinned memory: every byte crosses the link twice",
-    "kernel.launch-sync": "launch of a kernel on one element, and waiting for it (size 0)",
+    "kernel.launch-sync": "launch of a kernel on one element, and waiting for it",
     "memcpy.host": "memcpy between two touched host buffers",
 }
 """Name of a measure → what one call of it is, in CUDA's words. `prefault.tN` stands for `prefault.t1`, `.t2`, …"""

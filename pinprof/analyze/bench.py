@@ -40,6 +40,10 @@ class Study:
         wanted = measure, size_bytes
         return next((cost for cost in self.costs if (cost.rate.measure, cost.rate.size_bytes) == wanted), None)
 
+    def sized(self, measure: str) -> bool:
+        """Whether a measure was taken at any size; a launch has none."""
+        return any(cost.rate.measure == measure and cost.rate.size_bytes for cost in self.costs)
+
     def prefaults(self, size_bytes: int) -> tuple[tuple[int, float], ...]:
         """(threads, ns) of prefaulting at a size, by threads."""
         found = [

@@ -6,11 +6,12 @@ A branch appears when everything it rests on was measured, at the largest size w
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinprof.analyze.costs import BreakEven, Times, break_even_of
 from pinprof.rates import Rates
-from pinprof.units import format_bytes, format_ns, format_rate
+from pinprof.units import format_bytes, format_ns, format_rate, format_share
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +49,28 @@ def _pin(rows: tuple[BreakEven, ...]) -> Answer | None:
         question = "Will the same buffer be copied to the device again and again?"
         why = f"{costs}, and a copy from pinned memory takes no less time than one from pageable memory."
         return Answer(question, "leave it pageable", why)
-    others = [(one.size_bytes, one.copies(one.pin_ns)) for one in known[:-1]]
-    at = ", ".join(f"{count or 'never'} at {format_bytes(other)}" for other, count in others)
     saved = format_ns(row.pageable_ns - row.pinned_ns)
-    why = f"{costs} and every copy from it saves {saved}: {_counted(copies, 'copy repays', 'copies repay')} it" + (
-        f" ({at})." if at else "."
-    )
+    repaid = _counted(copies, "copy repays", "copies repay")
+    why = f"{costs} and every copy from it saves {saved}: {repaid} it{_elsewhere(known[:-1], copies)}."
     return Answer(
         f"Will the same buffer be copied to the device more than {_counted(copies, 'time', 'times')}?",
         "allocate it pinned, once, and reuse it",
         why,
     )
+
+
+def _elsewhere(rows: Sequence[BreakEven], copies: int) -> str:
+    """How many copies it takes at other sizes, where that is another number."""
+    counts = [row.copies(row.pin_ns) for row in rows]
+    known = [count for count in counts if count is not None]
+    never = [format_bytes(row.size_bytes) for row, count in zip(rows, counts, strict=True) if count is None]
+    parts = []
+    if known and {*known} != {copies}:
+        span = f"{min(known):,} to {max(known):,}" if min(known) < max(known) else f"{known[0]:,}"
+        parts.append(f"{span} at smaller sizes")
+    if never:
+        parts.append(f"never at {', '.join(never)}")
+    return f" ({'; '.join(parts)})" if parts else ""
 
 
 def _register(times: Times, rows: tuple[BreakEven, ...]) -> Answer | None:
@@ -125,7 +137,9 @@ def _write_combined(times: Times) -> Answer | None:
         return Answer(
             question, "plain pinned memory will do", f"{figures}: nothing to gain, and CPU reads are very slow."
         )
-    return Answer(question, "allocate it write-combined", f"{figures}: {gain:.0%} more, but CPU reads are very slow.")
+    return Answer(
+        question, "allocate it write-combined", f"{figures}: {format_share(gain, 1)} more, but CPU reads are very slow."
+    )
 
 
 def _zero_copy(times: Times) -> Answer | None:
@@ -143,7 +157,8 @@ def _zero_copy(times: Times) -> Answer | None:
         return Answer("Does the GPU go over the data only once?", "let the kernel reach into mapped memory", figures)
     if passes < 1:
         return Answer("Does the GPU go over the data only once?", "copy it all the same", figures)
-    question = f"Does the GPU go over the data {_counted(passes, 'time', 'times')} at most?"
+    often = "only once" if passes == 1 else f"{passes:,} times at most"
+    question = f"Does the GPU go over the data {often}?"
     return Answer(question, "let the kernel reach into mapped memory", figures)
 
 
@@ -165,11 +180,12 @@ def _batch(rates: Rates, times: Times) -> Answer | None:
     if launch is None or len(copies) < 2:
         return None
     smallest, best = copies[0], max(copy.size_bytes / copy.median_ns for copy in copies)
-    equal = int(best * launch)
+    equal = 1 << int(best * launch).bit_length() - 1
     figures = (
-        f"A launch and its wait cost {format_ns(launch)}, in which the link moves {format_bytes(equal)}. A copy of "
+        f"A launch and its wait cost {format_ns(launch)}, in which the link moves more than {format_bytes(equal)}. "
+        f"A copy of "
         f"{format_bytes(smallest.size_bytes)} takes {format_ns(smallest.median_ns)}: "
-        f"{smallest.size_bytes / smallest.median_ns / best:.0%} of the best rate."
+        f"{format_share(smallest.size_bytes / smallest.median_ns, best)} of the best rate."
     )
     return Answer(f"Are the pieces of work smaller than {format_bytes(equal)}?", "batch them", figures)
 

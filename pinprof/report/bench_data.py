@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from pinprof.analyze.bench import Study
-from pinprof.analyze.costs import MOVES
-from pinprof.units import format_bytes, format_ns
+from pinprof.analyze.costs import MOVES, Cost
+from pinprof.rates import MEASURES
+from pinprof.units import format_bytes, format_ns, format_rate
 
 
 @dataclass(frozen=True)
@@ -66,6 +67,15 @@ class BenchReport:
         return tuple(measure for measure in self.study.measures if measure not in MOVES)
 
     @property
+    def single(self) -> tuple[str, ...]:
+        """What has no size, as sentences."""
+        costs = [cost for cost in self.study.costs if not cost.rate.size_bytes]
+        return tuple(
+            f"{cost.rate.measure}, {MEASURES.get(cost.rate.measure, '')}: {format_ns(cost.rate.median_ns)}"
+            for cost in costs
+        )
+
+    @property
     def moves(self) -> tuple[str, ...]:
         """Measures that move data."""
         return tuple(measure for measure in self.study.measures if measure in MOVES)
@@ -88,6 +98,11 @@ class BenchReport:
                 grouped.setdefault(_kind(reason), []).append(name)
         for reason, names in grouped.items():
             yield reason, tuple(names)
+
+
+def speed(cost: Cost) -> str:
+    """GB/s, without the unit."""
+    return format_rate(cost.rate.size_bytes, cost.rate.median_ns).removesuffix(" GB/s")
 
 
 def _named(measure: str, sizes: Sequence[int]) -> str:

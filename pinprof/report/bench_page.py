@@ -14,11 +14,10 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pinprof import __version__
-from pinprof.analyze.costs import GIB
 from pinprof.errors import PinprofError
 from pinprof.rates import MEASURES
 from pinprof.report import html
-from pinprof.report.bench_data import BenchReport
+from pinprof.report.bench_data import BenchReport, speed
 from pinprof.report.bench_plots import figures
 
 MODULES = ("format", "columns", "embedded", "theme", "plotscript", "plots", "bench")
@@ -57,7 +56,7 @@ def render(report: BenchReport) -> str:
             page_data=html.embed_json({"plots": plots}),
             plot_packed=base64.b64encode(gzip.compress(plot, 9, mtime=0)).decode("ascii") if plot else "",
             meaning=_meaning,
-            gib=GIB,
+            speed=speed,
             version=__version__,
         )
     )

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.costs import GIB, BreakEven, Cost
-from pinprof.report.bench_data import BenchReport
+from pinprof.report.bench_data import BenchReport, speed
 from pinprof.report.names import printable
 from pinprof.units import format_bytes, format_ns, format_share
 
@@ -101,20 +101,17 @@ def _shown(sizes: Sequence[int]) -> list[int]:
     return [sizes[round(index * (len(sizes) - 1) / (_MOST_SIZES - 1))] for index in range(_MOST_SIZES)]
 
 
-def _makes(report: BenchReport) -> Table:
+def _makes(report: BenchReport) -> RenderableType:
     sizes = _shown(report.study.sizes)
     table = _table("measure", *map(format_bytes, sizes), "per GiB")
     for measure in report.makes:
         costs = [report.study.cost(measure, size) for size in sizes]
         last = next((cost for cost in reversed(costs) if cost), None)
         if last is None:
-            alone = report.study.cost(measure, 0)
-            cells = [""] * (len(sizes) - 1) + [format_ns(alone.rate.median_ns) if alone else ""]
-            table.add_row(measure, *cells, "")
             continue
         per_gib = format_ns(last.rate.median_ns * GIB / last.rate.size_bytes)
         table.add_row(measure, *(format_ns(cost.rate.median_ns) if cost else "–" for cost in costs), per_gib)
-    return table
+    return Group(table, *(Text(line, "dim") for line in report.single))
 
 
 def _moves(report: BenchReport) -> RenderableType:
@@ -145,7 +142,7 @@ def _moves(report: BenchReport) -> RenderableType:
 
 
 def _speed(cost: Cost | None) -> str:
-    return f"{cost.gb_per_s:.3g}" if cost and cost.gb_per_s is not None else "–"
+    return speed(cost) if cost else "–"
 
 
 def _percent(share: float | None) -> str:

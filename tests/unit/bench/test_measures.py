@@ -15,7 +15,8 @@ from pinprof.errors import CudaError, WorkloadError
 from pinprof.workload import Backend
 from tests.fake_cuda import FakeCuda
 
-SIZES = [4096, (18 << 20) + 4096]
+SIZES = [4096, (2 << 20) + 4096]
+MORE_THAN_THE_RING = (18 << 20) + 4096
 MOVING = [name for name in TRIALS if name.split(".")[0] in ("h2d", "d2h")]
 WORKING = ["uvm.ondemand", "uvm.prefetched-kernel", "zerocopy.pass", "kernel.launch-sync"]
 VALUE = 7.0
@@ -60,6 +61,13 @@ def test_measure_is_timed_and_leaves_nothing(measure: str, size_bytes: int, monk
     with opened(monkeypatch, fake) as backend:
         times = taken(backend, measure, size_bytes)
     assert all(time > 0 for time in times)
+    assert fake.alive == {}
+
+
+def test_the_ring_goes_round(monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = FakeCuda()
+    with opened(monkeypatch, fake) as backend:
+        taken(backend, "h2d.staged", MORE_THAN_THE_RING)
     assert fake.alive == {}
 
 
