@@ -17,11 +17,12 @@ export function room(name, Type, size, value) {
 }
 
 /**
- * Columns by node of `forest`, whose callers precede their callees: self, total, the leading cause `leaf` and its
+ * Columns by node of a tree, whose callers precede their callees: self, total, the leading cause `leaf` and its
  * percentage `purity`, and `decider`. `rows` say what ends where. Most nodes have one cause only; just the others are
  * gone through cause by cause.
  */
-export function weighed(model, { parent, length }, rows) {
+export function weighed(model, tree, rows) {
+  const { parent, length } = tree;
   const self = room("self", Float64Array, length, 0);
   const total = room("total", Float64Array, length, 0);
   const leaf = room("leaf", Int16Array, length, NONE);
@@ -42,32 +43,32 @@ export function weighed(model, { parent, length }, rows) {
   }
   const decider = deciders(model, parent, total, leaf, rows);
   const columns = { self, total, leaf, purity, decider };
-  if (leaf[0] === MIXED) separate(model, parent, columns, rows);
+  if (leaf[0] === MIXED) separate(model, tree, columns, rows);
   return columns;
 }
 
 // The nodes with several causes are a tree of their own, near the root; fed by rows and by nodes with a single cause.
-function separate(model, parent, { total, leaf, purity, decider }, rows) {
+function separate(model, { parent, callees }, { total, leaf, purity, decider }, rows) {
   const place = room("place", Int32Array, leaf.length, -1);
   const nodes = [];
   for (let node = 0; node < leaf.length; node += 1) {
     if (leaf[node] === MIXED) place[node] = nodes.push(node) - 1;
   }
   const above = Int32Array.from(nodes, (node) => (node ? place[parent[node]] : -1));
-  const tree = { above, amount: new Float64Array(nodes.length), most: new Float64Array(nodes.length), by: new Int32Array(nodes.length) };
+  const mixed = { above, amount: new Float64Array(nodes.length), most: new Float64Array(nodes.length), by: new Int32Array(nodes.length) };
   const lead = new Float64Array(nodes.length);
-  for (const [cause, feed] of feeds(model, parent, place, { total, leaf, decider }, rows)) {
+  for (const [cause, feed] of feeds(model, { nodes, callees, place }, { total, leaf, decider }, rows)) {
     const take = (at) => {
-      if (tree.amount[at] > lead[at]) {
-        lead[at] = tree.amount[at];
+      if (mixed.amount[at] > lead[at]) {
+        lead[at] = mixed.amount[at];
         leaf[nodes[at]] = cause;
-        decider[nodes[at]] = tree.by[at];
+        decider[nodes[at]] = mixed.by[at];
       }
-      tree.amount[at] = tree.most[at] = 0;
+      mixed.amount[at] = mixed.most[at] = 0;
     };
-    if (feed.size * PER_CLIMB < nodes.length) climb(tree, feed).forEach(take);
+    if (feed.size * PER_CLIMB < nodes.length) climb(mixed, feed).forEach(take);
     else {
-      carry(tree, feed);
+      carry(mixed, feed);
       for (let at = 0; at < nodes.length; at += 1) take(at);
     }
   }
@@ -75,23 +76,26 @@ function separate(model, parent, { total, leaf, purity, decider }, rows) {
 }
 
 // Cause → where in the mixed tree it comes in, with what weight, and what decided it there.
-function feeds(model, parent, place, { total, leaf, decider }, rows) {
+function feeds(model, { nodes, callees, place }, { total, leaf, decider }, rows) {
   const lists = new Map();
   const listOf = (cause) => lists.get(cause) ?? lists.set(cause, { size: 0, filled: 0 }).get(cause);
   const each = (visit) => {
     for (let row = 0; row < rows.length; row += 1) {
-      if (place[rows.node[row]] >= 0) visit(listOf(rows.cause[row]), rows.node[row], rows.weight[row], -1, row);
+      const at = place[rows.node[row]];
+      if (at >= 0) visit(listOf(rows.cause[row]), at, rows.weight[row], -1, row);
     }
-    for (let node = 1; node < leaf.length; node += 1) {
-      if (leaf[node] >= 0 && place[parent[node]] >= 0) visit(listOf(leaf[node]), parent[node], total[node], node, -1);
+    for (let at = 0; at < nodes.length; at += 1) {
+      for (let node = callees[nodes[at]]; node < callees[nodes[at] + 1]; node += 1) {
+        if (leaf[node] >= 0) visit(listOf(leaf[node]), at, total[node], node, -1);
+      }
     }
   };
   each((list) => { list.size += 1; });
   for (const list of lists.values()) {
     Object.assign(list, { at: new Int32Array(list.size), weight: new Float64Array(list.size), by: new Int32Array(list.size) });
   }
-  each((list, to, weight, node, row) => {
-    list.at[list.filled] = place[to];
+  each((list, at, weight, node, row) => {
+    list.at[list.filled] = at;
     list.weight[list.filled] = weight;
     list.by[list.filled] = node >= 0 ? decider[node] : model.decider(rows.bundle[row]);
     list.filled += 1;

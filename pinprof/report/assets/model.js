@@ -6,6 +6,7 @@ import { summed, unpackColumns } from "./columns.js";
 export const FACETS = ["causes", "dsos", "modes", "threads"];
 
 const UNKNOWN = -3;
+const DEEPEST = 2 ** 15 + 1;
 
 export class Model {
   /** `facts` has the numbers of causes, dsos, threads and frames, and whether samples are timed. */
@@ -27,16 +28,17 @@ export class Model {
   #plant({ depth: steps, frame: frames, decided, leaf }) {
     const length = steps.length + 1;
     const depth = summed(steps, Int16Array);
-    const free = [1];
-    for (let node = 0; node < depth.length; node += 1) free[depth[node] + 1] = (free[depth[node] + 1] ?? 0) + 1;
-    for (let level = 1; level < free.length; level += 1) free[level] += free[level - 1];
+    const free = new Int32Array(DEEPEST);
+    free[0] = 1;
+    for (let node = 0; node < depth.length; node += 1) free[depth[node] + 1] += 1;
+    for (let level = 1; level < DEEPEST; level += 1) free[level] += free[level - 1];
     const [parent, frame, callees, place] = [length, length, length + 1, length - 1].map((size) => new Int32Array(size));
     parent[0] = -1;
     frame[0] = -1;
     callees[0] = 1;
     this.decided = new decided.constructor(length);
     // In preorder the caller is the last node seen one level up.
-    const last = [0];
+    const last = new Int32Array(DEEPEST);
     for (let node = 0; node < depth.length; node += 1) {
       const level = depth[node];
       const at = free[level]++;
