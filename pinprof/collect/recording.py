@@ -33,7 +33,9 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
     """Run the program to its end; what the collectors saw, kallsyms.gz and the log lie in `writer.path` then."""
     plan = python.plan(request) if python.served_by(collectors) else python.NOTHING
     injection = nvtx.prepare(collectors, writer.path)
-    notes = [kallsyms.save(writer.path), *plan.notes, *injection.notes]
+    notes = [kallsyms.save(writer.path), *plan.notes]
+    if not request.region_only:  # a scenario writes its ranges itself
+        notes += injection.notes
     modules = kallsyms.modules()
     with ExitStack() as places:
         sampler = next((name for name in SAMPLERS if name in collectors), "")

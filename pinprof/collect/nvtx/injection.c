@@ -36,6 +36,10 @@
 #error "The file is defined as little-endian."
 #endif
 
+#ifndef MADV_WIPEONFORK
+#define MADV_WIPEONFORK 18 /* Linux 4.14, glibc 2.26 */
+#endif
+
 #define EXPORT __attribute__((visibility("default")))
 #define UNLIKELY(condition) __builtin_expect(!!(condition), 0)
 
@@ -353,9 +357,10 @@ static void thread_ends(void *unused)
     (void)unused;
     self.busy = 1;
     pthread_mutex_lock(&process->lock);
-    if (self.chunk && self.generation == atomic_load(&process->generation)) {
+    if (self.chunk) {
         size_t left = self.top - sizeof(struct chunk) - self.records * sizeof(struct record);
-        if (process->spares < SPARE && left >= LONGEST_TEXT + 4 * sizeof(struct record))
+        int ours = self.generation == atomic_load(&process->generation);
+        if (ours && process->spares < SPARE && left >= LONGEST_TEXT + 4 * sizeof(struct record))
             process->spare[process->spares++] = (struct spare){self.chunk, self.top};
         else
             munmap(self.chunk, self.chunk->size);
@@ -608,7 +613,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static void prepare(void)
 {
-    const char *given = getenv("PINPROF_NVTX");
+    const char *given = secure_getenv("PINPROF_NVTX"); /* nothing is written with a setuid program's rights */
     if (!given || *given != '/' || strlen(given) >= sizeof directory || pthread_key_create(&at_thread_exit, thread_ends))
         return;
     strcpy(directory, given);
