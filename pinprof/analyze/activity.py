@@ -15,6 +15,7 @@ from pinprof.analyze.calls import (
     sampled_calls,
     summarise_calls,
 )
+from pinprof.analyze.event_rows import activity_rows
 from pinprof.analyze.iterations import iteration_spans
 from pinprof.analyze.link import link_of
 from pinprof.analyze.migrations import prepare_migrations, summarise_migrations
@@ -98,6 +99,7 @@ def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnal
         transfers=analyze_transfers(operations, calls, copies, sets, link),
         uvm=analyze_uvm(activity, moved, sets, losses),
         memory=memory_peaks(activity.memory) if "memory" in activity.recorded else None,
+        rows=activity_rows(operations, calls, samples, copies, moved, scopes, entries[0]),
     )
 
 

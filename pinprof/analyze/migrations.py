@@ -24,6 +24,11 @@ _CAUSES: dict[int, Cause] = {
 }  # fmt: skip
 
 
+def cause_name(cause: int) -> Cause:
+    """The word for a `MigrationCause`; `unknown` for those without one."""
+    return _CAUSES.get(cause, "unknown")
+
+
 @dataclass(frozen=True)
 class Migrations:
     """Migrations in order of time, as columns, with where they fall."""
@@ -87,7 +92,7 @@ def summarise_migrations(moved: Migrations, scopes: Scopes) -> tuple[tuple[Migra
             results[at].append(
                 MigrationResult(
                     direction=DIRECTIONS[direction],
-                    cause=_CAUSES.get(cause, "unknown"),
+                    cause=cause_name(cause),
                     count=count,
                     size_bytes=Spread(total, least, median, most),
                     busy_ns=busy,

@@ -32,4 +32,5 @@ def activity_data(analysis: Analysis) -> ActivityData | None:
     """What there is to show; None when nothing traced the program."""
     if analysis.activity is None:
         return None
-    return ActivityData(analysis.activity, migration_field(analysis.capture))
+    uvm = analysis.activity.uvm
+    return ActivityData(analysis.activity, migration_field(analysis.capture, uvm.blocks if uvm else None))

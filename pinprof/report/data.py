@@ -17,8 +17,9 @@ from pinprof.model import Losses
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.activity_json import activity_json
 from pinprof.report.cost_rows import counterfactual_json, pinning_json
-from pinprof.report.flame import FlameData
+from pinprof.report.flame import FlameData, Thread
 from pinprof.report.hot_tree import HotTree
+from pinprof.report.instances import InstanceData
 from pinprof.report.python_data import PythonTable
 from pinprof.report.timeline import Timeline
 from pinprof.report.walls import WallData, wall_json
@@ -190,6 +191,10 @@ class ReportData:
     """The time to pinned memory by threads; None unless that was measured."""
     timeline: Timeline | None = None
     """None where nothing has a time."""
+    threads: tuple[Thread, ...] = ()
+    """Those with samples first, as in `flame`, then those with calls or ranges only."""
+    instances: InstanceData | None = None
+    """Single ranges, calls and copies; None without a timeline."""
 
     python: tuple[PythonTable, ...] = ()
     """Events by line of Python; empty without Python functions."""

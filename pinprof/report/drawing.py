@@ -27,7 +27,7 @@ def packed(data: ReportData) -> str:
         return ""
     content = {
         "timeline": _timeline(data.timeline) if data.timeline else None,
-        "field": _field(field) if field else None,
+        "field": _field(field, field.start_ns - (data.timeline.start_ns if data.timeline else 0)) if field else None,
     }
     return pack(json.dumps(content, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace"))
 
@@ -70,10 +70,11 @@ def _timeline(timeline: Timeline) -> dict[str, Any]:
         ],
         "styles": _styles(timeline.styles),
         "names": [shortened(name, NAME_WIDTH) for name in timeline.names],
+        "threads": {shortened(heading, NAME_WIDTH): number for heading, number in timeline.threads.items()},
     }
 
 
-def _field(field: MigrationField) -> dict[str, Any]:
+def _field(field: MigrationField, start: int) -> dict[str, Any]:
     return {
         "span": field.span_ns,
         "extent": field.place_bytes,
@@ -83,6 +84,10 @@ def _field(field: MigrationField) -> dict[str, Any]:
         "kernels": _spans(field.kernels),
         "faults": _spans(field.faults),
         "styles": _styles(FIELD_STYLES),
+        "start": start,
+        "blocks": None
+        if field.blocks is None
+        else {name: column.tolist() for name, column in vars(field.blocks).items()},
     }
 
 

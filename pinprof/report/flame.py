@@ -135,15 +135,21 @@ class FlameData:
         ]
 
     def packed(self) -> tuple[list[tuple[str, str, int]], str]:
-        """([column, JavaScript type, length], gzip + base64). Each column lies byte plane by byte plane: high bytes are
-        mostly zeros, and zeros side by side compress best.
-        """
-        layout, planes = [], []
-        for name, values in self.columns():
-            kind, typed = _narrowed(values)
-            layout.append((name, kind, len(values)))
-            planes.append(typed.view(np.uint8).reshape(len(values), typed.itemsize).T.tobytes())
-        return layout, pack(b"".join(planes))
+        """As `pack_columns`."""
+        return pack_columns(self.columns())
+
+
+def pack_columns(columns: Iterable[tuple[str, NDArray[np.generic]]]) -> tuple[list[tuple[str, str, int]], str]:
+    """([column, JavaScript type, length], gzip + base64).
+
+    Each column lies byte plane by byte plane: high bytes are mostly zeros, and zeros side by side compress best.
+    """
+    layout, planes = [], []
+    for name, values in columns:
+        kind, typed = _narrowed(values)
+        layout.append((name, kind, len(values)))
+        planes.append(typed.view(np.uint8).reshape(len(values), typed.itemsize).T.tobytes())
+    return layout, pack(b"".join(planes))
 
 
 def _narrowed(values: NDArray[np.generic]) -> tuple[str, NDArray[np.generic]]:

@@ -21,9 +21,12 @@ from pinprof.report.data import (
     RangeEvent,
     ReportData,
 )
+from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import Strings, flame_data
 from pinprof.report.hot_tree import hot_trees
+from pinprof.report.instances import instance_data
 from pinprof.report.python_data import python_tables
+from pinprof.report.rows import thread_names, thread_numbers
 from pinprof.report.timeline import timeline
 from pinprof.report.walls import wall_data
 
@@ -38,6 +41,7 @@ def build(analysis: Analysis) -> ReportData:
     capture, names, dsos = analysis.capture, Strings(ROOT), Strings("")
     flame = flame_data(analysis, names, dsos)
     calls = capture.manifest.scenario.get("calls")
+    over_time, titles = timeline(analysis), thread_names(capture)
     return ReportData(
         headline=analysis.headline,
         capture=_facts(analysis),
@@ -65,9 +69,18 @@ def build(analysis: Analysis) -> ReportData:
         activity=activity_data(analysis),
         counterfactual=analysis.counterfactual,
         pinning=analysis.pinning,
-        timeline=timeline(analysis),
+        timeline=over_time,
+        threads=tuple(
+            Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
+        ),
+        instances=instance_data(analysis) if over_time else None,
         python=python_tables(analysis),
     )
+
+
+def _title(name: str, tid: int) -> str:
+    """A thread's name without its number, which stands beside it."""
+    return "" if name == f"thread {tid}" else name
 
 
 _RULES = {

@@ -23,19 +23,20 @@ from markupsafe import Markup
 
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
-from pinprof.report import activity_rows, chart, cost_rows, drawing, palette, plots, styles, summary
-from pinprof.report.data import Cause, ReportData
-from pinprof.report.flame import Thread, pack_strings
+from pinprof.report import activity_rows, chart, cost_rows, drawing, memory_rows, palette, plots, styles, summary
+from pinprof.report.data import Cause, RangeData, ReportData
+from pinprof.report.flame import Thread, pack_columns, pack_strings
 from pinprof.report.names import printable
 from pinprof.report.panels import panels_for
 from pinprof.report.python_data import main_threads
 
 MODULES = (
     "format", "columns", "embedded", "theme", "state",
-    "model", "forest", "causes", "finish", "inverted", "derive", "engine",
+    "model", "forest", "causes", "finish", "inverted", "derive", "survey", "engine",
     "treetable", "timetable", "painter", "gestures", "graph",
-    "frames", "looks", "minimap", "export", "deeds", "details", "controls", "flamepanel",
-    "plotscript", "chart", "plots", "spans", "timeline", "field", "page",
+    "frames", "looks", "minimap", "export", "deeds", "details", "filters", "controls", "flamepanel",
+    "plotscript", "chart", "plots", "spans", "timeline", "field", "blocks", "instances", "patches",
+    "causesview", "rangesview", "activityview", "linked", "page",
 )  # fmt: skip
 """ES modules under assets/, each after those it imports; the page carries them as one script."""
 
@@ -68,6 +69,18 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
     plot = _plot_script() if _has_plot(data) and plot_source is None else None
     figures = _plots(data)
     layout, packed = data.flame.packed() if data.flame else ([], "")
+    rows, rows_packed = pack_columns(data.instances.columns()) if data.instances else ([], "")
+    instances = (
+        {
+            "layout": rows,
+            "samplesStart": data.instances.samples_start_ns,
+            "scoped": data.instances.scoped,
+            "merged": data.instances.merged,
+            "run": data.activity.analysis.span_ns if data.activity else 0,
+        }
+        if data.instances
+        else None
+    )
     return (
         environment()
         .get_template("page.html.j2")
@@ -86,10 +99,11 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
             policy=_policy(script, plot, plot_source),
             plot_packed=_packed(plot) if plot else None,
             plot_source=plot_source,
-            page_data=embed_json(_page_data(data, layout) | {"plots": figures}),
+            page_data=embed_json(_page_data(data, layout, instances) | {"plots": figures}),
             plots=figures,
             drawings_packed=drawing.packed(data),
             flame_packed=packed,
+            instances_packed=rows_packed,
             names_packed=pack_strings(printable(name) for name in data.names),
             command=summary.quoted(data.capture.command),
             collectors=[(entry.get("name", ""), _command_of(entry)) for entry in data.capture.collectors],
@@ -106,6 +120,8 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
             range_activity=activity_rows.range_activity,
             context_sentence=activity_rows.context_sentence,
             device_sentence=activity_rows.device_sentence,
+            memory_tiles=memory_rows.memory_tiles,
+            memory_notes=memory_rows.memory_notes,
             uvm_tiles=activity_rows.uvm_tiles,
             uvm_notes=activity_rows.uvm_notes,
             saving_sentence=cost_rows.saving_sentence,
@@ -168,15 +184,17 @@ def _quantity(key: str, value: Any) -> str:
     return str(value)
 
 
-def _page_data(data: ReportData, layout: list[tuple[str, str, int]]) -> dict[str, Any]:
+def _page_data(
+    data: ReportData, layout: list[tuple[str, str, int]], instances: dict[str, Any] | None
+) -> dict[str, Any]:
     """What the scripts need: names are made printable here, so that no script has to."""
     flame, timed = data.flame, data.flame is not None and data.flame.timed
     return {
         "causes": [_cause(cause) for cause in data.causes],
         "dsos": [printable(dso) for dso in data.dsos],
         "events": [{"name": printable(event.name), "unit": event.unit} for event in data.events],
-        "ranges": [{"name": printable(entry.name), "depth": entry.depth} for entry in data.ranges] if timed else [],
-        "threads": [_thread_name(thread) for thread in flame.threads] if flame else [],
+        "ranges": [_range(data, entry) for entry in data.ranges],
+        "threads": [_thread_name(thread) for thread in data.threads or (flame.threads if flame else ())],
         "timed": timed,
         "title": re.sub(r"[^\w.-]+", "-", data.capture.path) or "pinprof",
         "flame": {
@@ -189,8 +207,35 @@ def _page_data(data: ReportData, layout: list[tuple[str, str, int]]) -> dict[str
                 "timed": timed,
             },
         },
-        "figures": [chart.figures(data, event) for event in data.events],
+        "instances": instances,
+        "links": _link_rates(data),
     }
+
+
+def _range(data: ReportData, entry: RangeData) -> dict[str, Any]:
+    number = {cause.key: index for index, cause in enumerate(data.causes)}
+    return {
+        "name": printable(entry.name),
+        "label": chart.label(entry),
+        "depth": entry.depth,
+        "count": entry.count,
+        "wall": entry.wall_ns,
+        "spread": [entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns],
+        "leaves": [
+            [[number[leaf], weight] for leaf, weight in part.leaves.items()]
+            if (part := entry.event(event.name))
+            else []
+            for event in data.events
+        ],
+    }
+
+
+def _link_rates(data: ReportData) -> list[float | None]:
+    """Per row of the copies' table, the practical rate of its way over the link in bytes per nanosecond."""
+    if data.activity is None:
+        return []
+    link = data.activity.analysis.transfers.link
+    return [link.rate(copy.direction) if link else None for copy in data.activity.analysis.whole.copies]
 
 
 def _cause(cause: Cause) -> dict[str, str]:
@@ -213,8 +258,12 @@ def _has_chart(data: ReportData) -> bool:
 
 def _plots(data: ReportData) -> dict[str, Any]:
     """Plots that stand by themselves, by the name of their place on the page."""
-    figure = plots.transfer_figure(data.activity.analysis.transfers) if data.activity else None
-    return {"transfers": figure} if figure else {}
+    activity = data.activity.analysis if data.activity else None
+    figures = {
+        "transfers": plots.transfer_figure(activity.transfers, activity.whole.copies) if activity else None,
+        "memory": plots.memory_figure(data.memory) if data.memory else None,
+    }
+    return {name: figure for name, figure in figures.items() if figure}
 
 
 def _has_plot(data: ReportData) -> bool:

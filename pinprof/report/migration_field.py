@@ -7,6 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.activity import GpuOpTable, MigrationCause, OpKind, PageFaultTable
+from pinprof.analyze.activity_results import BlockTable
+from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import union
 from pinprof.analyze.transfers import DIRECTION, DIRECTIONS
 from pinprof.model import Capture, Int32, Int64, UInt8, UInt64
@@ -41,6 +43,21 @@ class Marks:
 
 
 @dataclass(frozen=True)
+class Blocks:
+    """The 2 MiB blocks that moved most, in the order of their places; columns of one length."""
+
+    place: Int64
+    """Rank among all blocks that moved."""
+    to_device: Int64
+    """Bytes."""
+    to_host: Int64
+    faults: Int64
+    """Of the GPU and the CPU."""
+    flips: Int64
+    """How often the direction of its migrations changed."""
+
+
+@dataclass(frozen=True)
 class MigrationField:
     """Times are nanoseconds since `start_ns`.
 
@@ -61,10 +78,12 @@ class MigrationField:
     """Groups of GPU faults, from first fault to served; `size_bytes` counts faults."""
     count: int
     """Migrations, before any were merged."""
+    blocks: Blocks | None
+    """None when no block's direction ever changed."""
 
 
-def migration_field(capture: Capture) -> MigrationField | None:
-    """Everything to draw; None when no managed memory moved."""
+def migration_field(capture: Capture, table: BlockTable | None = None) -> MigrationField | None:
+    """Everything to draw, with what is known by block; None when no managed memory moved."""
     assert capture.activity is not None
     operations = capture.activity.gpu_ops
     moved = operations.take(operations.kind == OpKind.MIGRATION)
@@ -94,6 +113,21 @@ def migration_field(capture: Capture) -> MigrationField | None:
         kernels=kernels,
         faults=_faults(capture.activity.faults, start, end),
         count=len(moved),
+        blocks=_blocks(table, blocks) if table is not None and table.flips.any() else None,
+    )
+
+
+def _blocks(table: BlockTable, blocks: UInt64) -> Blocks:
+    # Two processes may use the same address: their blocks are one place here, as in the field.
+    number = table.address >> _BLOCK_BITS
+    known = np.isin(number, blocks)
+    cells = group(np.searchsorted(blocks, number[known]).astype(np.int64))
+    return Blocks(
+        place=cells.keys[0],
+        to_device=cells.sum(table.to_device_bytes[known]),
+        to_host=cells.sum(table.to_host_bytes[known]),
+        faults=cells.sum((table.gpu_faults + table.cpu_faults)[known]),
+        flips=cells.sum(table.flips[known]),
     )
 
 

@@ -82,6 +82,13 @@ def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
     return {thread: capture.threads.get(thread) or _nameless(thread[1]) for thread in sorted(known)}
 
 
+def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:
+    """(pid, tid) → number of every thread that a reader can choose: sampled ones first, in ascending order."""
+    sampled = sorted(set(zip(capture.samples.pid.tolist(), capture.samples.tid.tolist(), strict=True)))
+    others = [thread for thread in thread_names(capture) if thread[1] > 0]
+    return {thread: number for number, thread in enumerate(dict.fromkeys([*sampled, *others]))}
+
+
 def _nameless(tid: int) -> str:
     return f"thread {tid}" if tid > 0 else "all threads"
 

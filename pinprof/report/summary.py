@@ -39,6 +39,7 @@ class ClockRow:
     """Sampled on-CPU time of a range beside its own clock."""
 
     name: str
+    depth: int
     wall_ns: int
     sampled_ns: int
 
@@ -120,7 +121,7 @@ def clock_rows(data: ReportData) -> list[ClockRow]:
         part = entry.event(timed) if timed else None
         if part and entry.wall_ns >= _SHORTEST_NS * entry.count:
             sampled = part.total if entry.own_thread_ns is None else entry.own_thread_ns
-            rows.append(ClockRow(entry.name, entry.wall_ns, sampled))
+            rows.append(ClockRow(entry.name, entry.depth, entry.wall_ns, sampled))
     return rows
 
 

@@ -71,13 +71,30 @@ class Spans:
         )
 
 
+@dataclass(frozen=True)
+class Thinned:
+    """Intervals of which some stand for several."""
+
+    spans: Spans
+    first: Int64
+    """Per interval, the first row that it stands for."""
+    of: Int64
+    """Per row, the interval that stands for it."""
+
+
 def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> tuple[Spans, Int64]:
     """At most about `limit` intervals that look the same from afar, and of each the first row that it stands for.
 
     Intervals of different style, depth or `apart` never become one.
     """
+    found = thinned(spans, limit, apart)
+    return found.spans, found.first
+
+
+def thinned(spans: Spans, limit: int, apart: Int64 | None = None) -> Thinned:
+    """As `thin`, with the interval of every row, so that other columns can be summed."""
     if len(spans) <= limit:
-        return spans, np.arange(len(spans))
+        return Thinned(spans, np.arange(len(spans)), np.arange(len(spans)))
     kept = np.zeros(len(spans), np.bool_)
     kept[np.argpartition(-spans.busy_ns, limit // 2)[: limit // 2]] = True
     rest = np.flatnonzero(~kept)
@@ -107,4 +124,9 @@ def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> tuple[Spans, I
     }
     row = np.concatenate([np.flatnonzero(kept), first])
     order = np.argsort(both["start_ns"], kind="stable")
-    return Spans(**{column: values[order] for column, values in both.items()}), row[order]
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    of = np.empty(len(spans), np.int64)
+    of[kept] = place[: np.count_nonzero(kept)]
+    of[rest] = place[np.count_nonzero(kept) + merged.of]
+    return Thinned(Spans(**{column: values[order] for column, values in both.items()}), row[order], of)

@@ -5,7 +5,7 @@ Times are nanoseconds since the timeline's own start. Every lane is thinned (`th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from pinprof.analyze.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.model import Int32, Int64
 from pinprof.report.flame_tables import Strings
 from pinprof.report.migration_field import FIELD_STYLES, cause_styles
-from pinprof.report.rows import is_timed, range_threads, start_ns, thread_names
+from pinprof.report.rows import is_timed, range_threads, start_ns, thread_names, thread_numbers
 from pinprof.report.styles import DIRECTIONS as DIRECTION_WORDS
 from pinprof.report.styles import FAULT_GROUP, KERNEL, MEMSET, PURPOSES, RANGE, Style, memory_style
 from pinprof.report.thinning import Spans, thin
@@ -94,6 +94,8 @@ class Timeline:
     names: tuple[str, ...]
     left_out: int
     """Threads without lanes of their own; `other threads` has their samples."""
+    threads: Mapping[str, int]
+    """Heading → index into `ReportData.threads`, for headings that are one thread."""
 
 
 class _Styles:
@@ -117,6 +119,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         return None
     names, styles = Strings(), _Styles()
     chosen, left_out = _threads(analysis)
+    numbers = thread_numbers(capture)
     main = analysis.main
     bin_ns = max(-(-(end - start) // BINS), 2 * _typical_ns(analysis), 1)
     densities = tuple(_densities(analysis, start, bin_ns, chosen)) if timed and main else ()
@@ -142,6 +145,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         styles=tuple(styles.index),
         names=names.all(),
         left_out=left_out,
+        threads={heading: numbers[pair] for pair, heading in chosen.items() if pair in numbers},
     )
 
 

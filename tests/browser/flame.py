@@ -49,7 +49,9 @@ def crumbs(page: Page) -> list[str]:
 
 
 def chips(page: Page) -> list[str]:
-    return [" ".join(text.split()) for text in page.locator("#flame-chips .chip").all_inner_texts()]
+    """What can be taken back: filters of the page, then changes of the stacks."""
+    shown = page.locator("#filter-chips .chip, #flame-chips .chip").all_inner_texts()
+    return [" ".join(text.split()) for text in shown]
 
 
 def pixel(page: Page, part: float, row: int, canvas: str = CANVAS) -> list[int]:

@@ -1,9 +1,10 @@
 // The flamegraph's controls: selects, legend, chips of what is filtered or changed, path of the zoom, undo and help.
 
 import { byId, element } from "./embedded.js";
+import { chipOf } from "./filters.js";
 import { formatShare } from "./format.js";
 import { MODES, SCHEMES, legendOf } from "./looks.js";
-import { FILTERS, START } from "./state.js";
+import { CHANGES, FILTERS } from "./state.js";
 
 const MOST_THREADS = 200;
 
@@ -14,12 +15,14 @@ export class Controls {
       { order: value === "time" ? "time" : "weight", inverted: value === "leaf", zoom: [], view: null }));
     this.#select("flame-colour", Object.entries(SCHEMES).map(([key, { label }]) => [key, label]), (value) => ({ colour: value }));
     this.#select("flame-range", [[-1, "whole recording"], ...this.page.ranges.map(({ name, depth }, index) => [index, `${"\u00a0\u00a0".repeat(depth)}${name}`])],
-      (value) => ({ range: Number(value), span: null }));
-    const threads = this.page.threads.map((name, index) => [index, name]).slice(0, MOST_THREADS);
+      (value) => ({ range: Number(value) }));
+    // Threads without samples come last; they are chosen on the timeline.
+    const sampled = this.page.flame.facts.threads;
+    const threads = this.page.threads.map((name, index) => [index, name]).slice(0, Math.min(sampled, MOST_THREADS));
     this.#select("flame-threads", [["all", "merged"], ["split", "split"], ...threads], (value) => (
       { split: value === "split", threads: /^\d/.test(value) ? [Number(value)] : [], zoom: [], view: null }));
-    byId("flame-range").parentElement.hidden = !this.page.ranges.length;
-    byId("flame-threads").parentElement.hidden = this.page.threads.length < 2;
+    byId("flame-range").parentElement.hidden = !this.page.timed || !this.page.ranges.length;
+    byId("flame-threads").parentElement.hidden = sampled < 2;
     byId("flame-shape").addEventListener("click", () => store.set({ flame: !store.state.flame }));
     byId("flame-undo").addEventListener("click", () => store.undo());
     byId("flame-redo").addEventListener("click", () => store.redo());
@@ -52,7 +55,7 @@ export class Controls {
     byId("flame-undo").disabled = !this.store.past.length;
     byId("flame-redo").disabled = !this.store.future.length;
     byId("flame-reset").disabled = !state.zoom.length && !state.view && !state.upper.length;
-    const chosen = JSON.stringify([state.colour, ...FILTERS.map((key) => state[key])]);
+    const chosen = JSON.stringify([state.colour, ...[...FILTERS, ...CHANGES].map((key) => state[key])]);
     if (answer === this.answer && chosen === this.chosen) return;
     Object.assign(this, { answer, chosen });
     this.#legend(state, answer);
@@ -81,7 +84,7 @@ export class Controls {
     if (held !== null) legend.querySelector(`[data-value="${held}"]`)?.focus();
   }
 
-  // One chip per filter and change of the stacks; pressing it takes that one back.
+  // One chip per change of the stacks; pressing it takes that one back. Filters stand below the page's header.
   #chips(state) {
     const { page } = this;
     const { frames } = this.panel;
@@ -90,12 +93,6 @@ export class Controls {
     const list = (key, label, name) => {
       for (const value of state[key]) add(label, name(value), { [key]: state[key].filter((other) => other !== value) });
     };
-    if (state.range >= 0) add("range", page.ranges[state.range]?.name ?? "?", { range: -1 });
-    if (state.span) add("time", "selected span", { span: null });
-    list("causes", "cause", (cause) => page.causes[cause]?.key);
-    list("dsos", "module", (dso) => page.dsos[dso] || "no module");
-    list("modes", "mode", (mode) => MODES[mode]);
-    list("threads", "thread", (thread) => page.threads[thread]);
     if (state.sandwich >= 0) add("callers and callees of", frames.nameOf(state.sandwich), { sandwich: -1, zoom: [], view: null, upper: [] });
     if (state.focus >= 0) add("focus", frames.nameOf(state.focus), { focus: -1, zoom: [], view: null });
     list("hide", "hidden", (frame) => frames.nameOf(frame));
@@ -103,18 +100,11 @@ export class Controls {
     list("modules", "collapsed", (dso) => page.dsos[dso] || "no module");
     list("drop", "dropped", (frame) => frames.nameOf(frame));
     const row = byId("flame-chips");
-    row.replaceChildren(...chips.map(([label, text, patch]) => {
-      const chip = element("button", "chip");
-      chip.type = "button";
-      chip.title = `Take back: ${label} ${text}`;
-      chip.append(element("span", "faint", label), element("span", "chip-name", text), element("span", "chip-end", "×"));
-      chip.addEventListener("click", () => this.store.set(patch));
-      return chip;
-    }));
+    row.replaceChildren(...chips.map(([label, text, patch]) => chipOf(label, text, () => this.store.set(patch))));
     if (chips.length > 1) {
       const clear = element("button", "quiet chip", "Clear all");
       clear.type = "button";
-      clear.addEventListener("click", () => this.store.set(Object.fromEntries(FILTERS.map((key) => [key, START[key]]))));
+      clear.addEventListener("click", () => this.store.clear(CHANGES));
       row.append(clear);
     }
     row.hidden = !chips.length;

@@ -4,6 +4,7 @@
 import { gunzip } from "./columns.js";
 import { derive } from "./derive.js";
 import { Model } from "./model.js";
+import { survey } from "./survey.js";
 
 class Server {
   async start({ packed, layout, facts }) {
@@ -14,6 +15,10 @@ class Server {
 
   derive(query) {
     return derive(this.model, query);
+  }
+
+  survey(query) {
+    return survey(this.model, query);
   }
 }
 
@@ -46,6 +51,10 @@ export class Engine {
 
   derive(query) {
     return this.#ask("derive", query);
+  }
+
+  survey(query) {
+    return this.#ask("survey", query);
   }
 
   async #ask(method, argument) {

@@ -20,8 +20,10 @@ const HOVER_PX = 6;
 const TO_HOST_ALPHA = 0.38;
 
 export class FieldPanel {
-  constructor(field) {
-    this.field = field;
+  /** Migrations outside the chosen span or range step back; `linked` knows the ranges. */
+  constructor(field, store, linked) {
+    Object.assign(this, { field, store });
+    this.passes = null;
     this.mode = "size";
     this.bySize = unpackSpans(field.bySize);
     this.byPlace = field.byPlace ? unpackSpans(field.byPlace) : this.bySize;
@@ -29,7 +31,6 @@ export class FieldPanel {
     this.faults = unpackSpans(field.faults);
     this.canvas = byId("field");
     this.top = Math.log2(this.bySize.size.reduce((most, size, at) => Math.max(most, size / this.bySize.count[at]), 1)) + 0.6;
-    this.#legend();
     this.buttons = [...document.querySelectorAll("[data-field]")];
     for (const button of this.buttons) {
       button.addEventListener("click", () => {
@@ -40,8 +41,23 @@ export class FieldPanel {
     }
     this.canvas.addEventListener("pointermove", (event) => this.#hover(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
-    this.draw();
+    const filter = async (state) => {
+      const instances = state.span || state.range >= 0 ? await linked.instances() : null;
+      if (state !== store.state) return;
+      this.passes = instances && instances.test(state);
+      this.#legend();
+      this.draw();
+    };
+    store.subscribe((state, before) => {
+      if (state.span !== before.span || state.range !== before.range) filter(state);
+    });
+    filter(store.state);
     this.canvas.dataset.ready = "true";
+  }
+
+  // Whether a migration does not pass the filters.
+  #isAway(at) {
+    return this.passes !== null && !this.passes(this.field.start + this.moved.start[at]);
   }
 
   get moved() {
@@ -50,15 +66,17 @@ export class FieldPanel {
 
   #legend() {
     const host = byId("field-legend");
+    host.replaceChildren();
     const add = (level, text) => {
       const entry = element("span", "legend-entry");
       entry.append(element("span", `swatch l-${level}`), element("span", "", text));
       host.append(entry);
     };
     const count = this.field.styles.map(() => 0);
-    this.moved.style.forEach((style, at) => { count[style] += this.moved.count[at]; });
+    const present = new Set(this.moved.style);
+    this.moved.style.forEach((style, at) => { if (!this.#isAway(at)) count[style] += this.moved.count[at]; });
     this.field.styles.forEach((style, at) => {
-      if (count[at]) add(style.level, `${style.label} (${formatCount(count[at])})`);
+      if (present.has(at)) add(style.level, `${style.label} (${formatCount(count[at])})`);
     });
     if (this.moved.depth.includes(1)) host.append(element("span", "legend-entry", "pale: back to the host"));
     if (this.kernels.start.length) add("user", "a kernel runs");
@@ -85,10 +103,12 @@ export class FieldPanel {
     context.beginPath();
     context.rect(plot.left, plot.top, plot.width, plot.height);
     context.clip();
+    const gone = themed("--line");
     this.marks.forEach(([left, top, wide, high], at) => {
       const filled = moved.count[at] > 1 ? 0.3 + 0.7 * (moved.busy[at] / Math.max(moved.length[at], 1)) : 1;
-      context.globalAlpha = Math.min(filled, 1) * (moved.depth[at] ? TO_HOST_ALPHA : 1);
-      context.fillStyle = colours[moved.style[at]];
+      const away = this.#isAway(at);
+      context.globalAlpha = away ? 1 : Math.min(filled, 1) * (moved.depth[at] ? TO_HOST_ALPHA : 1);
+      context.fillStyle = away ? gone : colours[moved.style[at]];
       context.fillRect(left, top, wide, high);
     });
     context.restore();
@@ -177,6 +197,7 @@ export class FieldPanel {
     const count = this.mode === "place" ? HEAT_ROWS : Math.ceil(Math.max(TOP_POWER, this.top) - PAGE_POWER) + 1;
     const rows = Array.from({ length: count }, () => colours.map(() => 0));
     for (let at = 0; at < moved.start.length; at += 1) {
+      if (this.#isAway(at)) continue;
       const [first, last] = this.#heatRows(at, count);
       for (let row = first; row <= last; row += 1) rows[row][moved.style[at]] += moved.size[at] / (last - first + 1);
     }

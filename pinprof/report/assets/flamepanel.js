@@ -41,8 +41,13 @@ export class FlamePanel {
     store.subscribe((state, before) => this.#changed(state, before));
   }
 
-  /** Unpack the recording and show the first view. */
-  async start() {
+  /** Unpack the recording and show the first view; `ready` says when questions may be asked. */
+  start() {
+    this.ready = this.#begin();
+    return this.ready;
+  }
+
+  async #begin() {
     const { layout, facts } = this.page.flame;
     const [columns, names] = await Promise.all([
       this.engine.start({ packed: embedded("flame-data"), layout, facts }),
@@ -278,9 +283,7 @@ export class FlamePanel {
 
   #shortcut(event) {
     if (event.target.matches?.("input, textarea, select")) return;
-    const undo = (event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "z";
-    if (undo) event.shiftKey ? this.store.redo() : this.store.undo();
-    else if (event.key === "/" && !event.ctrlKey) byId("flame-search").focus();
+    if (event.key === "/" && !event.ctrlKey) byId("flame-search").focus();
     else if (event.key === "?") this.controls.help();
     else return;
     event.preventDefault();

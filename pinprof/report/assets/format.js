@@ -38,6 +38,13 @@ export function formatShare(part, whole) {
   return Math.abs(percent) >= 9.95 ? `${percent.toFixed(0)} %` : `${percent.toFixed(1)} %`;
 }
 
+/** Bandwidth in decimal gigabytes per second. */
+export function formatRate(bytes, ns) {
+  if (ns <= 0) return "–";
+  const rate = bytes / ns;
+  return `${Math.abs(rate) >= 100 ? COUNT.format(rate) : Number(rate.toPrecision(3))} GB/s`;
+}
+
 function digits(value, significant) {
   if (Math.abs(value) >= 10 ** (significant - 1)) return COUNT.format(value);
   return String(Number(value.toPrecision(significant)));

@@ -1,11 +1,14 @@
 // Brings the finished page to life: which event is shown, what is filtered, the theme, hints and copying. Nothing here
 // computes results. In the worker made of this script (engine.js) there is no document: there it answers questions.
 
+import { BlocksPanel } from "./blocks.js";
 import { Chart } from "./chart.js";
 import { byId, element, inflatedText, readJson } from "./embedded.js";
 import { serve } from "./engine.js";
 import { FieldPanel } from "./field.js";
+import { FilterStrip } from "./filters.js";
 import { FlamePanel } from "./flamepanel.js";
+import { Linked } from "./linked.js";
 import { Plots } from "./plots.js";
 import { Store } from "./state.js";
 import { startTheme } from "./theme.js";
@@ -15,11 +18,11 @@ if (typeof document === "undefined") serve();
 else startPage(readJson("page-data"));
 
 function startPage(page) {
-  const { dsos, threads, frames } = page.flame.facts;
+  const { dsos, frames } = page.flame.facts;
   const functions = Object.fromEntries(["sandwich", "focus", "hide", "drop", "fold"].map((key) => [key, frames]));
-  const sizes = { ...functions, event: page.events.length, range: page.ranges.length, dsos, modules: dsos, threads, modes: 3 };
+  const sizes = { ...functions, event: page.events.length, range: rangesChosen(page) ? page.ranges.length : 0, dsos, modules: dsos, threads: page.threads.length, modes: 3 };
   const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
-  const chart = byId("chart") ? new Chart(page) : null;
+  const chart = byId("chart") ? new Chart(page, () => linked.measured()) : null;
   const flame = byId("flame") ? new FlamePanel(page, store, byId("page-script").textContent) : null;
   const plots = new Plots(page.plots);
   const drawn = [];
@@ -27,26 +30,34 @@ function startPage(page) {
     flame?.recolour();
     plots.recolour();
     for (const panel of drawn) panel.draw();
-    if (chart?.event !== undefined) chart.draw();
+    chart?.draw();
   });
-  startEvents(store, chart);
+  startEvents(store);
   startCauses(store);
   startSections();
   startHints(page);
   startCopying();
   flame?.start();
-  startDrawings(page, store, drawn);
+  new FilterStrip(page, store);
+  const linked = new Linked(page, store, { flame, chart, plots });
+  startDrawings(page, store, linked, drawn);
+}
+
+// Samples without times cannot be filtered by range.
+function rangesChosen(page) {
+  return page.timed || !page.flame.facts.threads;
 }
 
 // What is drawn over time is unpacked apart from the flamegraph, whose engine has its own columns.
-async function startDrawings(page, store, drawn) {
+async function startDrawings(page, store, linked, drawn) {
   if (!byId("drawings")) return;
   const { timeline, field } = JSON.parse(await inflatedText("drawings"));
-  if (timeline) drawn.push(new TimelinePanel(page, store, timeline));
-  if (field) drawn.push(new FieldPanel(field));
+  if (timeline) drawn.push(new TimelinePanel(page, store, timeline, linked));
+  if (field) drawn.push(new FieldPanel(field, store, linked));
+  if (field?.blocks) drawn.push(new BlocksPanel(field));
 }
 
-function startEvents(store, chart) {
+function startEvents(store) {
   const tabs = [...document.querySelectorAll("#events [role=tab]")];
   const choose = (chosen) => store.set({ event: chosen, zoom: [], view: null, upper: [] });
   const show = (chosen) => {
@@ -57,7 +68,6 @@ function startEvents(store, chart) {
     for (const block of document.querySelectorAll("[data-of-event]")) {
       block.hidden = Number(block.dataset.ofEvent) !== chosen;
     }
-    chart?.show(chosen);
   };
   tabs.forEach((tab, index) => {
     tab.addEventListener("click", () => choose(Number(tab.dataset.event)));
@@ -77,6 +87,7 @@ function startEvents(store, chart) {
 
 // The 100 % bar and the list below it filter by cause; what is not chosen steps back.
 function startCauses(store) {
+  // What a filter replaces is marked as it is made.
   const marked = [...document.querySelectorAll("[data-cause], [data-filter]")];
   const causeOf = (node) => Number(node.dataset.cause ?? node.dataset.filter);
   document.addEventListener("click", (event) => {

@@ -16,10 +16,18 @@ export const START = {
   zoom: [], // the functions on the way to the zoomed one
   upper: [], // the same among the callers of a sandwich
   view: null, // [from, to] as parts of the zoomed function, when it is not shown whole
+  time: null, // [from, to] in µs since the timeline's start, when the timeline is not shown whole
 };
 
-/** Keys that a filter or a change of the stacks sets: everything that is undone by "Clear". */
-export const FILTERS = ["range", "span", "causes", "dsos", "modes", "threads", "sandwich", "focus", "hide", "drop", "fold", "modules"];
+/** Keys of what every view of the page is filtered by. */
+export const FILTERS = ["range", "span", "causes", "dsos", "modes", "threads"];
+/** Keys of what changes the flamegraph's stacks. */
+export const CHANGES = ["sandwich", "focus", "hide", "drop", "fold", "modules"];
+
+/** Whether a key of the state is not as it was at the start. */
+export function differs(state, key) {
+  return JSON.stringify(state[key]) !== JSON.stringify(START[key]);
+}
 
 const CHOICES = { order: ["weight", "time"], colour: ["cause", "module", "mode"] };
 const LONGEST_HISTORY = 200;
@@ -54,6 +62,11 @@ export class Store {
     }
     this.future = [];
     this.#become(next);
+  }
+
+  /** Back to the start in some keys. */
+  clear(keys) {
+    this.set(Object.fromEntries(keys.map((key) => [key, START[key]])));
   }
 
   /** Add a value to a list, or take it out. */
@@ -123,7 +136,7 @@ export class Store {
     };
     if (Array.isArray(start) || start === null) {
       const list = text.split(words ? "," : "_").map(number).filter((entry) => entry !== undefined);
-      return start === null && list.length !== 2 ? undefined : list;
+      return start === null && !(list.length === 2 && list[0] < list[1]) ? undefined : list;
     }
     if (typeof start === "number") return number(text);
     if (typeof start === "boolean") return text === "true";

@@ -15,24 +15,37 @@ const GRIP_PX = 4;
 const REACH_PX = 3;
 const SHORTEST_VIEW_NS = 200;
 const NAMED_CAUSES = 3;
+const GESTURE_MS = 900;
 
 export class TimelinePanel {
-  /** `timeline` is what report/drawing.py packed; the brush is `span` of the store's state. */
-  constructor(page, store, timeline) {
+  /**
+   * `timeline` is what report/drawing.py packed; the brush is `span` of the store's state, the zoom `time`. `linked`
+   * has the single ranges.
+   */
+  constructor(page, store, timeline, linked) {
     Object.assign(this, { page, store, timeline });
     // A page whose samples lost their times cannot be restricted: there the brush only measures.
-    this.linked = page.timed || !page.threads.length;
+    this.linked = page.timed || !page.flame.facts.threads;
     this.own = null;
-    this.view = [0, timeline.span];
+    this.moved = -Infinity;
+    this.within = null;
     this.canvas = byId("timeline-canvas");
     this.tip = document.body.appendChild(element("div", "tip"));
     this.tip.hidden = true;
     this.rows = this.#layOut();
     this.#watch();
     this.#legend();
+    const findRange = async ({ range }) => {
+      const instances = range >= 0 ? await linked.instances() : null;
+      if (range !== store.state.range) return;
+      this.within = instances && instances.intervalsOf(range);
+      this.draw();
+    };
     store.subscribe((state, before) => {
-      if (state.span !== before.span || state.causes !== before.causes) this.draw();
+      if (state.range !== before.range) findRange(state);
+      else if (["span", "causes", "threads", "time"].some((key) => state[key] !== before[key])) this.draw();
     });
+    findRange(store.state);
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     this.draw();
     this.canvas.dataset.ready = "true";
@@ -110,7 +123,15 @@ export class TimelinePanel {
       this.draw();
       return;
     }
-    this.store.set({ range: -1, span: span && span.map((end) => Math.round((end - this.timeline.samplesStart) / 1000)) });
+    this.store.set({ span: span && span.map((end) => Math.round((end - this.timeline.samplesStart) / 1000)) });
+  }
+
+  /** What is shown, in nanoseconds since the timeline's start. */
+  get view() {
+    const { time } = this.store.state;
+    if (!time) return [0, this.timeline.span];
+    const [from, to] = time.map((end) => Math.min(Math.max(end * 1000, 0), this.timeline.span));
+    return to - from >= Math.min(SHORTEST_VIEW_NS, this.timeline.span) ? [from, to] : [0, this.timeline.span];
   }
 
   draw() {
@@ -137,6 +158,7 @@ export class TimelinePanel {
       else if (row.kind === "density") this.#density(context, row);
       else if (row.kind === "memory") this.#memory(context, row);
     }
+    this.#dim(context);
     this.#brush(context);
     context.restore();
     this.#tell();
@@ -145,7 +167,11 @@ export class TimelinePanel {
   #heading(context, row, width) {
     const { font } = context;
     context.font = `600 ${font}`;
-    context.fillText(fitText(context, row.title, width), 0, row.top + row.height / 2 + 3);
+    const { threads } = this.store.state;
+    const title = fitText(context, row.title, width);
+    row.wide = context.measureText(title).width;
+    if (threads.includes(this.timeline.threads[row.title])) context.fillStyle = this.ink.accent;
+    context.fillText(title, 0, row.top + row.height / 2 + 3);
     context.font = font;
   }
 
@@ -250,6 +276,29 @@ export class TimelinePanel {
     context.fillRect(this.gutter, floor - 1, this.width, 1);
   }
 
+  // Outside the chosen range, and beside the chosen threads.
+  #dim(context) {
+    const { threads } = this.store.state;
+    const right = this.gutter + this.width;
+    context.fillStyle = this.ink.card;
+    context.globalAlpha = 0.66;
+    if (this.within) {
+      let reached = this.gutter;
+      for (const [start, end] of this.within) {
+        const from = Math.min(this.#x(start), right);
+        if (from > reached) context.fillRect(reached, TIME_AXIS_PX, from - reached, this.height);
+        reached = Math.max(reached, this.#x(end));
+      }
+      if (reached < right) context.fillRect(reached, TIME_AXIS_PX, right - reached, this.height);
+    }
+    let away = false;
+    for (const row of threads.length ? this.rows : []) {
+      if (row.kind === "heading") away = this.timeline.threads[row.title] !== undefined && !threads.includes(this.timeline.threads[row.title]);
+      else if (away) context.fillRect(this.gutter, row.top, this.width, row.height);
+    }
+    context.globalAlpha = 1;
+  }
+
   #brush(context) {
     const span = this.drag?.span ?? this.span;
     if (!span) return;
@@ -269,9 +318,9 @@ export class TimelinePanel {
     const { span } = this;
     const [from, to] = this.view;
     const whole = to - from >= this.timeline.span;
-    const causes = span ? this.#causesIn(span) : [];
-    this.#strip(causes);
-    const text = span ? `selected ${formatNs(span[1] - span[0])}${this.#leading(causes)}` : `${formatNs(to - from)}${whole ? "" : ` of ${formatNs(this.timeline.span)}`}`;
+    // Where the page follows, its own bar of causes tells what is selected.
+    const leading = span && !this.linked ? this.#leading(this.#causesIn(span)) : "";
+    const text = span ? `selected ${formatNs(span[1] - span[0])}${leading}` : `${formatNs(to - from)}${whole ? "" : ` of ${formatNs(this.timeline.span)}`}`;
     byId("timeline-span").textContent = text;
     byId("timeline-whole").disabled = whole;
     byId("timeline-zoom").disabled = !span;
@@ -298,24 +347,13 @@ export class TimelinePanel {
     return told.length ? `: ${told.join(", ")} of the sampled time` : "";
   }
 
-  // The selected span as a bar of its causes, with the hints and the filter of the bar on top of the page.
-  #strip(causes) {
-    const host = byId("timeline-causes");
-    host.hidden = !causes.length;
-    host.replaceChildren(...causes.map(([cause, weight, share]) => {
-      const { key, slug } = this.page.causes[cause];
-      const part = element("span", `c-${slug}`);
-      part.style.flexGrow = weight;
-      part.dataset.cause = cause;
-      part.dataset.title = `${key} · ${share} · ${formatWeight(Math.round(weight), this.timeline.unit)}`;
-      return part;
-    }));
-  }
-
   #watch() {
     const { canvas } = this;
     canvas.addEventListener("pointerdown", (event) => {
-      if (event.button || this.#at(event, "x") < this.gutter) return;
+      if (event.button) return;
+      const thread = this.#threadAt(event);
+      if (thread !== undefined) this.store.toggle("threads", thread);
+      if (thread !== undefined || this.#at(event, "x") < this.gutter) return;
       canvas.setPointerCapture(event.pointerId);
       this.drag = { from: this.#time(event.clientX), x: event.clientX, span: null, pan: event.shiftKey ? [...this.view] : null };
     });
@@ -341,7 +379,7 @@ export class TimelinePanel {
     press("timeline-in", () => this.zoom(0.5));
     press("timeline-out", () => this.zoom(2));
     press("timeline-whole", () => this.show(0, this.timeline.span));
-    press("timeline-zoom", () => this.show(...this.span));
+    press("timeline-zoom", () => this.show(...this.span, false));
     press("timeline-clear", () => { this.span = null; });
   }
 
@@ -392,12 +430,23 @@ export class TimelinePanel {
     event.stopPropagation();
   }
 
-  /** Show from one instant to another, as far as there is anything. */
-  show(from, to) {
-    const length = Math.min(Math.max(to - from, SHORTEST_VIEW_NS), this.timeline.span);
-    const start = Math.min(Math.max(from, 0), this.timeline.span - length);
-    this.view = [start, start + length];
-    this.draw();
+  /** Show from one instant to another, as far as there is anything; steps of one gesture are undone as one. */
+  show(from, to, gesture = true) {
+    const { span } = this.timeline;
+    const length = Math.min(Math.max(to - from, SHORTEST_VIEW_NS), span);
+    const start = Math.min(Math.max(from, 0), span - length);
+    const merge = gesture && performance.now() - this.moved < GESTURE_MS && this.last === this.store.state;
+    this.moved = gesture ? performance.now() : -Infinity;
+    this.store.set({ time: length < span ? [start, start + length].map((end) => +(end / 1000).toFixed(3)) : null }, { merge });
+    this.last = this.store.state;
+  }
+
+  // The thread whose heading is under the pointer; undefined for none.
+  #threadAt(event) {
+    const y = this.#at(event, "y");
+    const row = this.rows.find((one) => one.kind === "heading" && y >= one.top && y < one.top + one.height);
+    const known = row && this.page.threads.length > 1 ? this.timeline.threads[row.title] : undefined;
+    return known !== undefined && this.#at(event, "x") < Math.max(this.gutter, row.wide ?? 0) ? known : undefined;
   }
 
   zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
@@ -461,6 +510,7 @@ export class TimelinePanel {
   }
 
   #hover(event) {
+    this.canvas.style.cursor = this.#threadAt(event) === undefined ? "" : "pointer";
     const words = this.#words(this.#hit(event));
     this.tip.hidden = !words.length;
     if (!words.length) return;

@@ -90,7 +90,7 @@ def test_shared_plot_script_is_written_once_and_referred_to_relatively(tmp_path:
         write_html(sample_report(), tmp_path / "gallery" / name, assets)
         text = (tmp_path / "gallery" / name).read_text("utf-8")
         assert f'data-source="assets/{PLOT_SCRIPT}"' in text
-        assert len(text) < 190_000
+        assert len(text) < 240_000
     assert [path.name for path in assets.iterdir()] == [PLOT_SCRIPT]
 
 

@@ -1,0 +1,171 @@
+"""Single ranges, calls, copies and migrations as bounded columns: what the page sums again for a filtered part.
+
+Times are nanoseconds since the timeline's start. The longest intervals travel one by one; of very many, short
+neighbours of one kind and thread travel as one row that says how many it stands for (`thinning`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity_results import EventRows
+from pinprof.analyze.groups import group
+from pinprof.analyze.ranges import range_paths
+from pinprof.model import Int32, Int64
+from pinprof.report.rows import range_threads, start_ns, thread_numbers
+from pinprof.report.thinning import Spans, thinned
+
+ROW_LIMIT = 12_000
+"""At most about so many rows of one kind."""
+SCOPE_LIMIT = 100_000
+"""With more merged intervals of ranges than this, calls and copies are not filtered by range."""
+
+_NONE = np.zeros(0, np.int64)
+_SINGLE = ("time_call", "time_leaf", "time_ns", "scope", "scope_start_ns", "scope_length_ns", "scope_pid")
+
+
+@dataclass(frozen=True)
+class Instances:
+    """Rows of one kind in order of their start; columns of one length."""
+
+    group: Int32
+    """The row of the section's table that it is counted in; of ranges the index into `ReportData.ranges`."""
+    start_ns: Int64
+    length_ns: Int64
+    before_ns: Int64
+    """How long before its start the moment lies that says which ranges it belongs to."""
+    thread: Int32
+    """Index into `ReportData.threads`, -1 where none is known."""
+    pid: Int32
+    size_bytes: Int64
+    count: Int64
+    """Events that the row stands for."""
+    busy_ns: Int64
+    """Sum of their own times."""
+    extra: Int64
+    """Sum of `EventRows.extra`."""
+
+    def __len__(self) -> int:
+        return len(self.group)
+
+
+@dataclass(frozen=True)
+class InstanceData:
+    """What can be summed again for a span of time, a range or a thread."""
+
+    ranges: Instances
+    calls: Instances
+    copies: Instances
+    migrations: Instances
+    time_call: Int64
+    """Sampled time inside calls: index into `calls`; columns with the next two."""
+    time_leaf: Int32
+    time_ns: Int64
+    scope: Int64
+    """Per merged interval of a range's events, the index into `ReportData.ranges`; columns with the next three."""
+    scope_start_ns: Int64
+    scope_length_ns: Int64
+    scope_pid: Int64
+    scoped: bool
+    """Whether all such intervals are here."""
+    samples_start_ns: int
+    """The first sample."""
+
+    @property
+    def merged(self) -> bool:
+        """Whether some rows stand for several events."""
+        return any(len(rows) and int(rows.count.max()) > 1 for rows in (self.calls, self.copies, self.migrations))
+
+    def columns(self) -> list[tuple[str, NDArray[np.generic]]]:
+        """(column, values) as the page reads them: starts as differences."""
+        kinds = {"range": self.ranges, "call": self.calls, "copy": self.copies, "move": self.migrations}
+        found = [
+            (f"{kind}_{name}", np.diff(values, prepend=np.int64(0)) if name == "start_ns" else values)
+            for kind, rows in kinds.items()
+            for name, values in vars(rows).items()
+        ]
+        found += [(name, getattr(self, name)) for name in _SINGLE]
+        return found
+
+
+def instance_data(analysis: Analysis) -> InstanceData:
+    """The rows of a recording that has a timeline."""
+    capture = analysis.capture
+    start, threads = start_ns(capture), thread_numbers(capture)
+    rows = analysis.activity.rows if analysis.activity else None
+    nothing = EventRows(*(_NONE.astype(np.int32), _NONE, _NONE, _NONE, *(_NONE.astype(np.int32),) * 2, _NONE, _NONE))
+    calls, of_call = _instances(rows.calls if rows else nothing, start, threads)
+    copies, migrations = (
+        _instances(events, start, threads)[0] for events in ((rows.copies, rows.migrations) if rows else (nothing,) * 2)
+    )
+    leaf = rows.times.leaf if rows else _NONE.astype(np.int32)
+    cells = group(of_call[rows.times.call], leaf) if rows and len(leaf) else None
+    scoped = rows is None or len(rows.scope) <= SCOPE_LIMIT
+    kept = rows if rows and scoped else None
+    return InstanceData(
+        ranges=_instances(_range_rows(analysis), start, threads)[0],
+        calls=calls,
+        copies=copies,
+        migrations=migrations,
+        time_call=cells.keys[0] if cells else _NONE,
+        time_leaf=cells.keys[1].astype(np.int32) if cells else _NONE.astype(np.int32),
+        time_ns=cells.sum(rows.times.weight_ns) if cells and rows else _NONE,
+        scope=kept.scope if kept else _NONE,
+        scope_start_ns=kept.scope_start_ns - start if kept else _NONE,
+        scope_length_ns=kept.scope_end_ns - kept.scope_start_ns if kept else _NONE,
+        scope_pid=kept.scope_pid if kept else _NONE,
+        scoped=scoped,
+        samples_start_ns=int(capture.samples.time_ns.min()) - start if len(capture.samples) else 0,
+    )
+
+
+def _range_rows(analysis: Analysis) -> EventRows:
+    ranges = analysis.capture.ranges
+    pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
+    return EventRows(
+        group=(range_paths(ranges)[0] if len(ranges) else _NONE).astype(np.int32),
+        start_ns=ranges.start_ns,
+        end_ns=ranges.end_ns,
+        scope_ns=ranges.start_ns,
+        pid=pairs[:, 0],
+        tid=pairs[:, 1],
+        size_bytes=np.zeros(len(ranges), np.int64),
+        extra=np.zeros(len(ranges), np.int64),
+    )
+
+
+def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int]) -> tuple[Instances, Int64]:
+    """The rows, bounded, and per event the row that it is part of."""
+    order = np.argsort(events.start_ns, kind="stable")
+    events = EventRows(**{name: column[order] for name, column in vars(events).items()})
+    pairs, of_pair = np.unique(np.stack([events.pid, events.tid]), axis=1, return_inverse=True)
+    of_pair = of_pair.reshape(-1).astype(np.int64)
+    number = np.array([threads.get((pid, tid), -1) for pid, tid in pairs.T.tolist()], np.int32)
+    spans = Spans.single(
+        events.start_ns - start, events.end_ns - start, events.group, events.group, size_bytes=events.size_bytes
+    )
+    found = thinned(spans, ROW_LIMIT, of_pair)
+    extra = np.zeros(len(found.spans), np.int64)
+    np.add.at(extra, found.of, events.extra)
+    place = np.empty(len(order), np.int64)
+    place[order] = found.of
+    first = found.first
+    return (
+        Instances(
+            group=found.spans.style,
+            start_ns=found.spans.start_ns,
+            length_ns=found.spans.end_ns - found.spans.start_ns,
+            before_ns=(events.start_ns - events.scope_ns)[first],
+            thread=number[of_pair[first]] if len(events) else _NONE.astype(np.int32),
+            pid=events.pid[first],
+            size_bytes=found.spans.size_bytes,
+            count=found.spans.count,
+            busy_ns=found.spans.busy_ns,
+            extra=extra,
+        ),
+        place,
+    )
