@@ -84,7 +84,7 @@ def command(
         time_s=parse_duration_ns(duration) / 1e9 if duration else None,
     )
     file = output or Path(f"bench-{datetime.now().astimezone():%Y%m%d-%H%M%S}.json")
-    page = None if no_page else file.with_suffix(".html")
+    page = None if no_page else file.parent / f"{file.stem}.html"
     _check_output(file, page, force=force)
     words = ctx.command_path.split() + _given(ctx)
     _run(request, file, page, shlex.join(words))
