@@ -18,7 +18,10 @@ from pinprof.analyze.attribution import Attribution
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.model import Capture, Dso, Int32, Int64, StackTable
 
-_LIBRARY = re.compile(r"/(?:site|dist)-packages/(.+)|/lib(?:64)?/python\d[\d.]*t?/(.+)|<frozen (.+)>", re.DOTALL)
+_LIBRARY = re.compile(
+    r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
+    re.DOTALL,
+)
 _NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
 
 NOTHING = -1

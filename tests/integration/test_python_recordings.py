@@ -1,0 +1,220 @@
+"""Python programs recorded for real: the right lines, threads and processes by name, and py-spy's own accidents."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from pinprof.workloads.backends.io_uring import Ring
+
+from pinprof.analyze import Analysis, analyze
+from pinprof.collect import permission
+from pinprof.collect.python import find_py_spy
+from pinprof.errors import WorkloadError
+from pinprof.read import ReadOptions, read
+from pinprof.report import build
+from pinprof.report.html import render
+
+pytestmark = [
+    pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed"),
+    pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel"),
+]
+needs_py_spy = pytest.mark.skipif(find_py_spy() is None, reason="py-spy is not installed")
+
+HERE = Path(__file__).parent
+PROGRAM = HERE / "python_program.py"
+ROOT = HERE.parents[1]
+PINPROF = [sys.executable, "-m", "pinprof", "record", "--with", "perf", "-o", "out", "--no-report"]
+
+
+def record(tmp_path: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*PINPROF, *words], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=120, env=environment()
+    )
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name != "PYTHONPERFSUPPORT"}
+
+
+def explained(tmp_path: Path) -> Analysis:
+    return analyze(read(tmp_path / "out.pinprof", ReadOptions()))
+
+
+def line_of(mark: str) -> str:
+    number = next(number for number, text in enumerate(PROGRAM.read_text().splitlines(), 1) if mark in text)
+    return f"{PROGRAM.name}:{number}"
+
+
+def can_pin() -> bool:
+    try:
+        Ring().close()
+    except WorkloadError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("python")
+    result = record(folder, "--python", "py-spy", "--", sys.executable, str(PROGRAM), "notes.json", "0.4")
+    assert result.returncode == 0, result.stderr
+    return folder
+
+
+@needs_py_spy
+@pytest.mark.skipif(not can_pin(), reason="io_uring is not available here")
+def test_samples_get_the_line_that_ran(recorded: Path) -> None:
+    """At least 80 % of what is sampled while one line works is that line's: py-spy looks every 10 ms only."""
+    capture = explained(recorded).capture
+    samples, stacks = capture.samples, capture.stacks
+    for start, end, name in json.loads((recorded / "notes.json").read_text()):
+        inside = (samples.time_ns >= start) & (samples.time_ns < end) & (samples.event == 0)
+        assert inside.sum() > 50, "of 400, were there no others on this machine"
+        wanted = f"({line_of(f'the line that {name}')})"
+        rows = np.flatnonzero(inside)
+        right = 0
+        for row in rows.tolist():
+            chain = [stacks.frames.symbol[stacks.frame[node]] for node in stacks.chain(int(samples.stack[row]))]
+            right += any(symbol.endswith(wanted) for symbol in chain)
+        assert right >= 0.8 * len(rows), (name, right, len(rows))
+
+
+@needs_py_spy
+@pytest.mark.skipif(not can_pin(), reason="io_uring is not available here")
+def test_the_page_and_the_table_name_the_line_that_pins(recorded: Path) -> None:
+    analysis = explained(recorded)
+    lines = {row.place: row for row in analysis.python[0].lines}
+    pinning, touching = lines[line_of("the line that pins")], lines[line_of("the line that touches")]
+    assert sum(weight for leaf, weight in pinning.leaves.items() if leaf.startswith("pin.")) > 0.5 * pinning.weight
+    assert next(iter(touching.leaves)).startswith("fault.")
+    pins = {place: sum(row.leaves.get(leaf, 0) for leaf in ("pin.walk", "pin.faultin")) for place, row in lines.items()}
+    assert max(pins, key=lambda place: pins[place]) == line_of("the line that pins")
+    page = render(build(analysis))
+    assert line_of("the line that pins") in page
+    assert str(recorded) not in page, "only names of files"
+
+
+@needs_py_spy
+def test_threads_and_children_appear_by_name(recorded: Path) -> None:
+    analysis = explained(recorded)
+    names = set(analysis.capture.threads.values())
+    assert {"test_worker", "test_pin_thread"} <= names
+    threads = {row.place: row.threads for row in analysis.python[0].lines}
+    assert "test_worker" in threads[line_of("the line that touches")], "forked by multiprocessing"
+    assert "test_pin_thread" in threads[line_of("the line that copies")]
+    page = render(build(analysis))
+    assert "test_worker" in page
+    assert "test_pin_thread" in page
+
+
+@needs_py_spy
+def test_a_py_spy_that_dies_costs_lines_and_not_the_recording(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [
+            *PINPROF,
+            "--",
+            sys.executable,
+            "-c",
+            "import time\nend=time.monotonic()+3\nwhile time.monotonic()<end: sum(range(999))",
+        ],
+        cwd=tmp_path,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment(),
+    )
+    deadline = time.monotonic() + 20
+    while not (found := descendants(process.pid, "py-spy")):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.kill(found[0], signal.SIGKILL)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 0, said
+    assert "py-spy ended before the program did (it was ended by SIGKILL): Python lines are missing." in said
+    assert len(read(tmp_path / "out.pinprof").samples) > 500
+
+
+@needs_py_spy
+def test_an_interpreter_that_a_shell_starts_later_is_found(tmp_path: Path) -> None:
+    busy = "import time\nend=time.monotonic()+0.8\nwhile time.monotonic()<end: bytes(1<<20)"
+    assert record(tmp_path, "--", "sh", "-c", f"sleep 0.2; '{sys.executable}' -c '{busy}'; true").returncode == 0
+    place = explained(tmp_path).python[0].lines[0]
+    assert (place.place, place.function) == ("<string>:3", "<module>")
+
+
+def newer_interpreter() -> str | None:
+    places = sorted(Path.home().glob(".pyenv/versions/3.1[2-9]*/bin/python3"))
+    for path in [*(shutil.which(f"python3.{minor}") for minor in (12, 13, 14)), *map(str, places)]:
+        if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+            return path
+    return None
+
+
+@needs_py_spy
+@pytest.mark.skipif(newer_interpreter() is None, reason="no CPython of 3.12 or later is installed")
+def test_a_newer_interpreter_has_lines_too_and_leaves_no_perf_map(tmp_path: Path) -> None:
+    python = newer_interpreter()
+    assert python
+    code = "import os, time\nprint(os.getpid())\nend = time.monotonic() + 1\n"
+    code += "while time.monotonic() < end:\n    bytearray(1 << 25)"
+    result = record(tmp_path, "--", python, "-c", code)
+    assert result.returncode == 0, result.stderr
+    lines = explained(tmp_path).python[0].lines
+    assert lines[0].place == "<string>:5"
+    assert not Path(f"/tmp/perf-{int(result.stdout)}.map").exists()
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the trampoline of this test is x86-64 code")
+def test_the_trampolines_functions_and_their_files_are_in_the_capture(tmp_path: Path) -> None:
+    program = tmp_path / "python3.12"
+    options = ["-O1", "-fno-omit-frame-pointer", "-mno-omit-leaf-frame-pointer", "-fno-optimize-sibling-calls"]
+    subprocess.run(["gcc", *options, "-o", str(program), str(HERE / "trampoline.c")], check=True)
+    result = record(tmp_path, "--python", "trampoline", "--", str(program), "0.4")
+    assert result.returncode == 0, result.stderr
+    analysis = explained(tmp_path)
+    capture = analysis.capture
+    pids = {pid for pid, _ in capture.threads}
+    assert len(pids) == 2, "each process with a map of its own"
+    assert not any(Path(f"/tmp/perf-{pid}.map").exists() for pid in pids), "saved in the capture, and removed"
+    row = analysis.python[0].lines[0]
+    assert (row.file, row.line, row.function) == ("train.py", 0, "Loader.__next__")
+    assert row.weight > 0.8 * analysis.python[0].total
+    chains = {
+        tuple(capture.stacks.frames.symbol[capture.stacks.frame[node]] for node in capture.stacks.chain(stack))[::-1]
+        for stack in np.unique(capture.samples.stack[capture.samples.event == 0]).tolist()
+    }
+    inside = [chain for chain in chains if "load_batch" in chain]
+    assert inside
+    for chain in inside:
+        place = chain.index("load_batch")
+        assert chain[place - 2 : place] == ("<module> (train.py)", "Loader.__next__ (train.py)")
+        assert "_PyEval_EvalFrameDefault" not in chain
+    kept = read(tmp_path / "out.pinprof", ReadOptions(interpreter_frames=True))
+    assert "_PyEval_EvalFrameDefault" in kept.stacks.frames.symbol
+    assert (tmp_path / "out.pinprof/manifest.json").read_text().count("PYTHONPERFSUPPORT") == 0
+
+
+def descendants(pid: int, name: str) -> list[int]:
+    """Processes of this name below a process."""
+    found, waiting = [], [pid]
+    while waiting:
+        for task in Path(f"/proc/{waiting.pop()}/task").glob("[0-9]*/children"):
+            for child in task.read_text().split():
+                waiting.append(int(child))
+                try:
+                    if Path(f"/proc/{child}/comm").read_text().strip() == name:
+                        found.append(int(child))
+                except OSError:
+                    continue
+    return found

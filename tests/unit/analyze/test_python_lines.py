@@ -1,0 +1,98 @@
+"""Which line a sample belongs to, and how it is called."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze.attribution import attribute
+from pinprof.analyze.python_lines import PythonEvent, python_lines
+from pinprof.model import Capture
+from tests.stacks import CLOCK, FAULTS, Sample, capture
+
+FAULT = ["asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page"]
+PIN = ["__do_sys_io_uring_register", "io_sqe_buffer_register", "pin_user_pages_fast", "__gup_longterm_locked"]
+TENSOR = "backward (_tensor.py:530)@/opt/conda/lib/python3.11/site-packages/torch/_tensor.py"
+THREADING = "run (threading.py:982)@/usr/lib/python3.11/threading.py"
+MAIN, TRAIN = "<module> (train.py:90)@/home/me/app/train.py", "train (train.py:88)@/home/me/app/train.py"
+
+
+def python(plain: Capture) -> Capture:
+    """The capture, its .py files as Python."""
+    frames = plain.stacks.frames
+    dsos = tuple(replace(dso, kind="python") if dso.path.endswith(".py") else dso for dso in frames.dsos)
+    return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, dsos=dsos)))
+
+
+def lines(*samples: Sample, **more: object) -> tuple[PythonEvent, ...]:
+    made = python(capture(list(samples), **more))  # type: ignore[arg-type]
+    return python_lines(made, attribute(made))
+
+
+def test_a_sample_belongs_to_the_innermost_line_of_the_programs_own_code() -> None:
+    (event,) = lines(
+        Sample([MAIN, TRAIN, TENSOR, "at::add@/torch.so", *FAULT], weight=5),
+        Sample([MAIN, TRAIN, *FAULT], weight=3),
+        Sample([MAIN, *PIN], weight=4),
+        Sample(["start_thread@/lib/libc.so.6", *FAULT], weight=2),
+    )
+    assert [(row.place, row.function, row.weight, row.samples) for row in event.lines] == [
+        ("train.py:88", "train", 8, 2),
+        ("train.py:90", "<module>", 4, 1),
+    ]
+    assert (event.total, event.weight) == (14, 12)
+    row = event.lines[0]
+    assert (row.inside, row.inside_weight, row.library) == ("torch/_tensor.py:530", 5, False)
+    assert row.leaves == {"fault.anon": 8}
+    assert event.lines[1].inside == ""
+
+
+def test_a_thread_without_own_code_counts_for_the_librarys_line() -> None:
+    (event,) = lines(Sample([THREADING, TENSOR, *PIN], tid=101), threads={(100, 101): "pt_data_pin"})
+    row = event.lines[0]
+    assert (row.place, row.library, row.inside) == ("torch/_tensor.py:530", True, "")
+    assert row.threads == {"pt_data_pin": 1_000_000}
+
+
+def test_threads_of_one_name_are_one_and_the_heaviest_comes_first() -> None:
+    samples = [Sample([TRAIN, *FAULT], tid=tid, weight=weight) for tid, weight in ((100, 5), (101, 3), (102, 4))]
+    named = {(100, 100): "python3", (100, 101): "worker", (100, 102): "worker"}
+    (event,) = lines(*samples, threads=named)
+    assert event.lines[0].threads == {"worker": 7, "python3": 5}
+    assert list(event.lines[0].threads) == ["worker", "python3"]
+
+
+def test_files_of_one_name_are_told_apart_and_home_directories_stay_out() -> None:
+    other = "load (train.py:3)@/home/me/lib/train.py"
+    (event,) = lines(Sample([TRAIN], weight=2), Sample([other], weight=1))
+    assert [row.place for row in event.lines] == ["app/train.py:88", "lib/train.py:3"]
+    (event,) = lines(Sample([TRAIN]))
+    assert event.lines[0].file == "train.py"
+
+
+def test_functions_without_lines_and_odd_names() -> None:
+    odd = "<lambda> (x) (train.py)@/home/me/app/train.py"
+    (event,) = lines(Sample([odd]))
+    assert (event.lines[0].function, event.lines[0].line, event.lines[0].place) == ("<lambda> (x)", 0, "train.py")
+    assert not event.has_lines
+    assert lines(Sample([TRAIN]))[0].has_lines
+
+
+def test_events_stay_apart_and_lines_add_up() -> None:
+    found = lines(
+        Sample([MAIN, TRAIN, *FAULT], weight=7),
+        Sample([MAIN, *FAULT], weight=64, event=1),
+        Sample([], weight=9),
+        events=(CLOCK, FAULTS),
+    )
+    assert [(event.event, event.total, event.weight) for event in found] == [(0, 16, 7), (1, 64, 64)]
+    for event in found:
+        assert sum(row.weight for row in event.lines) == event.weight
+        assert all(sum(row.leaves.values()) == row.weight == sum(row.threads.values()) for row in event.lines)
+
+
+def test_nothing_of_a_capture_without_python() -> None:
+    plain = capture([Sample(["main@/app/a.out"])])
+    assert python_lines(plain, attribute(plain)) == ()
+    assert np.array_equal(plain.samples.stack, [0])

@@ -1,0 +1,68 @@
+"""When py-spy begins: which processes run Python, and which copy of pinprof is not yet the program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect import py_spy_keeper
+from pinprof.collect.py_spy_keeper import Spy, alive, has_interpreter
+
+
+def soon(pid: int) -> bool:
+    deadline = time.monotonic() + 20
+    while time.monotonic() < deadline and not has_interpreter(pid):
+        time.sleep(0.02)
+    return has_interpreter(pid)
+
+
+def test_other_programs_are_not_looked_at() -> None:
+    with subprocess.Popen(["sleep", "30"]) as process:
+        assert alive(process.pid)
+        assert not has_interpreter(process.pid)
+        process.kill()
+        while alive(process.pid):
+            time.sleep(0.01)
+        assert not has_interpreter(process.pid)
+    assert not alive(process.pid)
+
+
+def test_an_interpreter_below_the_program_is_found() -> None:
+    command = ["sh", "-c", f"'{sys.executable}' -c 'import time; time.sleep(30)'; true"]
+    with subprocess.Popen(command, start_new_session=True) as process:
+        assert soon(process.pid)
+        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+
+
+def test_a_copy_of_pinprof_is_not_the_program_yet(monkeypatch: pytest.MonkeyPatch) -> None:
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(30)"]) as process:
+        assert soon(process.pid)
+        monkeypatch.setattr(py_spy_keeper.os, "getppid", lambda: process.pid)
+        assert not has_interpreter(process.pid)
+        process.kill()
+
+
+def spy(folder: Path, log: str, started_ns: int = 10**9, utc_offset_ns: int = 0) -> Spy:
+    (folder / "log").write_text(log)
+    process = subprocess.Popen(["true"])
+    process.wait()
+    return Spy(process, folder, started_ns, utc_offset_ns)
+
+
+def test_the_traces_clock_begins_with_the_log(tmp_path: Path) -> None:
+    log = "[1970-01-01T00:00:03.500000001Z INFO  py_spy::config] config Config {\n"
+    assert spy(tmp_path, log, utc_offset_ns=2_499_000_000).clock() == (1_001_000_001, 1_000_000)
+    far = spy(tmp_path, log, utc_offset_ns=-(10**9)).clock()
+    assert far == (10**9, 20_000_000), "the system clock was set meanwhile: the time of the start, less exact"
+    assert spy(tmp_path, "").clock() == (10**9, 20_000_000)
+
+
+def test_a_complaint_is_what_py_spy_says_beside_its_log(tmp_path: Path) -> None:
+    log = "[2026-01-01T00:00:00.000000000Z INFO  py_spy::config] config Config {\n        pid: Some(\n}\n"
+    made = spy(tmp_path, log + "Error: Permission Denied: Try running again\x1b[0m\n")
+    assert made.complaint() == "Error: Permission Denied: Try running again[0m"
+    assert not made.harvest(tmp_path / "out", 100)

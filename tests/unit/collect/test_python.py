@@ -1,0 +1,92 @@
+"""What a recording does about Python, and whose perf maps it removes."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect import python
+from pinprof.collect.base import RecordRequest
+from pinprof.errors import CollectError, ToolMissing, UsageError
+
+AUTO = RecordRequest(command=("python3",), python="auto")
+
+
+@pytest.fixture(autouse=True)
+def _py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(python.VARIABLE, raising=False)
+    monkeypatch.setattr(python, "find_py_spy", lambda: "/usr/bin/py-spy")
+    monkeypatch.setattr(python, "_forbidden", lambda: "")
+
+
+def asked(way: str) -> RecordRequest:
+    return dataclasses.replace(AUTO, python=way)
+
+
+@pytest.mark.parametrize(
+    ("way", "variable", "py_spy"), [("auto", 1, 1), ("trampoline", 1, 0), ("py-spy", 0, 1), ("off", 0, 0)]
+)
+def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int) -> None:
+    plan = python.plan(asked(way))
+    assert plan.environment == ({"PYTHONPERFSUPPORT": "1"} if variable else {})
+    assert bool(plan.py_spy) == bool(py_spy)
+    assert len(plan.results()) == variable
+
+
+def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(python.VARIABLE, "0")
+    plan = python.plan(AUTO)
+    assert plan.environment == {}
+    assert plan.results() == [], "so that its maps are not removed either"
+
+
+def test_scenarios_are_left_alone_unless_asked() -> None:
+    scenario = dataclasses.replace(AUTO, region_only=True)
+    assert python.plan(scenario) == python.NOTHING
+    assert python.plan(dataclasses.replace(scenario, python="py-spy")).py_spy
+
+
+def test_without_py_spy_auto_goes_on_and_py_spy_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+    assert not python.plan(AUTO).py_spy
+    with pytest.raises(ToolMissing, match="pip install"):
+        python.plan(asked("py-spy"))
+
+
+def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "_forbidden", lambda: "kernel.yama.ptrace_scope is 1")
+    plan = python.plan(AUTO)
+    assert not plan.py_spy
+    assert "ptrace_scope is 1" in plan.notes[0]
+    with pytest.raises(CollectError, match=r"sysctl kernel\.yama\.ptrace_scope=0"):
+        python.plan(asked("py-spy"))
+
+
+@pytest.mark.parametrize("change", [{"python": "pyspy"}, {"python_rate": 0}, {"python_rate": 1001}])
+def test_requests_that_cannot_be_meant(change: dict[str, object]) -> None:
+    with pytest.raises(UsageError):
+        python.plan(dataclasses.replace(AUTO, **change))  # type: ignore[arg-type]
+
+
+def test_only_collectors_that_sample_stacks_are_served() -> None:
+    assert python.served_by(["perf", "nsys"])
+    assert python.served_by(["native"])
+    assert not python.served_by(["nsys"])
+
+
+def test_only_the_trampolines_maps_of_the_programs_processes_are_removed() -> None:
+    first = 4_190_000  # above the largest pid that Linux gives by default
+    kinds = {0: b"7f00 b py::main:/a.py\n", 1: b"7f00 b LazyCompile:~main\n", 2: b"", 3: b"7f00 b py::main:/a.py\n"}
+    paths = {number: Path(f"/tmp/perf-{first + os.getpid() % 1000 + 5 * number}.map") for number in kinds}
+    try:
+        for number, text in kinds.items():
+            paths[number].write_bytes(text)
+        pids = [int(path.stem.removeprefix("perf-")) for number, path in paths.items() if number != 3]
+        python.remove_maps([*pids, first - 1])
+        assert [path.exists() for path in paths.values()] == [False, True, True, True]
+    finally:
+        for path in paths.values():
+            path.unlink(missing_ok=True)
