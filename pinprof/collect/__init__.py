@@ -11,6 +11,8 @@
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
     limits.py       values that no recorder of samples can mean
+    python.py       Python functions and lines: CPython's perf trampoline, py-spy
+    py_spy_keeper.py, py_spy_trace.py  py-spy beside the program; what it writes
     permission.py   whether the kernel lets us sample
     kallsyms.py     the kernel's symbols
     counters.py     exact counters around a run
@@ -92,9 +94,13 @@ def _sampler(request: RecordRequest) -> str:
 
 def check(names: Sequence[str], request: RecordRequest) -> None:
     """Raise when one of the collectors cannot record this request here; writes nothing."""
+    from pinprof.collect import python
+
     for name in names:
         module: Collector = importlib.import_module(f"pinprof.collect.{name}")
         module.check(request)
+    if python.served_by(names):
+        python.plan(request)
 
 
 def record(names: Sequence[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
