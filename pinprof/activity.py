@@ -8,7 +8,7 @@ columns of signed numbers, 255 (`UNRECORDED`) in columns of enum values. Enum va
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import MISSING, dataclass, field, fields
 from enum import IntEnum
 from typing import Any, Self
 
@@ -132,7 +132,8 @@ class Table:
     @classmethod
     def empty(cls) -> Self:
         """A table without rows."""
-        return cls(**{c.name: np.zeros(0, _DTYPES[c.type]) if c.type in _DTYPES else () for c in fields(cls)})
+        needed = [column for column in fields(cls) if column.default is MISSING]
+        return cls(**{c.name: np.zeros(0, _DTYPES[c.type]) if c.type in _DTYPES else () for c in needed})
 
     def take(self, rows: NDArray[Any]) -> Self:
         """The rows of a boolean mask or an index array; names stay."""
@@ -159,6 +160,12 @@ class ApiCallTable(Table):
     folded: Int32
     """Calls made inside this one."""
     names: tuple[str, ...]
+    size_bytes: Int64 | None = None
+    """What the call's arguments say, -1 where they do not; None when arguments were not recorded."""
+    site: Int32 | None = None
+    """Who called, an index into `sites`, -1 where not known; None when stacks were not recorded."""
+    sites: tuple[str, ...] = ()
+    """`function (library)`."""
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,11 @@
 
     manifest.json       what was recorded, how, where and how it ended (manifest.Manifest)
     perf.data           samples
+    calls.data          CUDA calls: entered, with arguments and stack, and returned
     perf-script.txt.gz  with copied stacks or branch records: what perf made of them where they were recorded
     kallsyms.gz         kernel symbols of the recording boot
     symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
+    memory.jsonl        memory of the program and the machine over time, one JSON object a line
     ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
     python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as py-spy saw them (read/python_stacks.py)
     nvtx/               what the program said through NVTX, one file a process (read/nvtx_file.py)
@@ -40,10 +42,13 @@ PERF_SCRIPT = "perf-script.txt.gz"
 KALLSYMS = "kallsyms.gz"
 SYMBOLS = "symbols.json.gz"
 RANGES = "ranges.jsonl"
+MEMORY = "memory.jsonl"
 NVTX = "nvtx"
 PYTHON_STACKS = "python-stacks.jsonl.gz"
 RATES = "rates.json"
 LOG = "collector.log"
+CALLS_DATA = "calls.data"
+CALLS_LOG = "calls.log"
 NSYS_SQLITE = "nsys.sqlite"
 NSYS_REPORT = "nsys.nsys-rep"
 

@@ -135,11 +135,13 @@ def prepare_calls(activity: Activity) -> Calls:
     purpose = np.array([PURPOSES.index(purpose_of(text)) for text in names], np.int8)[name]
     correlation = _Correlation.of(table)
     size = np.full(len(table), UNKNOWN_SIZE, np.int64)
+    if table.size_bytes is not None:
+        size[:] = table.size_bytes
     memory = np.full(len(table), MemoryKind.UNKNOWN, np.uint8)
     usage, operations = activity.memory, activity.gpu_ops
     row = correlation.find(usage.pid, usage.correlation_id)
     known = row >= 0
-    _add_sizes(size, row[known], usage.size_bytes[known])
+    _add_sizes(size, row[known & (size[row] < 0)], usage.size_bytes[known & (size[row] < 0)])
     memory[row[known]] = usage.memory_kind[known]
     moved = np.flatnonzero((operations.kind == OpKind.COPY) | (operations.kind == OpKind.MEMSET))
     row = correlation.find(operations.pid[moved], operations.correlation_id[moved])

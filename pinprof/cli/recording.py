@@ -34,6 +34,7 @@ _OPTIONS = (
     ),
     click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
     click.option("--no-off-cpu", is_flag=True, help="Leave out what threads wait for: one sample per context switch."),
+    click.option("--no-cuda-calls", is_flag=True, help="Leave out when CUDA's functions are called."),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",
@@ -65,6 +66,7 @@ class RecordingOptions:
     call_graph: str
     fault_period: int
     no_off_cpu: bool
+    no_cuda_calls: bool
     system_wide: bool
     python: str
     python_rate: int
@@ -99,6 +101,7 @@ def record(
         call_graph=options.call_graph,
         fault_period=options.fault_period,
         off_cpu=not options.no_off_cpu,
+        cuda_calls=not options.no_cuda_calls,
         system_wide=options.system_wide,
         python=options.python,
         python_rate=options.python_rate,

@@ -15,7 +15,7 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal, NoReturn, Protocol
@@ -51,6 +51,8 @@ class RecordRequest:
     """One sample for so many page faults."""
     off_cpu: bool = True
     """Record why threads leave the processors, and for how long."""
+    cuda_calls: bool = True
+    """Record when CUDA's functions are entered and left, where that can be done."""
     system_wide: bool = False
     python: str = "off"
     """How Python functions are seen: `auto`, `trampoline`, `py-spy` or `off` (python.py)."""
@@ -268,6 +270,8 @@ class Session:
         self.recorders = recorders
         self._strays = signals.strays
         self.interruptions = 0
+        self.watch: Callable[[], float] = lambda: float("inf")
+        """Called between waits while the program runs; says in how many seconds it wants to be called again."""
         self._pass_on: tuple[float, int] | None = None
         """When to send the program which signal."""
 
@@ -292,7 +296,7 @@ class Session:
     def until_program_ends(self) -> None:
         """The program's whole run."""
         while self.program.wait_status is None:
-            self.wait(0.1 if self._pass_on else 1.0)
+            self.wait(min(self.watch(), 0.1 if self._pass_on else 1.0))
 
     def finish_recorders(self) -> None:
         """Ask the recorders to write what they still hold and wait; a second Ctrl-C, or their time-out, kills them."""

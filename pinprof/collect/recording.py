@@ -19,11 +19,14 @@ from pinprof.collect.base import (
     Tool,
     ending_note,
     exit_status,
+    find_program,
     resources,
     signals_held,
 )
 from pinprof.collect.control import open_control
+from pinprof.collect.memory import MemoryWatch
 from pinprof.collect.native import attached as native
+from pinprof.collect.native import calls
 from pinprof.collect.nsys_launch import private_folder
 from pinprof.store import CaptureWriter
 from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
@@ -43,6 +46,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
         folder = places.enter_context(private_folder()) if "nsys" in collectors else None
         environment = _program_environment(request, control.paths if control else "")
         environment |= {**plan.environment, **injection.environment}
+        # nsys traces CUDA itself.
+        called = [] if folder else calls.sites(request, environment, find_program(request.command[0]))
         tools: list[Tool] = []
         program: Program
         with signals_held() as signals:
@@ -56,6 +61,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                 if control:
                     attached = native.Attached if sampler == "native" else perf.Attached
                     tools.append(attached(request, writer, program, control))
+                if called:
+                    tools.append(calls.CallTracer(writer, program, places.enter_context(open_control()), called))
                 if plan.py_spy:
                     tools.append(python.Beside(plan.py_spy, request, writer, program))
                 session.recorders = [tool.recorder for tool in tools]
@@ -64,7 +71,11 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                 before = counters.read()
                 started_utc = datetime.now(UTC).isoformat(timespec="seconds")
                 program.start()
+                memory = MemoryWatch(writer.path, program.pid)
+                session.watch = memory
                 session.until_program_ends()
+                memory.look()
+                memory.close()
                 after = counters.read()
             finally:
                 if program.wait_status is None:

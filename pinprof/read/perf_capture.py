@@ -18,7 +18,7 @@ from pinprof import store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
-from pinprof.read import ReadOptions, perf_data, range_sources
+from pinprof.read import ReadOptions, cuda_calls, perf_data, range_sources
 from pinprof.read import perf_records as rec
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.processes import IDLE_PID, program_tree
@@ -88,6 +88,9 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
             "Kernel addresses were hidden while recording (kptr_restrict): kernel functions have no names.",
         )
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
+    if (directory / store.CALLS_DATA).is_file():
+        called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
+        capture = replace(perf_data.with_notes(capture, *called.notes), activity=called.activity)
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named)
 
@@ -101,6 +104,8 @@ def seal(directory: Path) -> frozenset[int]:
     resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
     manifest = store.read_manifest(directory)
     sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
+    if (directory / store.CALLS_DATA).is_file():
+        cuda_calls.load(directory / store.CALLS_DATA, resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     return program_tree(sorted(recording.raw.tasks, key=lambda task: task[0]), roots, manifest.command)

@@ -102,7 +102,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     header, raw = recording.header, recording.raw
     facts = manifest or synthesized_manifest(header)
     tasks = sorted(raw.tasks, key=lambda task: task[0])
-    spaces = AddressSpaces(_times_by_pid(raw.samples))
+    spaces = AddressSpaces(times_by_pid(raw.samples))
     for time, record in tasks:
         spaces.apply(time, record, header.features.build_ids)
     samples, left_out, notes = _of_program(raw.samples, tasks, spaces, header, facts, ranges)
@@ -178,7 +178,7 @@ def synthesized_manifest(header: Header) -> Manifest:
     )
 
 
-def _times_by_pid(samples: RawSamples) -> dict[int, Int64]:
+def times_by_pid(samples: RawSamples) -> dict[int, Int64]:
     """Per process its samples' times, ascending."""
     order = np.lexsort((samples.clock, samples.pid))
     pids, starts = np.unique(samples.pid[order], return_index=True)

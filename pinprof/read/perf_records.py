@@ -84,7 +84,7 @@ CLOCKS, FAULTS, CONTEXT_SWITCHES, DUMMY = frozenset({0, 1}), frozenset({2, 5, 6}
 """Values of `Attr.config` among software events."""
 
 IP, TID, TIME, ADDR, READ, CALLCHAIN, ID, CPU, PERIOD, STREAM_ID = (1 << bit for bit in range(10))
-BRANCH_STACK, STACK_USER, IDENTIFIER = 1 << 11, 1 << 13, 1 << 16
+RAW, BRANCH_STACK, STACK_USER, IDENTIFIER = 1 << 10, 1 << 11, 1 << 13, 1 << 16
 
 BRANCH_CALL_STACK = 1 << 11
 """Bit of branch_sample_type: the branch stack holds the user's call chain (`--call-graph lbr`)."""
@@ -182,6 +182,8 @@ class SampleLayout:
     read_group_words: tuple[int, int] | None
     """(words before the counters, words per counter) of a group READ field; its first word is their number."""
     callchain: bool
+    raw: bool
+    """A tracepoint's own fields come behind the callchain."""
     trailer_time: int | None
     """Words from the end of a non-sample record back to its time; None when such records carry none."""
     trailer_tid: int | None
@@ -219,6 +221,7 @@ def sample_layout(attr: Attr) -> SampleLayout:
         read_words=read_words,
         read_group_words=group,
         callchain=bool(attr.sample_type & CALLCHAIN),
+        raw=bool(attr.sample_type & RAW),
         trailer_time=behind_time + 1 if timed else None,
         trailer_tid=behind_time + 2 if timed and attr.sample_type & TID else None,
     )
@@ -273,6 +276,12 @@ def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
         return None
     build_id = body[36 : 36 + min(id_size, 20)].hex() if misc & MISC_MMAP_BUILD_ID else ""
     return MapRecord(pid, start, start + length, pgoff, c_string(body, 64), build_id)
+
+
+def parse_data_map(body: bytes) -> tuple[int, int, int, int]:
+    """`pid, tid, start, end` of a mapping without code, from the body of MMAP or MMAP2."""
+    pid, tid, start, length = struct.unpack_from("<iiQQ", body)
+    return pid, tid, start, start + length
 
 
 def _is_user_range(misc: int, start: int, length: int) -> bool:

@@ -24,6 +24,9 @@ UNKNOWN_USER, GUEST, UNKNOWN_KERNEL = 0, 1, rec.KERNEL_START
 MAX_WEIGHT = 1 << 48
 """A period or a count beyond this is damage: nanoseconds of three days, more faults than there is memory."""
 
+PAYLOAD_WORDS = 6
+"""Of a tracepoint's own fields so much is kept, in 8-byte words: the common ones, and five of its own."""
+
 _MAX_RECORD = 1 << 16
 _MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
 
@@ -68,6 +71,7 @@ class SampleGatherer:
         self._addresses = Interner()
         self._chains: list[Int32] = []
         self._chained = 0
+        self._payloads: list[UInt64] = []
 
     @property
     def addresses(self) -> UInt64:
@@ -87,6 +91,10 @@ class SampleGatherer:
         """All samples, and their callchains end to end; the gatherer is empty afterwards."""
         return _joined_samples(self._chunks), _joined_chains(self._chains)
 
+    def payload(self) -> UInt64:
+        """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample where any event has them, else none."""
+        return np.concatenate(self._payloads) if self._payloads else _zeros(0).reshape(0, PAYLOAD_WORDS)
+
     def take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
         """Turn the samples at `starts` into columns."""
         at = np.array(starts, np.int64)
@@ -99,14 +107,19 @@ class SampleGatherer:
         source = self._sources_of(words, at, size)
         chunk = RawSamples(*(np.zeros(len(at), dtype) for dtype in _COLUMN_TYPES.values()))
         valid = np.zeros(len(at), np.bool_)
+        payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in self.layouts) else None
         for index, layout in enumerate(self.layouts):
             rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(self.layouts) > 1 else slice(None)
-            self._gather(chunk, valid, rows, words, at[rows], size[rows], index, layout)
+            end_of_chain = self._gather(chunk, valid, rows, words, at[rows], size[rows], index, layout)
+            if payload is not None and layout.raw and len(end_of_chain):
+                payload[rows] = _payload(words, end_of_chain, at[rows] + size[rows])
         if not valid.all():
             known = source >= 0
             self.unknown_records += int((~known).sum())
             self.corrupt_bytes += 8 * int(size[known & ~valid].sum())
             chunk = chunk.take(valid)
+        if payload is not None:
+            self._payloads.append(payload[valid])
         self.count += len(starts)
         self._chunks.append(chunk)
 
@@ -134,11 +147,14 @@ class SampleGatherer:
         size: Int64,
         index: int,
         layout: rec.SampleLayout,
-    ) -> None:
-        """Fill one event's rows of the columns, and mark those whose fields lie within their record."""
+    ) -> Int64:
+        """Fill one event's rows of the columns, and mark those whose fields lie within their record.
+
+        Where in the words each sample's callchain ends; empty when no record is whole.
+        """
         fits = size >= layout.tail
         if not fits.any():
-            return
+            return np.zeros(0, np.int64)
         base = np.where(fits, at, 0)
         bound = np.where(fits, at + size, 0)
 
@@ -160,8 +176,10 @@ class SampleGatherer:
         chunk.period[rows] = period.view(np.int64)
         chunk.ip[rows] = column(layout.ip)
         chunk.addr[rows] = column(layout.addr)
+        behind = base + layout.tail
         if layout.callchain:
             first, length = _chain_extent(words, base, bound, fits, layout)
+            behind = first + length
             entries, length = _strip_markers(words, first, length)
             self._chains.append(self._addresses.ids(entries))
             chunk.chain_start[rows] = self._chained + np.cumsum(length) - length
@@ -170,6 +188,7 @@ class SampleGatherer:
             limit = self._sources[index].attr.sample_max_stack or rec.MAX_STACK
             self.truncated_chains += int((length >= limit).sum())
         valid[rows] = fits
+        return behind
 
 
 _COLUMN_TYPES: dict[str, type[np.generic]] = {
@@ -224,6 +243,14 @@ def _chain_extent(
     length = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
     fits &= place + 1 + length <= bound
     return place + 1, np.where(fits, length, 0)
+
+
+def _payload(words: UInt64, place: Int64, bound: Int64) -> UInt64:
+    """The first fields of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
+    wanted = place[:, None] + np.arange(PAYLOAD_WORDS + 1)
+    found = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))
+    half = np.uint64(32)
+    return np.asarray((found[:, :-1] >> half) | (found[:, 1:] << half))
 
 
 def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64]:

@@ -37,6 +37,10 @@ class Raw:
     """Threads leaving processors and coming back; empty when not recorded."""
     exits: dict[tuple[int, int], int]
     """(pid, tid) → when that thread last ended."""
+    payload: UInt64
+    """Per sample its tracepoint's own fields (perf_samples.PAYLOAD_WORDS columns); no row without tracepoints."""
+    areas: list[tuple[int, int, int, int, int]]
+    """(clock, pid, tid, start, end) of memory mapped without code; recordings of tracepoints only."""
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
@@ -58,6 +62,7 @@ class RecordReader:
         self._switches.sources_changed(header.sources)
         self._tasks: list[tuple[int, TaskRecord]] = []
         self._exits: dict[tuple[int, int], int] = {}
+        self._areas: list[tuple[int, int, int, int, int]] = []
         self._kernel_reference = ("", 0)
         self._lost_records = self._lost_samples = 0
         self._unknown = self._corrupt = 0
@@ -113,6 +118,8 @@ class RecordReader:
             tasks=self._tasks,
             switches=self._switches.result(),
             exits=self._exits,
+            payload=self._samples.payload(),
+            areas=self._areas,
             kernel_reference=self._kernel_reference,
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
             lost_samples=max(self._lost_records, self._lost_samples),
@@ -193,6 +200,8 @@ class RecordReader:
             self._add_task(record, body)
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
+        if misc & rec.MISC_MMAP_DATA and any(layout.raw for layout in self._samples.layouts):
+            self._areas.append((self._clock(body), *rec.parse_data_map(body)))
         record = rec.parse_mmap2(misc, body)
         if record is not None:
             self._add_task(record, body)

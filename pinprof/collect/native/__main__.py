@@ -8,9 +8,12 @@ import json
 import os
 import signal
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from pinprof.collect.native import tracefs
+from pinprof.collect.native.events import call_events
 from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Refused, Sampler
 
 
@@ -23,8 +26,22 @@ def main(orders: Path) -> int:
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     for number in STOP_SIGNALS:
         signal.signal(number, lambda caught, _: stopped.append(caught))
+    with contextlib.ExitStack() as probes:
+        status = _record(orders, stopped, wake, probes)
+    if stopped and not status:
+        signal.signal(stopped[0], signal.SIG_DFL)
+        os.kill(os.getpid(), stopped[0])
+    return status
+
+
+def _record(place: Path, stopped: list[int], wake: int, probes: contextlib.ExitStack) -> int:
+    """From orders to the finished file; probes are removed when `probes` closes, after the events that use them."""
     try:
-        sampler = Sampler(Orders.load(orders))
+        orders = Orders.load(place)
+        if orders.probes:
+            found = probes.enter_context(tracefs.probes(orders.probes))
+            orders = replace(orders, events=(*call_events(found), *orders.events))
+        sampler = Sampler(orders)
     except Refused as error:
         _say(refused=error.what, errno=error.number)
         return 1
@@ -39,9 +56,8 @@ def main(orders: Path) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
             sampler.save_what_is_written()
         return error.errno or 1
-    if stopped:
-        signal.signal(stopped[0], signal.SIG_DFL)
-        os.kill(os.getpid(), stopped[0])
+    finally:
+        sampler.close()
     return 0
 
 

@@ -59,7 +59,7 @@ class Attached:
         )
         place = control.ctl.with_name("orders.json")
         Orders(
-            output=str((writer.path / PERF_DATA).resolve()),
+            output=str(writer.path / PERF_DATA),
             events=(*standard, *extra),
             pid=None if request.system_wide else program.pid,
             ring_bytes=ring_bytes(),
@@ -69,7 +69,7 @@ class Attached:
         ).save(place)
         argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
         try:
-            self.recorder = Recorder(argv, _environment(), self._log)
+            self.recorder = Recorder(argv, collector_environment(), self._log)
         except OSError as error:
             raise CollectError(
                 f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
@@ -86,7 +86,7 @@ class Attached:
     def result(self) -> ToolResult:
         """What it recorded with, and why that is not whole."""
         request = self._request
-        said = _said(self._log)
+        said = last_word(self._log)
         facts: dict[str, Any] = {
             "name": "native",
             "version": __version__,
@@ -126,7 +126,7 @@ class Attached:
 
     def _start_failure(self) -> CollectError:
         """Why the collector ended before the program began."""
-        said = _said(self._log)
+        said = last_word(self._log)
         number = int(said.get("errno") or 0)
         if "refused" not in said:
             reason = str(said.get("failed") or "see collector.log").rstrip(".")
@@ -212,13 +212,13 @@ def ring_bytes() -> int:
     return size
 
 
-def _environment() -> dict[str, str]:
+def collector_environment() -> dict[str, str]:
     """Ours, without what changes how Python starts; the package is found where this process found it."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     return kept | {"PYTHONPATH": str(Path(__file__).parents[3])}
 
 
-def _said(log: Path) -> dict[str, Any]:
+def last_word(log: Path) -> dict[str, Any]:
     """The last thing the collector said."""
     try:
         lines = log.read_text("utf-8", "replace").splitlines()

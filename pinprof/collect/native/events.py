@@ -19,6 +19,7 @@ from typing import Any
 
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.perf_event import EventAttr
+from pinprof.collect.native.tracefs import Tracepoints
 
 CLOCK_MONOTONIC = 1
 
@@ -114,19 +115,26 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
                 flags=pe.CONTEXT_SWITCH,
             )
         )
-    found.append(
-        event(
-            "dummy",
-            pe.TYPE_SOFTWARE,
-            pe.SW_DUMMY,
-            1,
-            kernel=False,
-            sample_type=IDENTITY,
-            flags=pe.MMAP | pe.MMAP2 | pe.COMM | pe.COMM_EXEC | pe.TASK | pe.BUILD_ID,
-            always_on=True,
-        )
-    )
+    found.append(mappings())
     return found
+
+
+def call_events(found: Tracepoints) -> list[EventSpec]:
+    """Watched functions being entered, with arguments and the program's stack, and returning, with their result."""
+    exclude = pe.EXCLUDE_CALLCHAIN_KERNEL
+    fields = IDENTITY | pe.SAMPLE_RAW
+    return [
+        event("call-enter", pe.TYPE_TRACEPOINT, found.enter, 1, kernel=True, sample_type=fields | STACK, flags=exclude),
+        event("call-leave", pe.TYPE_TRACEPOINT, found.leave, 1, kernel=True, sample_type=fields),
+    ]
+
+
+def mappings(*, data: bool = False) -> EventSpec:
+    """Which process maps, names and starts what; with `data` memory without code as well."""
+    flags = pe.MMAP | pe.MMAP2 | pe.COMM | pe.COMM_EXEC | pe.TASK | pe.BUILD_ID | (pe.MMAP_DATA if data else 0)
+    return event(
+        "dummy", pe.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, sample_type=IDENTITY, flags=flags, always_on=True
+    )
 
 
 def for_target(specs: Sequence[EventSpec], *, inherit: bool, watermark_bytes: int) -> list[EventSpec]:

@@ -16,7 +16,7 @@ import struct
 from dataclasses import dataclass
 
 # perf_type_id
-TYPE_HARDWARE, TYPE_SOFTWARE = 0, 1
+TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT = 0, 1, 2
 
 # perf_sw_ids
 SW_CPU_CLOCK, SW_PAGE_FAULTS, SW_CONTEXT_SWITCHES, SW_DUMMY = 0, 2, 3, 9
@@ -32,6 +32,7 @@ FORMAT_ID, FORMAT_LOST = 1 << 2, 1 << 4
 # The bits of perf_event_attr, in the order of its bit field.
 DISABLED, INHERIT, EXCLUDE_USER, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 4, 1 << 5, 1 << 6
 MMAP, COMM, FREQ, ENABLE_ON_EXEC, TASK, WATERMARK = 1 << 8, 1 << 9, 1 << 10, 1 << 12, 1 << 13, 1 << 14
+MMAP_DATA = 1 << 17
 SAMPLE_ID_ALL, EXCLUDE_GUEST, EXCLUDE_CALLCHAIN_KERNEL = 1 << 18, 1 << 20, 1 << 21
 MMAP2, COMM_EXEC, USE_CLOCKID, CONTEXT_SWITCH = 1 << 23, 1 << 24, 1 << 25, 1 << 26
 BUILD_ID = 1 << 34

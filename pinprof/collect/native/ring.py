@@ -29,10 +29,12 @@ class Ring:
         self.data_bytes = data_bytes
         self._memory = mmap.mmap(file, mmap.PAGESIZE + data_bytes, mmap.MAP_SHARED, mmap.PROT_READ | mmap.PROT_WRITE)
         whole = memoryview(self._memory)
-        self._words = whole[: mmap.PAGESIZE].cast("Q")
+        page = whole[: mmap.PAGESIZE]
+        self._words = page.cast("Q")
         # Kernels before 4.1 leave the offset 0; it is one page in all.
         start = self._words[_DATA_OFFSET] or mmap.PAGESIZE
         self._data = whole[start : start + data_bytes]
+        self._views = (self._data, self._words, page, whole)
         self._tail = self._words[_DATA_TAIL]
         self._head = self._tail
 
@@ -53,6 +55,12 @@ class Ring:
         if self._head != self._tail:
             _barrier()  # the records have been read before the kernel may write over them
             self._tail = self._words[_DATA_TAIL] = self._head
+
+    def close(self) -> None:
+        """Unmap the ring; nothing that `pending` returned may be in use any more."""
+        for view in self._views:
+            view.release()
+        self._memory.close()
 
 
 _lock = threading.Lock()

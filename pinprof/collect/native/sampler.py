@@ -26,6 +26,7 @@ from pinprof.collect.native import existing, perf_event
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features, lost_samples, trailer
 from pinprof.collect.native.ring import Ring, largest_ring, share
+from pinprof.collect.native.tracefs import Site
 
 SAID = "pinprof-native: "
 LEAST_RING_BYTES = 32 << 10
@@ -53,6 +54,8 @@ class Orders:
     command: tuple[str, ...]
     """For the file: how this recording was asked for."""
     version: str
+    probes: tuple[Site, ...] = ()
+    """Functions whose calls are recorded."""
 
     def save(self, path: Path) -> None:
         """Write them where the collector will look."""
@@ -64,6 +67,7 @@ class Orders:
         """What `save` wrote."""
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
         raw["events"] = tuple(EventSpec.from_json(entry) for entry in raw["events"])
+        raw["probes"] = tuple(Site(**entry) for entry in raw["probes"])
         return cls(**{**raw, "control": tuple(raw["control"]), "command": tuple(raw["command"])})
 
 
@@ -217,6 +221,14 @@ class Sampler:
             "cpus": len(self._opened.rings),
             "notes": notes,
         }
+
+    def close(self) -> None:
+        """Let go of the rings and the events."""
+        for ring in self._opened.rings:
+            ring.close()
+        for files in self._opened.files:
+            for file in files:
+                os.close(file)
 
     def save_what_is_written(self) -> None:
         """After a write failed: try to make a whole file of the records before that."""
