@@ -1,0 +1,285 @@
+"""The native collector on real programs: what perf makes of its file, and what it survives."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinprof.collect import permission
+from pinprof.model import Capture
+from pinprof.read import perf_data, read
+from pinprof.read import perf_records as rec
+
+pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
+
+ROOT = Path(__file__).parents[2]
+BUSY = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: sum(range(1000))\n"
+TOUCH = "b = bytearray(64 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1\n"
+
+
+def record(
+    tmp_path: Path, *command: str, options: Sequence[str] = (), env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [
+            *(sys.executable, "-m", "pinprof", "record", "-o", "out", "--no-report", "--python=off", "--with=native"),
+            *(*options, "--", *command),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+        env={**os.environ, **(env or {})},
+    )
+
+
+def recorded(tmp_path: Path) -> Capture:
+    return read(str(tmp_path / "out.pinprof"))
+
+
+def collector(tmp_path: Path) -> Mapping[str, Any]:
+    facts: Mapping[str, Any] = json.loads((tmp_path / "out.pinprof/manifest.json").read_text())["collectors"][0]
+    return facts
+
+
+def python(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def test_without_perf_on_the_path_everything_is_recorded(tmp_path: Path) -> None:
+    code = TOUCH + BUSY.format(0.3) + "time.sleep(0.2)"
+    assert record(tmp_path, *python(code), env={"PATH": "/nowhere"}).returncode == 0
+    capture = recorded(tmp_path)
+    assert [event.name for event in capture.events] == ["cpu-clock/freq=999/", "page-faults/period=64/", "off-cpu"]
+    counts = Counter(capture.samples.event.tolist())
+    assert counts[0] > 100
+    assert counts[1] > 240, "64 MiB are 16,384 pages, or 256 samples"
+    waits = capture.samples.weight[capture.samples.event == 2]
+    assert 0.19e9 < waits.max() < 5e9, "it slept for 0.2 s"
+    assert capture.losses.lost_samples == capture.losses.corrupt_bytes == capture.losses.unknown_records == 0
+    assert "do_anonymous_page" in capture.stacks.frames.symbol
+    assert capture.clock.source == "monotonic"
+    assert collector(tmp_path)["name"] == "native"
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_perf_reads_the_file_and_counts_the_same(tmp_path: Path) -> None:
+    assert record(tmp_path, *python(TOUCH + BUSY.format(0.3)), options=("--no-off-cpu",)).returncode == 0
+    path = tmp_path / "out.pinprof/perf.data"
+    report = subprocess.run(
+        ["perf", "report", "-i", path, "--stdio", "--header", "--no-children", "-g", "none", "-F", "sample,sym"],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert "name = page-faults/period=64/" in report.stdout
+    assert os.uname().nodename not in re.findall(r"hostname : (\S+)", report.stdout)
+    capture = recorded(tmp_path)
+    samples, stacks = capture.samples, capture.stacks
+    clock, _, faults = report.stdout.partition("of event 'page-faults")
+    ours = Counter(
+        stacks.frames.symbol[int(stacks.frame[node])]
+        for node in samples.stack[samples.event == 0].tolist()
+        if stacks.frames.mode[int(stacks.frame[node])]
+    )
+    theirs: Counter[str] = Counter()
+    for count, symbol in re.findall(r"^\s+(\d+)\s+\[k\]\s(\S+)", clock, re.MULTILINE):
+        theirs[symbol] += int(count)
+    assert ours == theirs
+    assert theirs.total() > 30
+    everything = sum(int(count) for count in re.findall(r"^\s+(\d+)\s+\[[.k]\]", clock, re.MULTILINE))
+    assert everything == int((samples.event == 0).sum())
+    pages = sum(int(count) for count in re.findall(r"^\s+(\d+)\s+\[[.k]\]", faults, re.MULTILINE))
+    assert pages == int((samples.event == 1).sum())
+
+
+def test_a_thousand_children_are_followed(tmp_path: Path) -> None:
+    code = (
+        "import os\nfor i in range(1000):\n"
+        "    if os.fork() == 0: os._exit(0)\n"
+        "    if i % 20 == 19:\n        for _ in range(20): os.wait()\n"
+    )
+    assert record(tmp_path, *python(code)).returncode == 0
+    raw = perf_data.load(tmp_path / "out.pinprof/perf.data").raw
+    assert sum(isinstance(task, rec.ForkRecord) for _, task in raw.tasks) == 1000
+    assert raw.lost_samples == raw.corrupt_bytes == 0
+
+
+def test_two_thousand_threads_are_followed(tmp_path: Path) -> None:
+    code = (
+        "import threading\nthreading.stack_size(256 << 10)\ngate = threading.Event()\n"
+        "many = [threading.Thread(target=gate.wait) for _ in range(2000)]\n"
+        "for one in many: one.start()\n"
+        "gate.set()\nfor one in many: one.join()\n"
+    )
+    assert record(tmp_path, *python(code)).returncode == 0
+    assert len(set(recorded(tmp_path).samples.tid.tolist())) > 1900
+
+
+def test_a_program_that_becomes_another_is_followed(tmp_path: Path) -> None:
+    again = f"import os, sys\nos.execv(sys.executable, [sys.executable, '-c', {BUSY.format(0.3)!r}])"
+    assert record(tmp_path, "sh", "-c", 'exec "$0" -c "$1"', sys.executable, again).returncode == 0
+    capture = recorded(tmp_path)
+    assert (capture.samples.event == 0).sum() > 100
+    assert len(set(capture.samples.pid.tolist())) == 1 or platform.system() != "Linux"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_a_program_that_drops_its_privileges_is_followed(tmp_path: Path) -> None:
+    code = "import os\nos.setgroups([])\nos.setgid(65534)\nos.setuid(65534)\n" + BUSY.format(0.3) + "print(os.getuid())"
+    result = record(tmp_path, *python(code))
+    assert result.stdout == "65534\n"
+    capture = recorded(tmp_path)
+    assert (capture.samples.event == 0).sum() > 100
+    assert max(capture.stacks.frames.mode) == 1, "with the kernel's part"
+
+
+def test_an_overrun_ring_is_counted_and_shown(tmp_path: Path) -> None:
+    result = record(
+        tmp_path,
+        *python(TOUCH * 4),
+        options=("--fault-period=1", "--frequency=20000"),
+        env={"PINPROF_RING_BYTES": "32768"},
+    )
+    assert result.returncode == 0
+    lost = collector(tmp_path)["lost_records"]
+    assert lost > 0, "pages are touched faster than so small a ring is emptied"
+    capture = recorded(tmp_path)
+    assert capture.losses.lost_samples >= lost
+    assert capture.losses.corrupt_bytes == 0
+    text = subprocess.run(
+        [sys.executable, "-m", "pinprof", "report", tmp_path / "out.pinprof", "--format", "text"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert f"{capture.losses.lost_samples:,} lost" in text
+
+
+@pytest.mark.parametrize("delay_s", [0.1, 0.35, 0.8])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_at_any_moment_leaves_nothing_running(number: signal.Signals, delay_s: float, tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pinprof", "record", "-o", "out", "--no-report", "--python=off", "--", "sleep", "20"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    try:
+        time.sleep(delay_s)
+        process.send_signal(number)
+        process.wait(30)
+        left = [place.name for place in Path("/proc").glob("[0-9]*") if in_session(int(place.name), process.pid)]
+        assert left == []
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def in_session(pid: int, session: int) -> bool:
+    """Whether a process that is no zombie belongs to a session."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return False
+    return fields[0] != "Z" and int(fields[3]) == session
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_an_ordinary_user_gets_user_stacks_and_hears_what_is_missing(tmp_path: Path) -> None:
+    level = permission.paranoid()
+    if level is None or level != 2:
+        pytest.skip(f"kernel.perf_event_paranoid is {level}, not 2")
+    interpreter, path = reachable_python()
+    tmp_path.chmod(0o777)
+    result = subprocess.run(
+        [
+            *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", interpreter, "-m", "pinprof", "record"),
+            *("-o", "out", "--no-report", "--python=off", "--", interpreter, "-c", TOUCH + BUSY.format(0.3)),
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={"PATH": "/usr/bin:/bin", "PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"},
+    )
+    assert result.returncode == 0, result.stderr
+    assert "time in the kernel (page faults, pinning) and off the processors is missing" in result.stderr
+    assert "sudo sysctl kernel.perf_event_paranoid=1" in result.stderr
+    capture = recorded(tmp_path)
+    assert (capture.samples.event == 0).sum() > 50
+    assert max(capture.stacks.frames.mode) == 0
+    assert collector(tmp_path)["options"]["kernel"] is False
+
+
+ASK = "import os, sys, pinprof.cli.record; sys.exit(not os.access(sys.executable, os.X_OK))"
+
+
+def reachable_python() -> tuple[str, str]:
+    """A Python that anybody may run with this one's packages, and the path to them."""
+    path = os.pathsep.join([str(ROOT), *(entry for entry in sys.path if entry.endswith("-packages"))])
+    for interpreter in (sys.executable, f"/usr/bin/python3.{sys.version_info[1]}"):
+        trial = (
+            subprocess.run(
+                [
+                    "setpriv",
+                    "--reuid=65534",
+                    "--regid=65534",
+                    "--clear-groups",
+                    interpreter,
+                    "-c",
+                    ASK,
+                ],
+                capture_output=True,
+                env={"PYTHONPATH": path},
+                check=False,
+            )
+            if Path(interpreter).exists() and shutil.which("setpriv")
+            else None
+        )
+        if trial is not None and trial.returncode == 0:
+            return interpreter, path
+    pytest.skip("no Python here that another user may run")
+
+
+SECCOMP = """
+import ctypes, os, struct, sys
+# Load the system call's number; perf_event_open (298) fails with the given errno, everything else is allowed.
+code = b"".join(struct.pack("=HBBI", *line) for line in (
+    (0x20, 0, 0, 0), (0x15, 0, 1, 298), (0x06, 0, 0, 0x00050000 | int(sys.argv[1])), (0x06, 0, 0, 0x7FFF0000)))
+buffer = ctypes.create_string_buffer(code, len(code))
+program = struct.pack("=HxxxxxxQ", 4, ctypes.addressof(buffer))
+libc = ctypes.CDLL(None, use_errno=True)
+libc.prctl(38, 1, 0, 0, 0)
+assert libc.prctl(22, 2, program, 0, 0) == 0, os.strerror(ctypes.get_errno())
+os.execv(sys.executable, [sys.executable, "-m", "pinprof", "record", "--", "true"])
+"""
+
+
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="the filter knows one system call number only")
+@pytest.mark.parametrize("number", [1, 38])
+def test_a_seccomp_filter_is_named_with_what_permits_it(number: int, tmp_path: Path) -> None:
+    result = subprocess.run(
+        [*python(SECCOMP), str(number)], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60
+    )
+    assert result.returncode == 1
+    assert os.strerror(number) in result.stderr
+    assert "seccomp" in result.stderr
+    assert len(result.stderr.strip().splitlines()) == 1
+    assert not list(tmp_path.iterdir())
