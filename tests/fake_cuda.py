@@ -26,6 +26,7 @@ class Error(IntEnum):
     success = 0
     cudaErrorInvalidValue = 1  # noqa: N815
     cudaErrorLaunchFailure = 719  # noqa: N815
+    cudaErrorUnknown = 999  # noqa: N815
 
 
 FREES = ("cudaFree", "cudaFreeHost", "cudaHostUnregister", "cudaStreamDestroy", "cudaEventDestroy", "cuModuleUnload")
@@ -34,10 +35,14 @@ FREES = ("cudaFree", "cudaFreeHost", "cudaHostUnregister", "cudaStreamDestroy", 
 class FakeCuda:
     """One GPU; `alive` holds whatever was made and not given back."""
 
-    def __init__(self, version: int = 13, free_bytes: int = 1 << 40, fail_at: int | None = None) -> None:
+    def __init__(
+        self, version: int = 13, free_bytes: int = 1 << 40, fail_at: int | None = None, *, lost: bool = False
+    ) -> None:
         self.alive: dict[tuple[str, int], int] = {}
         self.free_bytes = free_bytes
         self.fail_at = fail_at
+        self.lost = lost
+        """Whether the GPU is gone from `fail_at` on: then nothing can be given back either."""
         self.calls: list[str] = []
         self.sizes: dict[str, list[int]] = {}
         """Sizes that were asked for on the device, by call."""
@@ -66,8 +71,8 @@ class FakeCuda:
     def _checked(self, name: str) -> Callable[..., tuple[Any, ...]]:
         def call(*arguments: Any) -> tuple[Any, ...]:
             self.calls.append(name)
-            if self.fail_at is not None and len(self.calls) > self.fail_at and name not in FREES:
-                return (Error.cudaErrorLaunchFailure, None)
+            if self.fail_at is not None and len(self.calls) > self.fail_at and (self.lost or name not in FREES):
+                return (Error.cudaErrorUnknown if self.lost else Error.cudaErrorLaunchFailure, None)
             try:
                 result = getattr(self, name)(*arguments)
             except (KeyError, ValueError):

@@ -96,6 +96,12 @@ def test_unreadable_input_is_named(make: Callable[[Path], None], words: str, tmp
         (["run", "pinned", "--size", "10EiB"], "eib"),
         (["run", "pinned", "--size", "lots"], "size"),
         (["run", "pinned", "--iterations", "0"], "iteration"),
+        (["run", "pinned", "--size", "4095"], "4095 bytes is less than a page of 4 kib"),
+        (["run", "pinned", "--backend", "host", "--device", "7"], "no device 7"),
+        (["run", "register", "--variant", "half"], "choose one of: touched, untouched"),
+        (["run", "pool", "--variant", "mistake"], "--variant mistake"),
+        (["run", "torch-pin", "--backend", "host"], "needs an nvidia gpu"),
+        (["list", "pinnd"], "did you mean 'pinned'"),
         (["run", "zerocpy"], "zerocopy"),
     ],
 )
@@ -149,3 +155,41 @@ def test_without_perf_the_package_to_install_is_named(tmp_path: Path) -> None:
     )
     assert result.returncode == 1
     assert "linux-perf" in complaint(result)
+
+
+LOST = """
+import sys
+from pinprof.workload.__main__ import main
+from pinprof.workloads import backends
+from pinprof.workloads.backends import cuda_api
+from tests.fake_cuda import FakeCuda
+
+fake = FakeCuda(fail_at=60, lost=True)
+backends.gpu_present = lambda: True
+cuda_api.import_module = lambda _: fake.module
+sys.exit(main(["pinned", "--size-bytes", "8MiB", "--iterations", "1000"]))
+"""
+
+
+@pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
+def test_a_gpu_lost_while_it_is_recorded_leaves_the_capture_and_no_process(tmp_path: Path) -> None:
+    program = tmp_path / "lost.py"
+    program.write_text(LOST)
+    done = subprocess.run(
+        [sys.executable, "-m", "pinprof", "record", "--with", "perf", "-o", "lost", "--", sys.executable, program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    if "paranoid" in done.stderr or "not permitted" in done.stderr:
+        pytest.skip("perf is not permitted here")
+    assert done.returncode == 1
+    assert "Traceback" not in done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if line.startswith("pinprof: error: ")]
+    assert "failed with error 999: cudaErrorUnknown" in line
+    assert (tmp_path / "lost.pinprof" / "manifest.json").is_file()
+    running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+    assert not [command for command in running if str(tmp_path).encode() in command]

@@ -80,6 +80,8 @@ def _refused(error: OSError) -> WorkloadError:
         sysctl = f"kernel.io_uring_disabled = {_DISABLED.read_text('ascii').strip()}"
     except OSError:
         sysctl = "this kernel has no sysctl kernel.io_uring_disabled"
+    if error.errno == errno.ENOMEM:
+        sysctl += f"; {_limit()}"
     if error.errno in (errno.ENOMEM, errno.EMFILE, errno.ENFILE):
         remedy = "Raise the limit that it names: `ulimit -l` for locked memory, `ulimit -n` for open files."
     else:
@@ -91,10 +93,13 @@ def _refused(error: OSError) -> WorkloadError:
 
 
 def _not_pinned(error: OSError, size_bytes: int) -> WorkloadError:
-    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
-    allowed = "unlimited" if limit == resource.RLIM_INFINITY else format_bytes(limit)
     return WorkloadError(
-        f"{format_bytes(size_bytes)} cannot be pinned ({error.strerror}; the limit of locked memory is {allowed}).",
+        f"{format_bytes(size_bytes)} cannot be pinned ({error.strerror}; {_limit()}).",
         "Raise `ulimit -l` (RLIMIT_MEMLOCK), run with CAP_IPC_LOCK, or give a smaller --size.",
         "memlock",
     )
+
+
+def _limit() -> str:
+    limit, _ = resource.getrlimit(resource.RLIMIT_MEMLOCK)
+    return f"the limit of locked memory is {'unlimited' if limit == resource.RLIM_INFINITY else format_bytes(limit)}"

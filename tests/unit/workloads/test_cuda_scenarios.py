@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 from pinprof.workloads import backends
-from pinprof.workloads.backends import cuda_api
+from pinprof.workloads.backends import cuda_api, libc
 from pinprof.workloads.backends.tensors import torch
 
 from pinprof import workload
@@ -64,6 +65,36 @@ def test_call_that_fails_in_the_middle_is_named_and_leaves_nothing(
         assert fake.alive == {}, fake.calls
     assert len(codes) > 1
     assert set(codes) == {719}
+
+
+@pytest.mark.parametrize(("name", "variant"), CASES)
+def test_gpu_that_is_lost_is_one_error_and_the_hosts_memory_is_given_back(
+    name: str, variant: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: Counter[int] = Counter()
+    malloc, free = libc.malloc, libc.free
+
+    def counted_malloc(size_bytes: int) -> int:
+        address = malloc(size_bytes)
+        given[address] += 1
+        return address
+
+    def counted_free(address: int) -> None:
+        given[address] -= 1
+        free(address)
+
+    whole = install(monkeypatch, FakeCuda())
+    options = Options(40_000, iterations=1, warmup=0, variant=variant)
+    workload.run(name, options)
+    monkeypatch.setattr(libc, "malloc", counted_malloc)
+    monkeypatch.setattr(libc, "free", counted_free)
+    for fail_at in range(whole.calls.index("cudaMemGetInfo") + 1, len(whole.calls) - 1, 3):
+        fake = install(monkeypatch, FakeCuda(fail_at=fail_at, lost=True))
+        given.clear()
+        with pytest.raises(CudaError, match=r"^cu\w+ failed with error 999: .* Check the GPU with nvidia-smi"):
+            workload.run(name, options)
+        held = {address for kind, address in fake.alive if kind in ("host", "device")}
+        assert {address for address, count in given.items() if count} == held
 
 
 def test_device_out_of_range_is_refused_with_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
