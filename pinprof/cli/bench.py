@@ -16,6 +16,7 @@ from pinprof.errors import CollectError, PinprofError
 
 if TYPE_CHECKING:
     from pinprof.bench import Request, Results
+    from pinprof.rates import Rates
     from pinprof.report.bench_data import BenchReport
 
 _FILE = click.Path(path_type=Path)
@@ -113,20 +114,21 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
         results = bench.measure(request, {"pinprof_version": __version__}, say)
     results.suite.dump(str(file), replace=True)
     measured = bench.rates_of(results.suite, rates.machine_of(facts), results.backend)
+    stored = _store(measured)
     report = _report(results, measured, facts, words, file)
     from pinprof.report.bench_text import print_bench
 
     print_bench(report)
     click.echo(f"\nResults: {file}")
+    click.echo(stored)
     if page is not None:
         from pinprof.report.bench_page import write_page
 
         write_page(report, page)
         click.echo(f"Page: {page}")
-    _store(measured)
 
 
-def _report(results: Results, measured: Any, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
+def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
     from pinprof import bench
     from pinprof.analyze.bench import study
     from pinprof.report.bench_data import BenchReport
@@ -147,20 +149,20 @@ def _report(results: Results, measured: Any, facts: dict[str, Any], words: str, 
     )
 
 
-def _store(measured: Any) -> None:
-    """Keep the rates for reports; a home that cannot be written to costs no result."""
+def _store(measured: Rates) -> str:
+    """Keep the rates for reports, and say where; a home that cannot be written to costs no result."""
     from pinprof import rates
 
     try:
         older = rates.load_for(measured.machine, measured.backend)
     except PinprofError:
+        # Unreadable ones are replaced.
         older = None
     try:
         path = rates.save(older.updated(measured) if older else measured)
     except OSError as error:
-        click.echo(f"pinprof: the rates are not stored for reports: {error.strerror}: {error.filename}", err=True)
-        return
-    click.echo(f"Rates of this machine: {path}")
+        return f"The rates are not stored for reports: {error.strerror}: {error.filename}"
+    return f"Rates of this machine: {path}"
 
 
 def _check_output(file: Path, page: Path | None, *, force: bool) -> None:
