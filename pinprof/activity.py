@@ -290,7 +290,8 @@ class Activity:
     sched: SchedTable
     marks: MarkTable
     recorded: frozenset[str] = field(default_factory=frozenset)
-    """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`."""
+    """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`;
+    `cuda calls` where it is the calls alone, without what the GPU did."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

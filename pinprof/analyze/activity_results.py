@@ -54,6 +54,16 @@ class CallSplit:
 
 
 @dataclass(frozen=True)
+class CallSite:
+    """From where calls of one name were made."""
+
+    name: str
+    """`function (library)`."""
+    count: int
+    time_ns: int
+
+
+@dataclass(frozen=True)
 class CallResult:
     """All calls of one name, but those that initialised a context."""
 
@@ -70,6 +80,8 @@ class CallResult:
     """Calls that returned an error."""
     split: CallSplit | None
     """None without samples of the calling threads on the same clock."""
+    sites: tuple[CallSite, ...] = ()
+    """Who made them, dearest first; empty when stacks of calls were not recorded."""
 
     @property
     def ns_per_gib(self) -> float | None:

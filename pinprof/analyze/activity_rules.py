@@ -242,7 +242,7 @@ def giant_pin(view: ActivityView) -> Finding:
 
 
 ACTIVITY_RULES: tuple[ActivityRule, ...] = (
-    ActivityRule("context-init", "Context initialisation", context_init),
+    ActivityRule("context-init", "Context initialisation", context_init, of_calls=True),
     ActivityRule("async-from-pageable", "Whether asynchronous copies block", async_from_pageable),
     ActivityRule("tiny-copies", "The size of copies", tiny_copies),
     ActivityRule("sync-serialisation", "Waiting for copies", sync_serialisation),

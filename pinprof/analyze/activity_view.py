@@ -29,6 +29,11 @@ class ActivityView:
         """Whether CUDA was traced, events or not."""
         return "cuda" in self.activity.recorded
 
+    @property
+    def knows_calls(self) -> bool:
+        """Whether CUDA calls were recorded, perhaps without what the GPU did."""
+        return self.knows_cuda or "cuda calls" in self.activity.recorded
+
     def calls_for(self, *purposes: Purpose) -> bool:
         """Whether the program made such a call."""
         return any(call.purpose in purposes for call in self.activity.whole.calls)
@@ -42,6 +47,8 @@ class ActivityRule:
     subject: str
     """Ends the sentence `… cannot be judged.`"""
     judge: Callable[[ActivityView], Finding]
+    of_calls: bool = False
+    """Calls alone are enough to judge."""
 
     def without_activity(self) -> Finding:
         """The verdict on a recording that nothing traced."""

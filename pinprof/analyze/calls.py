@@ -13,7 +13,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import Activity, ApiCallTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
-from pinprof.analyze.activity_results import AllocLoop, CallResult, CallSplit, ContextInit, MemoryPeaks, Purpose, Spread
+from pinprof.analyze.activity_results import (
+    AllocLoop,
+    CallResult,
+    CallSite,
+    CallSplit,
+    ContextInit,
+    MemoryPeaks,
+    Purpose,
+    Spread,
+)
 from pinprof.analyze.attribution import Attribution
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.groups import group
@@ -253,6 +262,7 @@ def summarise_calls(
         sized = cells.sum((size >= 0).astype(np.int64))
         amount, failures = cells.sum(np.maximum(size, 0)), cells.sum((table.status[row] > 0).astype(np.int64))
         splits = _splits(capture, samples, cells.of, row, len(table), total)
+        sites = _sites(table, cells.of, row)
         for cell in np.lexsort((-total, cells.keys[0])).tolist():
             name = cells.keys[1][cell]
             results[cells.keys[0][cell]].append(
@@ -265,9 +275,25 @@ def summarise_calls(
                     size_bytes=int(amount[cell]) if sized[cell] else None,
                     failures=int(failures[cell]),
                     split=splits.get(cell),
+                    sites=tuple(sites.get(cell, ())),
                 )
             )
     return tuple(tuple(entries) for entries in results)
+
+
+def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallSite]]:
+    """Cell (scope and name) → who made its calls; `row` is the call, `cell` its cell."""
+    if table.site is None:
+        return {}
+    known = table.site[row] >= 0
+    cell, row = cell[known], row[known]
+    parts = group(cell, table.site[row].astype(np.int64))
+    time = parts.sum(table.end_ns[row] - table.start_ns[row])
+    found: dict[int, list[CallSite]] = {}
+    for part in np.argsort(-time, kind="stable").tolist():
+        site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
+        found.setdefault(int(parts.keys[0][part]), []).append(site)
+    return found
 
 
 def _splits(

@@ -405,7 +405,9 @@ def findings(
 
 def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView | None) -> Finding:
     if isinstance(rule, ActivityRule):
-        return rule.judge(traced) if traced and traced.knows_cuda else rule.without_activity()
+        if traced and (traced.knows_calls if rule.of_calls else traced.knows_cuda):
+            return rule.judge(traced)
+        return rule.without_activity()
     if traced and traced.knows_cuda and rule.judge is alloc_loop:
         return alloc_loop_by_calls(traced)
     if sampled is None:

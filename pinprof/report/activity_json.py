@@ -85,6 +85,7 @@ def _call(call: CallResult) -> dict[str, Any]:
         "ns_per_gib": call.ns_per_gib,
         "failures": call.failures,
         "split": _split(call.split),
+        "sites": [{"name": site.name, "count": site.count, "time_ns": site.time_ns} for site in call.sites],
     }
 
 

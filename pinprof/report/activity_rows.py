@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pinprof import units
-from pinprof.analyze.activity_results import CallSplit, ContextInit, DeviceTime, ScopeActivity, UvmAnalysis
+from pinprof.analyze.activity_results import CallResult, CallSplit, ContextInit, DeviceTime, ScopeActivity, UvmAnalysis
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.data import RangeData, ReportData
 from pinprof.report.summary import Tile
@@ -52,6 +52,11 @@ def told_parts(split: CallSplit) -> list[Part]:
 def range_activity(data: ReportData) -> list[tuple[RangeData, ScopeActivity]]:
     """Every range beside what happened in it."""
     return list(zip(data.ranges, data.activity.analysis.ranges, strict=True)) if data.activity else []
+
+
+def call_line(call: CallResult) -> str:
+    """`cudaMallocHost from step (app)`: a call, and who made most of it where that is known."""
+    return call.name + (f" from {call.sites[0].name}" if call.sites else "")
 
 
 def has_splits(data: ActivityData) -> bool:

@@ -139,7 +139,11 @@ def quality_notes(data: ReportData) -> list[str]:
     ]
     if data.activity:
         notes.append(f"CUDA activity comes from {data.activity.analysis.source}.")
-        notes += [told for kind, told in _UNRECORDED.items() if kind not in data.activity.analysis.recorded]
+        recorded = data.activity.analysis.recorded
+        if "cuda" in recorded:
+            notes += [told for kind, told in _UNRECORDED.items() if kind not in recorded]
+        else:
+            notes.append("What the GPU did (copies, kernels, migrations) was not recorded, only the calls.")
     source, uncertainty = data.capture.clock.get("source"), data.capture.clock.get("uncertainty_ns", 0)
     if source:
         exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"

@@ -11,7 +11,15 @@ from rich.text import Text
 from pinprof import units
 from pinprof.report import palette
 from pinprof.report.activity_data import ActivityData
-from pinprof.report.activity_rows import context_sentence, device_sentence, has_splits, told_parts, uvm_notes, uvm_tiles
+from pinprof.report.activity_rows import (
+    call_line,
+    context_sentence,
+    device_sentence,
+    has_splits,
+    told_parts,
+    uvm_notes,
+    uvm_tiles,
+)
 from pinprof.report.names import printable, shortened
 from pinprof.report.styles import CAUSES, DIRECTIONS, PURPOSES, Style, memory_style
 
@@ -57,7 +65,7 @@ def _calls(data: ActivityData) -> Group:
     lines: list[RenderableType] = [table]
     if has_splits(data):
         lines += [
-            Text(f"{shortened(call.name, _NAME_WIDTH)}: ")
+            Text(f"{shortened(call_line(call), 2 * _NAME_WIDTH)}: ")
             + Text(", ".join(f"{part.label} {units.format_ns(part.ns)}" for part in told_parts(call.split)), "dim")
             for call in calls[:_CALLS]
             if call.split and told_parts(call.split)

@@ -1,0 +1,160 @@
+"""CUDA calls by uprobes: real probes on libraries that stand in for CUDA's, in a program and its child."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pinprof import analyze, read
+from pinprof.activity import MemoryKind, MemoryOperation
+from pinprof.collect.cuda_libraries import find_sites, functions_in
+from pinprof.collect.native import tracefs
+
+SOURCES = Path(__file__).parents[1] / "data/cuda"
+FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
+MIB = 1 << 20
+
+
+def missing() -> str:
+    """Why calls cannot be traced here; empty when they can."""
+    if shutil.which("cc") is None:
+        return "cc is not installed"
+    code = "from pinprof.collect.native import tracefs\nwith tracefs.probes([]): pass"
+    trial = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    # Without a site there is no tracepoint to ask for: that far it must come.
+    if "FileNotFoundError" in trial.stderr and "/events/" in trial.stderr:
+        return ""
+    return f"tracefs cannot be used: {trial.stderr.strip().splitlines()[-1:]}"
+
+
+needs_probes = pytest.mark.skipif(bool(missing()), reason=missing() or "uprobes work")
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder with libcuda.so.1, libcudart.so.13 and the program."""
+    folder = tmp_path_factory.mktemp("cuda")
+    driver, runtime = folder / "libcuda.so.1", folder / "libcudart.so.13"
+    origin = "-Wl,-rpath,$ORIGIN"
+    for command in (
+        ("-shared", "-fPIC", "-o", driver, SOURCES / "driver.c"),
+        ("-shared", "-fPIC", "-o", runtime, SOURCES / "runtime.c", driver, origin),
+        ("-o", folder / "program", SOURCES / "program.c", runtime, driver, origin),
+    ):
+        subprocess.run(["cc", *FLAGS, *command], check=True, cwd=folder)
+    return folder
+
+
+def record(built: Path, tmp_path: Path, *options: str, program: str = "program") -> tuple[Path, str]:
+    """A capture of the program, and what it printed."""
+    target = tmp_path / "calls.pinprof"
+    result = subprocess.run(
+        [sys.executable, "-m", "pinprof", "record", "-o", target, *options, "--", built / program],
+        env={**os.environ, "LD_LIBRARY_PATH": str(built)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    return target, result.stdout
+
+
+@pytest.fixture(scope="module")
+def recorded(built: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """One capture, and what the program printed."""
+    return record(built, tmp_path_factory.mktemp("recorded"), "--no-report", "--frequency", "9999")
+
+
+@needs_probes
+def test_every_call_has_its_size_its_duration_and_its_caller(recorded: tuple[Path, str]) -> None:
+    target, printed = recorded
+    capture = read.read(target)
+    assert capture.activity is not None
+    calls = capture.activity.calls
+    parent = calls.pid != int(printed)
+    names = [calls.names[name] for name in calls.name.tolist()]
+    counted = Counter(name for name, mine in zip(names, parent.tolist(), strict=True) if mine)
+    assert counted == {
+        "cuInit": 1, "cuMemAlloc": 1, "cudaMallocHost": 5, "cudaMemcpy": 5, "cuCtxSynchronize": 5, "cudaFreeHost": 5,
+        "cuMemFree": 1,
+    }  # fmt: skip
+    assert Counter(name for name, mine in zip(names, parent.tolist(), strict=True) if not mine) == {
+        "cudaMallocHost": 1, "cudaMemcpy": 1, "cuCtxSynchronize": 1, "cudaFreeHost": 1,
+    }  # fmt: skip
+    assert calls.size_bytes is not None
+    assert calls.site is not None
+    for row, name in enumerate(names):
+        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]]
+        if name in ("cudaMallocHost", "cudaMemcpy", "cudaFreeHost"):
+            assert size == (8 * MIB if parent[row] else 2 * MIB), name
+            assert site == "step (program)"
+            assert calls.folded[row] == 1
+        if name == "cuMemFree":
+            assert size == 8 * MIB
+        if name == "cuCtxSynchronize":
+            assert calls.end_ns[row] - calls.start_ns[row] >= 3_000_000
+            assert size == -1
+    assert (calls.status == 0).all()
+    memory = capture.activity.memory
+    pinned = memory.memory_kind == MemoryKind.PINNED
+    assert int((pinned & (memory.operation == MemoryOperation.FREE)).sum()) == 6
+    assert memory.address[pinned].all()
+
+
+@needs_probes
+def test_calls_are_split_by_what_the_kernel_did_in_them(recorded: tuple[Path, str]) -> None:
+    analysis = analyze.analyze(read.read(recorded[0]))
+    assert analysis.activity is not None
+    pinned = next(call for call in analysis.activity.whole.calls if call.name == "cudaMallocHost")
+    assert pinned.split is not None
+    faults = sum(ns for leaf, ns in pinned.split.by_leaf.items() if leaf.startswith("fault."))
+    # First touch of shared memory: far more than half of it even on a busy machine.
+    assert faults > 0.5 * pinned.split.sampled_ns
+    assert pinned.split.sampled_ns <= 1.1 * pinned.time_ns.total
+    assert [site.name for site in pinned.sites] == ["step (program)"]
+    assert any(finding.rule == "context-init" and finding.severity == "ok" for finding in analysis.findings)
+
+
+@needs_probes
+def test_calls_can_be_left_out_and_nothing_stays_defined(
+    recorded: tuple[Path, str], built: Path, tmp_path: Path
+) -> None:
+    target, _ = record(built, tmp_path, "--no-report", "--no-cuda-calls")
+    assert not (target / "calls.data").exists()
+    assert json.loads((recorded[0] / "manifest.json").read_text())["outcome"]["notes"] == []
+    code = (
+        "from pathlib import Path; from pinprof.collect.native import tracefs\n"
+        "with tracefs._mounted() as root: print(tracefs._defined(root))"
+    )
+    left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
+    assert all(Path(f"/proc/{entry[1]}").exists() for entry in eval(left))
+
+
+@needs_probes
+def test_damaged_calls_never_keep_a_capture_from_being_read(recorded: tuple[Path, str], tmp_path: Path) -> None:
+    target = tmp_path / "damaged.pinprof"
+    shutil.copytree(recorded[0], target)
+    whole = (target / "calls.data").read_bytes()
+    for size in range(0, len(whole), max(len(whole) // 15, 1)):
+        (target / "calls.data").write_bytes(whole[:size])
+        capture = read.read(target)
+        assert capture.activity is not None
+        assert len(capture.activity.calls) <= 30
+
+
+def test_only_files_with_cuda_functions_are_probed(built: Path) -> None:
+    assert len(functions_in(built / "libcudart.so.13")) == 3
+    assert functions_in(built / "program") == []
+    assert functions_in(SOURCES / "driver.c") == []
+    assert functions_in(Path("/nowhere")) == []
+    sites = find_sites(str(built / "program"), {"LD_LIBRARY_PATH": str(built)})
+    mine = Counter(Path(site.path).name for site in sites if Path(site.path).parent == built)
+    assert mine == {"libcuda.so.1": 7, "libcudart.so.13": 3}
+    assert tracefs.supported()
