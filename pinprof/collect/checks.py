@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from pinprof import nsys
-from pinprof.collect import host, kallsyms, nvtx, permission
+from pinprof.collect import host, kallsyms, nvtx, permission, python
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
@@ -197,6 +197,16 @@ def _userfaultfd() -> Check:
     )
 
 
+def _py_spy() -> Check:
+    path = python.find_py_spy()
+    if path is None:
+        found = "py-spy, which reads Python's lines, is not installed"
+        return Check("Python lines", "info", found, "pip install 'pinprof[python]'")
+    if reason := python.forbidden():
+        return Check("Python lines", "warning", f"py-spy may not read memory: {reason}", python.ALLOW)
+    return Check("Python lines", "ok", f"py-spy {python.version_of(path)}, {path}")
+
+
 def _nsys() -> Check:
     try:
         found = find_nsys()
@@ -256,6 +266,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _memlock,
     _io_uring,
     _userfaultfd,
+    _py_spy,
     _nsys,
     _nsys_importer,
     _nvtx,

@@ -34,6 +34,10 @@ _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _CAP_SYS_PTRACE = 19
 TRAMPOLINE = "perf trampoline"
 _MARK = b"py::"
+ALLOW = (
+    "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
+    "(in a container: --cap-add SYS_PTRACE)."
+)
 _INSTALL = "Install it with: pip install 'pinprof[python]' (or pip install py-spy), or record with --python trampoline."
 
 
@@ -82,12 +86,11 @@ def plan(request: RecordRequest) -> Plan:
         if mode == "py-spy":
             raise ToolMissing("py-spy, which reads Python's lines, is not installed.", _INSTALL, "py-spy-missing")
         return Plan(environment, "")
-    if reason := _forbidden():
+    if reason := forbidden():
         if mode == "py-spy":
             raise CollectError(
                 f"py-spy may not read the program's memory: {reason}.",
-                "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
-                "(in a container: --cap-add SYS_PTRACE).",
+                ALLOW,
                 "py-spy-permission",
             )
         return Plan(environment, "", (f"Python lines were not recorded: py-spy may not read memory, as {reason}.",))
@@ -166,7 +169,7 @@ def remove_maps(pids: Collection[int]) -> None:
             continue
 
 
-def _forbidden() -> str:
+def forbidden() -> str:
     """Why another process's memory may not be read here (ptrace(2), Yama); empty when it may."""
     if os.geteuid() == 0 or _capable(_CAP_SYS_PTRACE):
         return ""

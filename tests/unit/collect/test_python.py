@@ -19,7 +19,7 @@ AUTO = RecordRequest(command=("python3",), python="auto")
 def _py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(python.VARIABLE, raising=False)
     monkeypatch.setattr(python, "find_py_spy", lambda: "/usr/bin/py-spy")
-    monkeypatch.setattr(python, "_forbidden", lambda: "")
+    monkeypatch.setattr(python, "forbidden", lambda: "")
 
 
 def asked(way: str) -> RecordRequest:
@@ -57,7 +57,7 @@ def test_without_py_spy_auto_goes_on_and_py_spy_says_how_to_install_it(monkeypat
 
 
 def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "_forbidden", lambda: "kernel.yama.ptrace_scope is 1")
+    monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     plan = python.plan(AUTO)
     assert not plan.py_spy
     assert "ptrace_scope is 1" in plan.notes[0]
