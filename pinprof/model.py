@@ -192,6 +192,29 @@ class RangeTable:
         return len(self.name)
 
 
+@dataclass(frozen=True)
+class ProcessMemory:
+    """What one process of the program held over time; columns of one length."""
+
+    pid: int
+    name: str
+    time_ns: Int64
+    values: Mapping[str, Int64]
+    """`rss, shmem, pinned, locked, swap, huge` in bytes and `threads`; what was not recorded is absent."""
+
+
+@dataclass(frozen=True)
+class MemoryLog:
+    """Memory of the program and counters of the machine, looked at about ten times a second."""
+
+    time_ns: Int64
+    machine: Mapping[str, Int64]
+    """Counter of /proc/vmstat → its value at each time; pages, or events since the machine started."""
+    processes: tuple[ProcessMemory, ...]
+    """In the order in which they were first seen: the program itself, then its descendants."""
+    bad_lines: int = 0
+
+
 @dataclass(frozen=True, slots=True)
 class ClockSync:
     """Which clock sample times count in, and how far ranges may be off against it."""
@@ -246,5 +269,7 @@ class Capture:
     """Added to sample times gives UTC, nanoseconds since 1970; None when the recorder noted no such pair."""
     rates: Rates | None = None
     """What memory operations cost on the machine of the run; None when nobody measured."""
+    memory: MemoryLog | None = None
+    """Memory over time; None when nothing recorded it."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""

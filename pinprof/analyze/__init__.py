@@ -11,6 +11,7 @@ from pinprof.analyze.clock import join
 from pinprof.analyze.counterfactual import counterfactual
 from pinprof.analyze.explain import Explanation, explain
 from pinprof.analyze.headline import headline
+from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.python_lines import python_lines
 from pinprof.analyze.ranges import summarise
@@ -54,6 +55,7 @@ def analyze(capture: Capture) -> Analysis:
         ranges=ranges,
         findings=findings(capture, events, ranges, activity),
         headline=told,
+        memory=summarise_memory(capture),
         activity=activity,
         counterfactual=counterfactual(capture, events, ranges, capture.rates),
         pinning=curve,

@@ -9,6 +9,7 @@ from typing import Literal
 from pinprof.analyze.activity_results import ActivityAnalysis
 from pinprof.analyze.attribution import Attribution
 from pinprof.analyze.cost_results import Counterfactual, PinningCurve
+from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.python_lines import PythonEvent
 from pinprof.model import Capture, Event
 
@@ -144,6 +145,8 @@ class Analysis:
     findings: tuple[Finding, ...]
     headline: str
     """The answer in one sentence."""
+    memory: MemoryResult | None = None
+    """Memory over time; None when nothing recorded it."""
     activity: ActivityAnalysis | None = None
     """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
     python: tuple[PythonEvent, ...] = ()

@@ -10,11 +10,12 @@
     nsys_shim.py    what nsys starts, and what becomes the program
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
-    limits.py       values that no recorder of samples can mean
     python.py       Python functions and lines: CPython's perf trampoline, py-spy
     py_spy_keeper.py, py_spy_trace.py  py-spy beside the program; what it writes
+    limits.py       values that no recorder of samples can mean
     permission.py   whether the kernel lets us sample
     kallsyms.py     the kernel's symbols
+    memory.py       memory over time
     counters.py     exact counters around a run
     host.py         machine facts for the manifest
     checks.py       what `pinprof doctor` looks at

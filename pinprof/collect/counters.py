@@ -22,6 +22,7 @@ VMSTAT_NAMES = (
     "numa_pages_migrated",
     "thp_fault_alloc",
     "thp_fault_fallback",
+    "compact_stall",
     "pswpin",
     "pswpout",
 )

@@ -2,6 +2,9 @@
 
     cpu-clock/freq=F/       where CPU time goes, user and kernel; an hrtimer, so it works in every virtual machine
     page-faults/period=P/   which code touches memory first, with the address (-d); blind to faults inside pins
+    context-switches, --switch-events
+                            each time a thread leaves a processor, with its stack, and when it comes back: what it
+                            waits for, and how long
     -k CLOCK_MONOTONIC      the clock of ranges.jsonl
     -D -1 --control         events off until told: for a scenario by the scenario, else when the program starts
     --buildid-mmap          build ids in the mapping records, so perf need not search its own file at the end
@@ -112,6 +115,7 @@ class Attached:
                 "frequency": request.frequency,
                 "call_graph": request.call_graph,
                 "fault_period": request.fault_period,
+                "off_cpu": records_switches(request),
                 "system_wide": request.system_wide,
                 "region_only": request.region_only,
             },
@@ -160,16 +164,26 @@ def command_line(perf: Perf, request: RecordRequest, control: str, output: Path,
     if request.call_graph == "lbr":
         # Only hardware events have last-branch records; time and faults stay with their own events.
         events.append(f"cycles/freq={request.frequency},call-graph=lbr/")
+    if records_switches(request):
+        events.append("context-switches/period=1/")
     argv = [perf.path, "record"]
     for event in events:
         argv += ["-e", event]
     argv += ["-d", "--sample-cpu", "-k", "CLOCK_MONOTONIC", "-g", "--call-graph", mode]
+    argv += ["--switch-events"] if records_switches(request) else []
     # Otherwise perf reads the whole file again to find build ids; never copy binaries into ~/.debug.
     argv += ["--buildid-mmap"] if perf.buildid_mmap else ["-N"]
     argv += _ring_size(request)
     argv += ["-D", "-1", "--control", f"fifo:{control}", "-o", str(output)]
     # `cat` ends when pinprof does (base.Recorder); perf alone would sample every CPU for ever.
     return [*argv, *(["-a", "--", "cat"] if request.system_wide else ["-p", str(pid)])]
+
+
+def records_switches(request: RecordRequest) -> bool:
+    """Whether time off the processors is recorded: not with call chains that only perf can make, which it would write
+    without the switches that end each wait.
+    """
+    return request.off_cpu and request.call_graph == "fp"
 
 
 def _ring_size(request: RecordRequest) -> list[str]:

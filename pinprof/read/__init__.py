@@ -19,7 +19,7 @@ from typing import cast
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Capture
-from pinprof.store import PYTHON_STACKS
+from pinprof.store import MEMORY, PYTHON_STACKS
 
 __all__ = ["READERS", "ReadOptions", "Reader", "read", "seal_symbols"]
 
@@ -113,6 +113,10 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     capture = python_frames.settle(
         capture, stacks if stacks.is_file() else None, keep_interpreter=options.interpreter_frames
     )
+    if (path / MEMORY).is_file():
+        from pinprof.read.memory import read_memory
+
+        capture = replace(capture, memory=read_memory(path / MEMORY))
     return machine_rates.brought(capture, path)
 
 

@@ -20,6 +20,7 @@ from pinprof.report.cost_rows import counterfactual_json, pinning_json
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.instances import InstanceData
+from pinprof.report.memory_rows import MemoryData, memory_json
 from pinprof.report.python_data import PythonTable
 from pinprof.report.timeline import Timeline
 from pinprof.report.walls import WallData, wall_json
@@ -189,6 +190,8 @@ class ReportData:
     """The run in other kinds of memory; None for programs that do not say what their phases are."""
     pinning: PinningCurve | None = None
     """The time to pinned memory by threads; None unless that was measured."""
+    memory: MemoryData | None = None
+    """Memory over time; None when nothing recorded it."""
     timeline: Timeline | None = None
     """None where nothing has a time."""
     threads: tuple[Thread, ...] = ()
@@ -218,6 +221,7 @@ class ReportData:
             "losses": asdict(self.losses),
             "findings": [asdict(finding) for finding in self.findings],
             "activity": activity_json(self.activity) if self.activity else None,
+            "memory": memory_json(self.memory),
             "counterfactual": counterfactual_json(self.counterfactual) if self.counterfactual else None,
             "pinning": pinning_json(self.pinning) if self.pinning else None,
             "python": [table.to_json() for table in self.python],

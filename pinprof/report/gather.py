@@ -25,6 +25,7 @@ from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import Strings, flame_data
 from pinprof.report.hot_tree import hot_trees
 from pinprof.report.instances import instance_data
+from pinprof.report.memory_rows import MemoryData
 from pinprof.report.python_data import python_tables
 from pinprof.report.rows import thread_names, thread_numbers
 from pinprof.report.timeline import timeline
@@ -69,6 +70,7 @@ def build(analysis: Analysis) -> ReportData:
         activity=activity_data(analysis),
         counterfactual=analysis.counterfactual,
         pinning=analysis.pinning,
+        memory=_memory(analysis, over_time.start_ns if over_time else None),
         timeline=over_time,
         threads=tuple(
             Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
@@ -81,6 +83,13 @@ def build(analysis: Analysis) -> ReportData:
 def _title(name: str, tid: int) -> str:
     """A thread's name without its number, which stands beside it."""
     return "" if name == f"thread {tid}" else name
+
+
+def _memory(analysis: Analysis, start_ns: int | None) -> MemoryData | None:
+    found = analysis.memory
+    if found is None:
+        return None
+    return MemoryData(found, int(found.time_ns[0]) if start_ns is None else start_ns)
 
 
 _RULES = {

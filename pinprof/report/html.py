@@ -23,7 +23,7 @@ from markupsafe import Markup
 
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
-from pinprof.report import activity_rows, chart, cost_rows, drawing, palette, plots, styles, summary
+from pinprof.report import activity_rows, chart, cost_rows, drawing, memory_rows, palette, plots, styles, summary
 from pinprof.report.data import Cause, RangeData, ReportData
 from pinprof.report.flame import Thread, pack_columns, pack_strings
 from pinprof.report.names import printable
@@ -120,6 +120,8 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
             range_activity=activity_rows.range_activity,
             context_sentence=activity_rows.context_sentence,
             device_sentence=activity_rows.device_sentence,
+            memory_tiles=memory_rows.memory_tiles,
+            memory_notes=memory_rows.memory_notes,
             uvm_tiles=activity_rows.uvm_tiles,
             uvm_notes=activity_rows.uvm_notes,
             saving_sentence=cost_rows.saving_sentence,
@@ -259,6 +261,7 @@ def _plots(data: ReportData) -> dict[str, Any]:
     activity = data.activity.analysis if data.activity else None
     figures = {
         "transfers": plots.transfer_figure(activity.transfers, activity.whole.copies) if activity else None,
+        "memory": plots.memory_figure(data.memory) if data.memory else None,
     }
     return {name: figure for name, figure in figures.items() if figure}
 

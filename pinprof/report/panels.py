@@ -28,6 +28,7 @@ PANELS: tuple[Panel, ...] = (
     Panel("calls", "CUDA calls", lambda data: bool(data.activity and data.activity.analysis.whole.calls)),
     Panel("transfers", "Transfers", lambda data: bool(data.activity and data.activity.analysis.whole.copies)),
     Panel("uvm", "Managed memory", lambda data: bool(data.activity and data.activity.analysis.uvm)),
+    Panel("memory", "Memory", lambda data: data.memory is not None),
     Panel("flame", "Flamegraph", lambda data: data.flame is not None and len(data.flame.depth) > 0),
     Panel("quality", "Data quality", lambda data: bool(data.events or data.activity)),
     Panel("machine", "Machine", lambda data: bool(data.capture.host)),

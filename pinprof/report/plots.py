@@ -1,4 +1,4 @@
-"""Plots as plotly figures in plain dictionaries: copies by size and bandwidth beside their limit.
+"""Plots as plotly figures in plain dictionaries: copies by size and bandwidth beside their limit, memory over time.
 
 Colours are the page's, by the level in `meta`, so that they follow its theme.
 """
@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.activity_results import CopyResult, TransferAnalysis
+from pinprof.report.memory_rows import MemoryData
 from pinprof.report.styles import DIRECTIONS, memory_style
 from pinprof.units import format_bytes, format_count
 
@@ -113,4 +114,46 @@ def _layout(transfers: TransferAnalysis) -> dict[str, Any]:
         "legend": {"traceorder": "normal"},
         "hovermode": "closest",
         "dragmode": False,
+    }
+
+
+def memory_figure(data: MemoryData) -> dict[str, Any] | None:
+    """What the program held over time, a line for each kind of memory; None when nothing was ever held."""
+    curves = data.curves()
+    if not curves:
+        return None
+    most = max(int(level.max()) for _, _, _, level in curves)
+    power = min(max(most.bit_length() - 1, 0) // 10, 6)
+    unit = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[power]
+    return {
+        "data": [
+            {
+                "type": "scatter",
+                "mode": "lines",
+                "name": style.label,
+                "meta": style.level,
+                "x": [round(value / 1e9, 3) for value in time.tolist()],
+                "y": [float(f"{value / 1024**power:.5g}") for value in level.tolist()],
+                "text": [format_bytes(value) for value in level.tolist()],
+                "line": {"width": 2, "shape": "hv"},
+                "marker": {"symbol": "circle"},
+                "hovertemplate": "%{x:.3g} s<br><b>%{text}</b><extra>%{fullData.name}</extra>",
+            }
+            for _, style, time, level in curves
+        ],
+        "layout": {
+            "height": 250,
+            "margin": {"l": 60, "r": 12, "t": 8, "b": 44},
+            "xaxis": {"title": {"text": "seconds", "standoff": 8}, "fixedrange": True, "zeroline": False},
+            "yaxis": {
+                "rangemode": "tozero",
+                "title": {"text": unit, "standoff": 8},
+                "fixedrange": True,
+                "zeroline": False,
+            },
+            "legend": {"traceorder": "normal"},
+            "showlegend": True,
+            "hovermode": "closest",
+            "dragmode": False,
+        },
     }

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.errors import PinprofError
-from pinprof.report import palette, text_activity, text_costs, text_python, text_walls
+from pinprof.report import palette, text_activity, text_costs, text_memory, text_python, text_walls
 from pinprof.report.data import EventData, FindingData, ReportData
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
@@ -88,6 +88,8 @@ def render(data: ReportData, console: Console) -> None:
         _section(console, heading, table)
     for heading, walls in text_walls.sections(data, lambda leaf: _style(data, leaf)):
         _section(console, heading, walls)
+    for heading, lines in text_memory.sections(data):
+        _section(console, heading, lines)
     if data.activity:
         for heading, body in text_activity.sections(data.activity):
             _section(console, heading, body)

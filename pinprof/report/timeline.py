@@ -17,6 +17,7 @@ from pinprof.analyze.groups import group
 from pinprof.analyze.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.model import Int32, Int64
 from pinprof.report.flame_tables import Strings
+from pinprof.report.memory_rows import MemoryData
 from pinprof.report.migration_field import FIELD_STYLES, cause_styles
 from pinprof.report.rows import is_timed, range_threads, start_ns, thread_names, thread_numbers
 from pinprof.report.styles import DIRECTIONS as DIRECTION_WORDS
@@ -132,6 +133,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         lanes += _gpu_lanes(capture.activity.gpu_ops, start, names, styles)
         lanes += _fault_lanes(analysis, start, styles)
         memory = tuple(_memory(capture.activity.memory, start, styles))
+    memory += tuple(_held(analysis, start, styles))
     return Timeline(
         start_ns=start,
         span_ns=end - start,
@@ -324,6 +326,13 @@ def _fault_lanes(analysis: Analysis, start: int, styles: _Styles) -> Iterator[La
             part.time_ns - start, part.time_ns - start + part.duration_ns, look, nothing, size_bytes=part.count
         )
         yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT)[0], len(part))
+
+
+def _held(analysis: Analysis, start: int, styles: _Styles) -> Iterator[MemoryUse]:
+    """What the program's processes held by the kernel's account, where it was recorded."""
+    if analysis.memory is not None:
+        for _, style, time, level in MemoryData(analysis.memory, start).curves():
+            yield MemoryUse(style.label, styles.add(style), np.maximum(time, 0), level)
 
 
 def _memory(usage: MemoryUsageTable, start: int, styles: _Styles) -> Iterator[MemoryUse]:

@@ -1,4 +1,4 @@
-"""Programs that sleep, wait for a lock and wait for a disk, recorded for real: each wait has its name and its length."""
+"""A program that sleeps, waits for a lock and for a disk, recorded for real: each wait has its name and length."""
 
 from __future__ import annotations
 

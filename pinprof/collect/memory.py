@@ -1,0 +1,150 @@
+"""Memory over time: what the program's processes hold and what the machine's counters say, ten times a second.
+
+    memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
+
+It is written by pinprof itself while it waits for the program. Looking costs time, so that it looks less often where it
+costs more: never above COST of a core. Huge pages are in smaps_rollup alone, which walks the page tables under the lock
+of the address space: read once a second at most, within HUGE_COST, and no more of a process for which it takes long.
+
+Fields are those of proc_pid_status(5), proc_pid_smaps(5) and /proc/vmstat; what a kernel does not have is left out.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import time
+from pathlib import Path
+from typing import Any
+
+from pinprof.store import MEMORY
+
+INTERVAL_S, COST = 0.1, 0.004
+HUGE_INTERVAL_S, HUGE_COST, HUGE_LIMIT_S = 1.0, 0.001, 0.05
+TREE_INTERVAL_S = 0.3
+MOST_PROCESSES, MOST_THREADS = 64, 64
+"""Processes that are followed; threads whose children are looked for. The main thread's always are."""
+
+_STATUS = {b"VmRSS": "rss", b"RssShmem": "shmem", b"VmPin": "pinned", b"VmLck": "locked", b"VmSwap": "swap"}
+_FIELD = re.compile(rb"^(VmRSS|RssShmem|VmPin|VmLck|VmSwap):\s*(\d+) kB$|^(Threads):\s*(\d+)$", re.MULTILINE)
+_NAME = re.compile(rb"^Name:\t(.*)$", re.MULTILINE)
+_HUGE = re.compile(rb"^AnonHugePages:\s*(\d+) kB$", re.MULTILINE)
+
+PAGES = ("nr_free_pages", "nr_shmem", "nr_anon_transparent_hugepages", "nr_mlock")
+EVENTS = (
+    "pgfault", "pgmajfault", "thp_fault_alloc", "thp_fault_fallback", "compact_stall", "nr_foll_pin_acquired",
+    "nr_foll_pin_released", "pswpin", "pswpout",
+)  # fmt: skip
+_COUNTER = re.compile(rb"^(%s) (\d+)$" % b"|".join(name.encode() for name in (*PAGES, *EVENTS)), re.MULTILINE)
+
+
+class MemoryWatch:
+    """Looks at a process and its descendants whenever it is called and due."""
+
+    def __init__(self, directory: Path, pid: int) -> None:
+        self._root = pid
+        self._tree: list[int] = []
+        self._named: set[int] = set()
+        self._tree_due = self._due = 0.0
+        self._huge_due: dict[int, float] = {}
+        self._huge_spent = 0.0
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        try:
+            self._file = os.open(directory / MEMORY, flags, 0o644)
+        except OSError:
+            self._file = -1
+
+    def __call__(self) -> float:
+        """Look if it is time; seconds until the next look."""
+        if self._file < 0:
+            return float("inf")
+        now = time.monotonic()
+        if now >= self._due:
+            self._huge_spent, begin = 0.0, time.thread_time()
+            self.look()
+            spent = time.thread_time() - begin - self._huge_spent
+            now = time.monotonic()
+            self._due = now + max(INTERVAL_S, spent / COST)
+        return self._due - now
+
+    def look(self) -> None:
+        """Write one line."""
+        if self._file < 0:
+            return
+        now = time.monotonic()
+        if now >= self._tree_due:
+            self._tree, self._tree_due = self._descendants(), now + TREE_INTERVAL_S
+        line: dict[str, Any] = {"t": time.monotonic_ns(), "machine": _machine(), "processes": []}
+        for pid in self._tree:
+            if facts := self._process(pid, now):
+                line["processes"].append(facts)
+        try:
+            os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+        except OSError:
+            # The disk is full: the samples need what is left.
+            self.close()
+
+    def close(self) -> None:
+        """No more looks."""
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
+
+    def _process(self, pid: int, now: float) -> dict[str, Any] | None:
+        status = _contents(f"/proc/{pid}/status")
+        if not status:
+            return None
+        facts: dict[str, Any] = {"pid": pid}
+        if pid not in self._named and (name := _NAME.search(status)):
+            self._named.add(pid)
+            facts["name"] = name[1].decode("utf-8", "replace")
+        for match in _FIELD.finditer(status):
+            if match[3]:
+                facts["threads"] = int(match[4])
+            else:
+                facts[_STATUS[match[1]]] = int(match[2]) * 1024
+        if "rss" not in facts:
+            # A process that has ended and waits for its parent holds nothing.
+            return None
+        if now >= self._huge_due.get(pid, 0.0):
+            begin = time.thread_time()
+            rollup = _HUGE.search(_contents(f"/proc/{pid}/smaps_rollup"))
+            took = time.thread_time() - begin
+            self._huge_spent += took
+            self._huge_due[pid] = now + max(HUGE_INTERVAL_S, took / HUGE_COST) if took < HUGE_LIMIT_S else float("inf")
+            if rollup:
+                facts["huge"] = int(rollup[1]) * 1024
+        return facts
+
+    def _descendants(self) -> list[int]:
+        """The process and those below it, its own first."""
+        found: list[int] = []
+        queue = [self._root]
+        while queue and len(found) < MOST_PROCESSES:
+            pid = queue.pop(0)
+            found.append(pid)
+            queue += _children(pid)
+        return found
+
+
+def _children(pid: int) -> list[int]:
+    threads = [str(pid)]
+    with contextlib.suppress(OSError):
+        listed = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - ten times a second: plain strings cost least
+        threads = listed if len(listed) <= MOST_THREADS else threads
+    lists = (_contents(f"/proc/{pid}/task/{thread}/children") for thread in threads)
+    return [int(child) for children in lists for child in children.split()]
+
+
+def _machine() -> dict[str, int]:
+    return {match[1].decode(): int(match[2]) for match in _COUNTER.finditer(_contents("/proc/vmstat"))}
+
+
+def _contents(path: str) -> bytes:
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - likewise
+            return file.read()
+    except OSError:
+        return b""

@@ -1,0 +1,106 @@
+"""Memory over time from `memory.jsonl` (collect/memory.py): one JSON object a line.
+
+    {"t": ns, "machine": {"pgfault": 12, …}, "processes": [{"pid": 7, "name": "app", "rss": bytes, …}]}
+
+Lines that are no such object, times that run backwards and numbers outside 0 … 2^63-1 are left out and counted.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pinprof.errors import CaptureError
+from pinprof.model import MemoryLog, ProcessMemory
+
+_MAX = 2**63 - 1
+_MOST_LINE = 1 << 20
+PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
+"""What is known of a process, in bytes but for the number of threads."""
+
+
+def read_memory(path: Path) -> MemoryLog | None:
+    """The log of a capture; None where it holds no line."""
+    times: list[int] = []
+    machine: dict[str, list[int]] = {}
+    processes: dict[int, dict[str, list[int]]] = {}
+    names: dict[int, str] = {}
+    bad = 0
+    try:
+        with path.open("rb") as stream:
+            for line in stream:
+                entry = _entry(line)
+                if entry is None or (times and entry["t"] <= times[-1]):
+                    bad += 1
+                    continue
+                _append(machine, entry["machine"], len(times))
+                for process in entry["processes"]:
+                    pid = process.pop("pid")
+                    names.setdefault(pid, str(process.pop("name", "")))
+                    columns = processes.setdefault(pid, {"t": []})
+                    _append(columns, process, len(columns["t"]))
+                    columns["t"].append(entry["t"])
+                times.append(entry["t"])
+    except OSError as error:
+        raise CaptureError(
+            f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.", "side-file"
+        ) from error
+    if not times:
+        return None
+    return MemoryLog(
+        time_ns=np.array(times, np.int64),
+        machine={name: _column(values, len(times)) for name, values in machine.items()},
+        processes=tuple(
+            ProcessMemory(
+                pid=pid,
+                name=names[pid],
+                time_ns=np.array(columns["t"], np.int64),
+                values={name: _column(columns[name], len(columns["t"])) for name in PROCESS_FIELDS if name in columns},
+            )
+            for pid, columns in processes.items()
+        ),
+        bad_lines=bad,
+    )
+
+
+def _entry(line: bytes) -> dict[str, Any] | None:
+    """One line with everything in it that is not as it should be left out; None when that is the line itself."""
+    if len(line) > _MOST_LINE or not line.endswith(b"\n"):
+        return None
+    try:
+        raw: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(raw, dict) or not _number(raw.get("t")):
+        return None
+    found, processes = raw.get("machine"), raw.get("processes")
+    machine = found if isinstance(found, dict) else {}
+    listed = processes if isinstance(processes, list) else []
+    return {
+        "t": raw["t"],
+        "machine": {key: value for key, value in machine.items() if _number(value)},
+        "processes": [
+            {key: value for key, value in process.items() if key == "name" or _number(value)}
+            for process in listed
+            if isinstance(process, dict) and _number(process.get("pid"))
+        ],
+    }
+
+
+def _number(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX
+
+
+def _append(columns: dict[str, list[int]], values: dict[str, int], row: int) -> None:
+    """Add a row; what it does not say is as it was last said."""
+    for name, value in values.items():
+        column = columns.setdefault(name, [])
+        column += [column[-1] if column else value] * (row - len(column))
+        column.append(value)
+
+
+def _column(values: list[int], rows: int) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+    return np.array(values + values[-1:] * (rows - len(values)), np.int64)
