@@ -105,7 +105,7 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
             inside = _inside(getattr(table, fields(table)[0].name), start_ns, end_ns)
             left_out += len(table) - int(np.count_nonzero(inside))
             tables[column.name] = table.take(inside)
-    samples = _taken(capture.samples, _inside(capture.samples.time_ns, start_ns, end_ns))
+    samples = capture.samples.take(_inside(capture.samples.time_ns, start_ns, end_ns))
     left_out += len(capture.samples) - len(samples)
     note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
     return replace(
