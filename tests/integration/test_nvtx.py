@@ -142,6 +142,15 @@ nvtx.end_range(nvtx.start_range("started", domain="app"))
     assert len(found.marks) == 2
 
 
+def test_ranges_through_nvidias_shared_library(library: Path, place: Path) -> None:
+    include = headers()
+    found = list(include.parent.glob("lib/libnvtx3interop.so*")) if include else []
+    if not found:
+        pytest.skip("no libnvtx3interop: pip install nvidia-nvtx")
+    code = "import ctypes, sys; nvtx = ctypes.CDLL(sys.argv[1]); nvtx.nvtxRangePushA(b'by ctypes'); nvtx.nvtxRangePop()"
+    assert named(speak(library, place, sys.executable, "-c", code, found[0])) == [("", "", "by ctypes", 0)]
+
+
 def test_each_thread_has_its_own_ranges_and_ended_ones_leave_their_room(
     library: Path, programs: Path, place: Path
 ) -> None:
