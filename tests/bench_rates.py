@@ -34,6 +34,7 @@ NS_PER_GIB = {
     "h2d.write-combined": GIB / 55.1,
     "d2h.pageable": GIB / 15.0,
     "d2h.pinned": GIB / 55.2,
+    "uvm.first-touch": 300e6,
     "uvm.ondemand": 132e6,
     "uvm.prefetch": 21.6e6,
     "uvm.prefetched-kernel": 0.96e6,

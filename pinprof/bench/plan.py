@@ -56,7 +56,7 @@ class Request:
     @property
     def budget_s(self) -> float:
         """Seconds until the last process shall have started to come to an end."""
-        return self.time_s or (90.0 if self.quick else 600.0)
+        return self.time_s or (100.0 if self.quick else 600.0)
 
 
 @dataclass(frozen=True)
@@ -201,9 +201,10 @@ def set_values(jobs: Sequence[Job], left_s: float, *, quick: bool) -> list[Job]:
         # The first call of a process may find memory that nobody had before it, and costs more than all others.
         job.warmups = int(value_s <= _LONG_S)
         job.values = min(max(int(slot_s / value_s) - job.warmups, 1), most)
-    if 2 * sum(job.cost_s for job in jobs) > left_s:
-        for job in jobs:
-            job.values = min(job.values, 2)
+    for fewer in (2, 1):
+        if 2 * sum(job.cost_s for job in jobs) > left_s:
+            for job in jobs:
+                job.values = min(job.values, fewer)
     remaining = sorted(jobs, key=lambda job: job.size_bytes)
     dropped = []
     while len(remaining) > 1 and 2 * sum(job.cost_s for job in remaining) > left_s:

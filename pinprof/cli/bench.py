@@ -47,7 +47,7 @@ class _Group(click.Group):
 )
 @click.option("--device", type=int, default=0, show_default=True, help="Which GPU.")
 @click.option("--only", multiple=True, metavar="MEASURE", help="A measure such as pin.alloc, or a family such as h2d.")
-@click.option("--time", "duration", help="How long it may take (default: 10min; quick: 90s).")
+@click.option("--time", "duration", help="How long it may take (default: 10min; quick: 100s).")
 @click.option("-o", "--output", type=_FILE, help="pyperf's JSON (default: bench-DATE.json); the page stands beside it.")
 @click.option("--force", is_flag=True, help="Replace files of that name.")
 @click.option("--no-page", is_flag=True, help="Only the tables.")

@@ -82,13 +82,14 @@ class BenchReport:
 
     def omissions(self) -> Iterator[tuple[str, str]]:
         """(what, reason) of everything left out, one row for each reason."""
-        grouped: dict[str, dict[str, list[int]]] = {}
+        sizes: dict[tuple[str, str], set[int]] = {}
         for measure, size, reason in self.left_out:
-            sizes = grouped.setdefault(reason, {}).setdefault(measure, [])
-            if size is not None and size not in sizes:
-                sizes.append(size)
-        for reason, measures in grouped.items():
-            yield ", ".join(_named(measure, sizes) for measure, sizes in measures.items()), reason
+            sizes.setdefault((reason, measure), set()).update(() if size is None else (size,))
+        grouped: dict[str, dict[tuple[int, ...], list[str]]] = {}
+        for (reason, measure), found in sizes.items():
+            grouped.setdefault(reason, {}).setdefault(tuple(sorted(found)), []).append(measure)
+        for reason, places in grouped.items():
+            yield "; ".join(_placed(measures, at) for at, measures in places.items()), reason
 
     def warnings(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """(reason, benchmarks) of pyperf's warnings, those with the same words in one row."""
@@ -105,9 +106,10 @@ def speed(cost: Cost) -> str:
     return format_rate(cost.rate.size_bytes, cost.rate.median_ns).removesuffix(" GB/s")
 
 
-def _named(measure: str, sizes: Sequence[int]) -> str:
+def _placed(measures: Sequence[str], sizes: Sequence[int]) -> str:
+    """`pin.alloc, free.pinned at 1 GiB`; only the sizes where everything was left out."""
     at = " and ".join(format_bytes(size) for size in sizes)
-    return " at ".join(part for part in (measure, at) if part)
+    return " at ".join(part for part in (", ".join(filter(None, measures)), at) if part)
 
 
 def _kind(reason: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.bench import Study
-from pinprof.analyze.costs import GIB, Cost
+from pinprof.analyze.costs import GIB, MOVES, Cost
 from pinprof.units import format_bytes, format_ns, format_rate
 
 _STYLES: Mapping[str, tuple[str, str, str]] = {
@@ -29,6 +29,7 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
     "d2h.pinned": ("pin", "triangle-down", "dash"),
     "memcpy.host": ("sys", "circle", "dot"),
     "uvm.ondemand": ("fault", "circle", "solid"),
+    "uvm.first-touch": ("copy", "diamond", "dot"),
     "uvm.prefetch": ("uvm", "circle", "solid"),
     "uvm.prefetched-kernel": ("user", "diamond", "dash"),
     "uvm.cpu-readback": ("fault", "triangle-down", "dash"),
@@ -45,10 +46,11 @@ _LOGARITHMIC: dict[str, Any] = {"type": "log", "dtick": "D2"}
 def figures(study: Study) -> dict[str, Any]:
     """Plots by the name of their place on the page; those without data are not there."""
     # Reserving addresses costs the same at any size: per GiB it would only squeeze the other curves.
-    made = [name for name in study.measures if name.split(".")[0] in ("touch", "pin", "free")]
+    still = [name for name in study.measures if name not in MOVES]
+    made = [name for name in still if name.split(".")[0] in ("touch", "pin", "free", "uvm")]
     widest = max((name for name in study.measures if name.startswith("prefault.t")), key=_threads, default=None)
     moved = [name for name in study.measures if name.split(".")[0] in ("h2d", "d2h", "memcpy")]
-    kernels = [name for name in study.measures if name.split(".")[0] in ("uvm", "zerocopy")]
+    kernels = [name for name in study.measures if name in MOVES and name.split(".")[0] in ("uvm", "zerocopy")]
     found = {
         "make": _curves(study, [*made, *([widest] if widest else [])], _per_gib, "ms per GiB", logarithmic=True),
         "move": _with_limits(study, _curves(study, moved, _speed, "GB/s", logarithmic=False)),

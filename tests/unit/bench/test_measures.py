@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
+from pathlib import Path
 
 import pytest
 from pinprof.workloads import backends
@@ -51,6 +53,12 @@ def test_each_measure_that_has_a_name_is_taken() -> None:
     assert list(TRIALS) == list(rates.MEASURES)
     assert all(rates.is_measure(name) for name in names())
     assert {"prefault.t1", "pin.alloc"} <= set(names())
+
+
+def test_documentation_explains_every_measure() -> None:
+    text = (Path(__file__).parents[3] / "docs" / "bench.md").read_text("utf-8")
+    rows = [line.split("|")[1] for line in text.splitlines() if re.match(r"\| `[a-z0-9]+\.", line)]
+    assert sorted(name for row in rows for name in re.findall(r"`([^`]+)`", row)) == sorted(rates.MEASURES)
 
 
 @pytest.mark.parametrize("size_bytes", SIZES)
