@@ -38,7 +38,7 @@ _OPTIONS = (
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",
-        type=click.Choice(["auto", "trampoline", "py-spy", "off"]),
+        type=click.Choice(["auto", "py-spy", "trampoline", "both", "off"]),
         default="auto",
         show_default=True,
         help="How Python functions and lines are seen; auto: as well as this machine can.",
@@ -103,7 +103,8 @@ def record(
         off_cpu=not options.no_off_cpu,
         cuda_calls=not options.no_cuda_calls,
         system_wide=options.system_wide,
-        python=options.python,
+        # What would show Python's functions must begin with the program.
+        python="off" if pid else options.python,
         python_rate=options.python_rate,
         keep_report=options.keep_nsys_rep,
     )

@@ -55,7 +55,7 @@ class RecordRequest:
     """Record when CUDA's functions are entered and left, where that can be done."""
     system_wide: bool = False
     python: str = "off"
-    """How Python functions are seen: `auto`, `trampoline`, `py-spy` or `off` (python.py)."""
+    """How Python functions are seen: `auto`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
     python_rate: int = 100
     """Looks of py-spy a second."""
     keep_report: bool = False

@@ -1,12 +1,14 @@
 """Python's own functions and lines in the stacks: CPython's perf trampoline, and py-spy beside the sampler.
 
     trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
-                 of its own and names it in /tmp/perf-PID.map: exact functions, no lines, and of use only where the
-                 interpreter was built with frame pointers, which is rare
+                 of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
+                 interpreter was built with frame pointers, which is rare, and calls of Python functions cost up to
+                 twice as much
     py-spy       reads the interpreter's frames from outside, RATE times a second, with lines, in CPython from 3.8 on
-                 (threads are told apart from 3.11 on)
+                 (threads are told apart from 3.11 on); the program does nothing else than without it
 
-`auto` takes both where they are to be had. Neither is used for scenarios, which measure themselves, unless asked for.
+So `auto` takes py-spy, and the trampoline only where there is no py-spy and chains will reach it. Neither is used for
+scenarios, which measure themselves, unless asked for.
 Sources: docs.python.org/3/howto/perf_profiling.html, github.com/benfred/py-spy.
 """
 
@@ -26,13 +28,23 @@ from pinprof.collect.base import Program, Recorder, RecordRequest, Session, Tool
 from pinprof.errors import CollectError, ToolMissing, UsageError
 from pinprof.store import LOG, PYTHON_STACKS, CaptureWriter
 
-MODES = ("auto", "trampoline", "py-spy", "off")
+MODES = ("auto", "py-spy", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"
 MAX_RATE = 1000
 
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _CAP_SYS_PTRACE = 19
 TRAMPOLINE = "perf trampoline"
+
+_PYTHON = re.compile(r"(python|pypy)[\d.]*t?d?")
+_MOST_WORDS = 6
+"""Of a script's first line: `#!/usr/bin/env -S python3 -u`."""
+_ASK = (
+    "import sys, sysconfig; get = sysconfig.get_config_var; flags = f\"{get('CFLAGS')} {get('PY_CORE_CFLAGS')}\"; "
+    "print(int(bool(get('PY_HAVE_PERF_TRAMPOLINE'))), "
+    "int('-fno-omit-frame-pointer' in flags or get('MULTIARCH') == 'aarch64-linux-gnu'))"
+)
+"""GCC keeps frame pointers on arm64 by itself."""
 _MARK = b"py::"
 ALLOW = (
     "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
@@ -76,25 +88,56 @@ def plan(request: RecordRequest) -> Plan:
         problem = f"py-spy cannot look {request.python_rate} times a second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
     mode = "off" if request.python == "auto" and request.region_only else request.python
-    # A value of the user's own, 0 included, stays.
-    switched_on = mode in ("auto", "trampoline") and VARIABLE not in os.environ
-    environment = {VARIABLE: "1"} if switched_on else {}
-    if mode not in ("auto", "py-spy"):
-        return Plan(environment, "")
-    path = find_py_spy()
-    if path is None:
-        if mode == "py-spy":
+    if mode == "auto":
+        return _best(request)
+    path = find_py_spy() if mode in ("py-spy", "both") else None
+    if mode in ("py-spy", "both"):
+        if path is None:
             raise ToolMissing("py-spy, which reads Python's lines, is not installed.", _INSTALL, "py-spy-missing")
-        return Plan(environment, "")
-    if reason := forbidden():
-        if mode == "py-spy":
-            raise CollectError(
-                f"py-spy may not read the program's memory: {reason}.",
-                ALLOW,
-                "py-spy-permission",
-            )
-        return Plan(environment, "", (f"Python lines were not recorded: py-spy may not read memory, as {reason}.",))
-    return Plan(environment, path)
+        if reason := forbidden():
+            problem = f"py-spy may not read the program's memory: {reason}."
+            raise CollectError(problem, ALLOW, "py-spy-permission")
+    return Plan(_switched_on() if mode in ("trampoline", "both") else {}, path or "")
+
+
+def _best(request: RecordRequest) -> Plan:
+    """What serves best here, without an error where nothing does."""
+    path, reason = find_py_spy(), forbidden()
+    if path and not reason:
+        return Plan({}, path)
+    python = interpreter_of(request.command[0]) if request.command else None
+    if python is None:
+        return NOTHING
+    why = f"py-spy may not read memory, as {reason}" if path else "py-spy is not installed (pip install py-spy)"
+    if _has_trampoline(python, request.call_graph):
+        return Plan(_switched_on(), "", (f"Python functions have no lines: {why}.",))
+    return Plan({}, "", (f"Python functions are not shown: {why}.",))
+
+
+def _switched_on() -> dict[str, str]:
+    """The variable that switches the trampoline on; a value of the user's own, 0 included, stays."""
+    return {} if VARIABLE in os.environ else {VARIABLE: "1"}
+
+
+def interpreter_of(program: str) -> str | None:
+    """The Python that a command runs, by its name or the script's first line; None when it is none."""
+    path = shutil.which(program)
+    if path is None or _PYTHON.fullmatch(Path(path).name):
+        return path
+    with contextlib.suppress(OSError), Path(path).open("rb") as script:
+        words = script.readline(256).decode("utf-8", "replace").removeprefix("#!").split()
+        named = next((word for word in words if _PYTHON.fullmatch(word.rpartition("/")[2])), None)
+        return shutil.which(named) if named and len(words) <= _MOST_WORDS else None
+    return None
+
+
+def _has_trampoline(python: str, call_graph: str) -> bool:
+    """Whether an interpreter has the trampoline, and chains of this kind reach it."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        told = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False)
+        supported, frame_pointers = (*told.stdout.split(), "0", "0")[:2]
+        return supported == "1" and (frame_pointers == "1" or call_graph == "dwarf")
+    return False
 
 
 def find_py_spy() -> str | None:

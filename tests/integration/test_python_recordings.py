@@ -158,7 +158,7 @@ def test_an_interpreter_that_a_shell_starts_later_has_lines_and_leaves_no_perf_m
     busy = "import os, time; print(os.getpid())\nend = time.monotonic() + 1\n"
     busy += "while time.monotonic() < end:\n    bytes(1 << 25)"
     python = newer_interpreter() or sys.executable
-    result = record(tmp_path, "--", "sh", "-c", f"sleep 0.1; '{python}' -c '{busy}'; true")
+    result = record(tmp_path, "--python", "both", "--", "sh", "-c", f"sleep 0.1; '{python}' -c '{busy}'; true")
     assert result.returncode == 0, result.stderr
     row = explained(tmp_path).python[0].lines[0]
     assert (row.place, row.function) == ("<string>:4", "<module>")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import shutil
+import sys
 from pathlib import Path
 
 import pytest
@@ -27,7 +29,8 @@ def asked(way: str) -> RecordRequest:
 
 
 @pytest.mark.parametrize(
-    ("way", "variable", "py_spy"), [("auto", 1, 1), ("trampoline", 1, 0), ("py-spy", 0, 1), ("off", 0, 0)]
+    ("way", "variable", "py_spy"),
+    [("auto", 0, 1), ("trampoline", 1, 0), ("py-spy", 0, 1), ("both", 1, 1), ("off", 0, 0)],
 )
 def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int) -> None:
     plan = python.plan(asked(way))
@@ -38,7 +41,7 @@ def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int) -> N
 
 def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(python.VARIABLE, "0")
-    plan = python.plan(AUTO)
+    plan = python.plan(asked("both"))
     assert plan.environment == {}
     assert plan.results() == [], "so that its maps are not removed either"
 
@@ -49,16 +52,64 @@ def test_scenarios_are_left_alone_unless_asked() -> None:
     assert python.plan(dataclasses.replace(scenario, python="py-spy")).py_spy
 
 
-def test_without_py_spy_auto_goes_on_and_py_spy_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def fake_python(folder: Path, supported: int, frame_pointers: int) -> str:
+    """Answers as an interpreter does that is asked how it was built."""
+    path = folder / "python3.12"
+    path.write_text(f"#!/bin/sh\necho {supported} {frame_pointers}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("supported", "frame_pointers", "call_graph", "on"),
+    [(1, 1, "fp", True), (1, 0, "fp", False), (1, 0, "dwarf", True), (0, 1, "fp", False), (0, 1, "dwarf", False)],
+)
+def test_without_py_spy_auto_takes_the_trampoline_where_chains_reach_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: int, frame_pointers: int, call_graph: str, on: bool
+) -> None:
     monkeypatch.setattr(python, "find_py_spy", lambda: None)
-    assert not python.plan(AUTO).py_spy
+    command = (fake_python(tmp_path, supported, frame_pointers), "train.py")
+    plan = python.plan(dataclasses.replace(AUTO, command=command, call_graph=call_graph))
+    assert bool(plan.environment) == on
+    assert "pip install py-spy" in plan.notes[0]
+
+
+def test_a_real_interpreter_answers() -> None:
+    assert python._has_trampoline(sys.executable, "dwarf") == (sys.version_info >= (3, 12))
+
+
+def test_without_py_spy_other_programs_need_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+    assert python.plan(dataclasses.replace(AUTO, command=("true",))) == python.NOTHING
+
+
+def test_the_interpreter_of_a_script_is_in_its_first_line(tmp_path: Path) -> None:
+    script = tmp_path / "torchrun"
+    script.touch(0o755)
+    for line, found in (
+        (f"#!{sys.executable} -u", sys.executable),
+        ("#!/usr/bin/env python3", shutil.which("python3")),
+        ("#!/bin/sh", None),
+        ("no script", None),
+        ("", None),
+    ):
+        script.write_text(f"{line}\n")
+        assert python.interpreter_of(str(script)) == found
+    assert python.interpreter_of("/no/such/program") is None
+
+
+@pytest.mark.parametrize("way", ["py-spy", "both"])
+def test_py_spy_that_is_missing_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    monkeypatch.setattr(python, "find_py_spy", lambda: None)
     with pytest.raises(ToolMissing, match="pip install"):
-        python.plan(asked("py-spy"))
+        python.plan(asked(way))
 
 
-def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
-    plan = python.plan(AUTO)
+    plan = python.plan(dataclasses.replace(AUTO, command=(fake_python(tmp_path, 0, 0),)))
     assert not plan.py_spy
     assert "ptrace_scope is 1" in plan.notes[0]
     with pytest.raises(CollectError, match=r"sysctl kernel\.yama\.ptrace_scope=0"):
