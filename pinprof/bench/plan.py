@@ -190,23 +190,26 @@ def _ladder(smallest: int, largest: int, step: int) -> list[int]:
     return sorted({*sizes, largest // page_bytes * page_bytes})
 
 
-def set_values(jobs: Sequence[Job], left_s: float, *, quick: bool) -> list[Job]:
-    """Give each job its number of values, so that two processes fit into the seconds left; returns who found no room.
+def set_values(jobs: Sequence[Job], left_s: float, *, quick: bool) -> tuple[list[Job], int]:
+    """Give each job its number of values; returns who finds no room in the seconds left, and processes that do.
 
-    Cheap jobs get all values and a warm-up; dear ones fewer. The largest sizes go first when even that is too much.
+    Cheap jobs get all values and a warm-up; dear ones fewer. Two processes are better than more values in one; the
+    largest sizes go when not even one value in one process fits.
     """
     most, slot_s = (3, 0.4) if quick else (5, 4.0)
+    wanted = []
     for job in jobs:
         value_s = max(job.loops * job.call_s, 1e-9)
         # The first call of a process may find memory that nobody had before it, and costs more than all others.
         job.warmups = int(value_s <= _LONG_S)
-        job.values = min(max(int(slot_s / value_s) - job.warmups, 1), most)
-    for fewer in (2, 1):
-        if 2 * sum(job.cost_s for job in jobs) > left_s:
-            for job in jobs:
-                job.values = min(job.values, fewer)
+        wanted.append(min(max(int(slot_s / value_s) - job.warmups, 1), most))
+    for processes, fewer in ((2, most), (2, 2), (2, 1), (1, 2), (1, 1)):
+        for job, values in zip(jobs, wanted, strict=True):
+            job.values = min(values, fewer)
+        if processes * sum(job.cost_s for job in jobs) <= left_s:
+            return [], processes
     remaining = sorted(jobs, key=lambda job: job.size_bytes)
     dropped = []
-    while len(remaining) > 1 and 2 * sum(job.cost_s for job in remaining) > left_s:
+    while len(remaining) > 1 and sum(job.cost_s for job in remaining) > left_s:
         dropped.append(remaining.pop())
-    return dropped
+    return dropped, 1

@@ -16,7 +16,7 @@ _CALIBRATION_SHARE = 0.45
 """Of the time allowed: what is not calibrated by then is left out."""
 _OVERTIME_SHARE = 0.15
 """By how much of the time allowed it may be exceeded."""
-_FEWEST, _MOST_QUICK, _MOST = 2, 5, 10
+_MOST_QUICK, _MOST = 5, 10
 """Processes that take values: pyperf wants several, because each has its own memory layout."""
 _MIN_TIME_QUICK_S, _MIN_TIME_S = 0.005, 0.02
 """How long the calls of one value take at least; pyperf warns below 1 ms."""
@@ -65,12 +65,12 @@ class _Session:
     def results(self) -> Results:
         """Calibrate, take the values, and gather them."""
         facts, jobs = self._calibrate()
-        dropped = set_values(jobs, self._left_s(), quick=self._request.quick)
+        dropped, fewest = set_values(jobs, self._left_s(), quick=self._request.quick)
         self._left_out += [LeftOut(job.measure, job.size_bytes, _NO_TIME) for job in dropped]
         jobs = [job for job in jobs if job not in dropped]
         processes, longest = 0, 0.0
         most = _MOST_QUICK if self._request.quick else _MOST
-        while jobs and processes < most and (processes < _FEWEST or self._left_s() > 1.1 * longest):
+        while jobs and processes < most and (processes < fewest or self._left_s() > 1.1 * longest):
             began = monotonic()
             processes += 1
             jobs = self._take_values(jobs, processes)

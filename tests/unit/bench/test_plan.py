@@ -106,17 +106,23 @@ def job(size: int, call_s: float, loops: int = 1) -> Job:
 
 def test_dear_jobs_get_fewer_values() -> None:
     cheap, dear = job(1, 1e-4, 100), job(2, 0.5)
-    assert set_values([cheap, dear], 60.0, quick=True) == []
+    assert set_values([cheap, dear], 60.0, quick=True) == ([], 2)
     assert (cheap.values, cheap.warmups, dear.values) == (3, 1, 1)
 
 
 def test_what_does_not_fit_into_the_time_is_left_out_from_the_largest_size_on() -> None:
     jobs = [job(1, 0.1), job(2, 1.0), job(3, 30.0)]
-    dropped = set_values(jobs, 10.0, quick=True)
+    dropped, processes = set_values(jobs, 10.0, quick=True)
     assert [one.size_bytes for one in dropped] == [3]
+    assert processes == 1
+
+
+def test_one_process_is_better_than_leaving_out() -> None:
+    jobs = [job(1, 0.1), job(2, 3.0)]
+    assert set_values(jobs, 10.0, quick=True) == ([], 1)
 
 
 def test_something_is_always_measured() -> None:
     only = job(1, 100.0)
-    assert set_values([only], 1.0, quick=True) == []
+    assert set_values([only], 1.0, quick=True) == ([], 1)
     assert (only.values, only.warmups) == (1, 0)
