@@ -48,6 +48,11 @@ class PythonLine:
     """Weight by the threads' names, heaviest first; threads of one name are one."""
 
     @property
+    def symbol_place(self) -> str:
+        """The place as it stands in names of frames: without directories."""
+        return self.place.rpartition("/")[2]
+
+    @property
     def place(self) -> str:
         """`train.py:88`, or `train.py`."""
         return f"{self.file}:{self.line}" if self.line else self.file

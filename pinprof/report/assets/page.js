@@ -34,6 +34,7 @@ function startPage(page) {
   });
   startEvents(store);
   startCauses(store);
+  startLines(store);
   startSections();
   startHints(page);
   startCopying();
@@ -103,6 +104,25 @@ function startCauses(store) {
   };
   store.subscribe((state, before) => {
     if (state.causes !== before.causes) show(state);
+  });
+  show(store.state);
+}
+
+// A line of Python is searched for in the flamegraph; pressed again, no longer.
+function startLines(store) {
+  const lines = [...document.querySelectorAll("button[data-find]")];
+  const show = ({ search }) => {
+    for (const line of lines) line.setAttribute("aria-pressed", String(line.dataset.find === search));
+  };
+  for (const line of lines) {
+    line.addEventListener("click", () => {
+      const found = store.state.search !== line.dataset.find;
+      store.set({ search: found ? line.dataset.find : "" });
+      if (found) byId("flame")?.scrollIntoView();
+    });
+  }
+  store.subscribe((state, before) => {
+    if (state.search !== before.search) show(state);
   });
   show(store.state);
 }
