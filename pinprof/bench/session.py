@@ -58,7 +58,7 @@ def emulations(results: Results) -> dict[str, str]:
 class _Session:
     def __init__(self, request: Request, common: dict[str, str], say: Callable[[str], None]) -> None:
         self._request, self._common, self._say = request, common, say
-        self._started = monotonic()
+        self._started = self._began = monotonic()
         self._min_time_s = _MIN_TIME_QUICK_S if request.quick else _MIN_TIME_S
         self._left_out: list[LeftOut] = []
 
@@ -76,7 +76,9 @@ class _Session:
             jobs = self._take_values(jobs, processes)
             longest = max(longest, monotonic() - began)
         return Results(
-            suite=suite_of(jobs, self._common | {"pinprof_backend": facts["backend"]}),
+            suite=suite_of(
+                jobs, self._common | {"pinprof_backend": facts["backend"], "pinprof_device": facts["device_name"]}
+            ),
             backend=facts["backend"],
             device_name=facts["device_name"],
             emulated=facts["emulated"],
@@ -89,6 +91,8 @@ class _Session:
         self._say("Starting")
         with Worker(self._request.backend, self._request.device) as worker:
             facts = worker.facts()
+            # How long the first start takes says nothing about the machine's memory.
+            self._began = monotonic()
             jobs, left_out = plan(self._request, facts)
             self._left_out += left_out
             calibrated: list[Job] = []
@@ -144,4 +148,4 @@ class _Session:
         return answer
 
     def _left_s(self) -> float:
-        return self._request.budget_s - (monotonic() - self._started)
+        return self._request.budget_s - (monotonic() - self._began)

@@ -28,6 +28,8 @@ from pinprof.workload import Backend
 
 _PRIVATE = ("hostname", "python_executable", "boot_time", "uptime", "runnable_threads", "load_avg_1min")
 """Metadata that pyperf collects and that says more about the machine's owner and others on it than about a result."""
+_OUT_OF_MEMORY = 2
+"""cudaErrorMemoryAllocation: the only CUDA error after which the device works on."""
 _FATAL = ("wrong-result", "no-gpu", "cuda-python", "libcuda", "device")
 
 
@@ -76,7 +78,8 @@ class _Jobs:
             return {"left_out": f"the system refuses it: {error.strerror}"}
         except WorkloadError as error:
             # What this system does not permit, or has no room for, is no reason to lose all the other results.
-            if isinstance(error, CudaError) or error.slug in _FATAL:
+            lost = isinstance(error, CudaError) and error.code != _OUT_OF_MEMORY
+            if lost or error.slug in _FATAL:
                 raise
             return {"left_out": error.problem.rstrip(".")}
 

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from pinprof.bench.process import Worker
-from pinprof.errors import WorkloadError
+from pinprof.bench.worker import _Jobs
+from pinprof.errors import CudaError, WorkloadError
 
 
 def job(**changes: Any) -> dict[str, Any]:
@@ -60,3 +61,20 @@ def test_an_error_outside_leaves_no_process() -> None:
     worker = Worker("host", 0)
     worker.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert gone(worker._process.pid)
+
+
+@pytest.mark.parametrize(("code", "lost"), [(719, True), (2, False)])
+def test_a_device_that_is_lost_ends_everything_and_one_that_is_full_leaves_one_job_out(
+    code: int, lost: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(name: str, device: int) -> None:
+        raise CudaError("cudaMallocHost", code, "it says", "Do something.")
+
+    monkeypatch.setattr("pinprof.bench.worker._open", fails)
+    jobs = _Jobs.__new__(_Jobs)
+    jobs._backend, jobs._device, jobs._number = "cuda", 0, 0
+    if lost:
+        with pytest.raises(CudaError):
+            jobs.done(job())
+    else:
+        assert jobs.done(job()) == {"left_out": f"cudaMallocHost failed with error {code}: it says"}
