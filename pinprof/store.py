@@ -24,9 +24,11 @@ Schema history: 1 — first version.
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
@@ -110,6 +112,16 @@ class CaptureWriter:
         _write_manifest(self.path, manifest)
         self.path.rename(self.target)
         return self.target
+
+
+def file_name(name: str) -> str:
+    """A program's name as a part of file names."""
+    return (re.sub(r"[^\w.+-]", "_", name).lstrip(".-") or "program")[:60]
+
+
+def default_name(name: str) -> Path:
+    """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory."""
+    return Path(f"{file_name(name)}-{datetime.now().astimezone():%Y%m%d-%H%M%S}{SUFFIX}")
 
 
 def new_manifest(**facts: Any) -> Manifest:

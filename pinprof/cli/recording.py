@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
-import re
+import os
 import shutil
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
+from pinprof.cli import ranks
 from pinprof.errors import PinprofError, ProgramNotFound
 from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES
 
@@ -82,20 +82,25 @@ def record(
     *,
     scenario: bool = False,
     shown: Sequence[str] = (),
+    pid: int = 0,
+    duration_s: float = 0.0,
 ) -> int:
     """Record a program, explain what was recorded, and return the program's own exit status.
 
     A scenario is sampled in its measured region only, and prints its result before the summary on standard output. Any
     other program keeps standard output to itself: the summary goes to standard error. `shown` is stored as the command
-    in place of one that only means something on this machine.
+    in place of one that only means something on this machine. With `pid` that process is recorded, which runs already,
+    for `duration_s` or until it ends.
     """
     from pinprof import collect, workload
     from pinprof.collect import host
-    from pinprof.store import CaptureWriter, new_manifest
+    from pinprof.store import CaptureWriter, default_name, file_name, new_manifest
 
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
         command=tuple(command),
+        pid=pid,
+        duration_s=duration_s,
         region_only=scenario,
         frequency=options.frequency,
         call_graph=options.call_graph,
@@ -103,14 +108,17 @@ def record(
         off_cpu=not options.no_off_cpu,
         cuda_calls=not options.no_cuda_calls,
         system_wide=options.system_wide,
-        python=options.python,
+        # What would show Python's functions must begin with the program.
+        python="off" if pid else options.python,
         python_rate=options.python_rate,
         keep_report=options.keep_nsys_rep,
     )
     names = collect.resolve(names, request)
     collect.check(names, request)
     manifest = new_manifest(command=tuple(shown or command), host=host.facts(), outcome={"state": "recording"})
-    writer = CaptureWriter.create(options.output or default_output(name), manifest, force=options.force)
+    rank = None if pid or options.output else ranks.this_rank(os.environ)
+    target = options.output or (ranks.output(file_name(name), rank) if rank else default_name(name))
+    writer = CaptureWriter.create(target, manifest, force=options.force)
     try:
         with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
             facts = Path(directory) / "scenario.json"
@@ -132,11 +140,17 @@ def record(
     notes = (*_seal(writer.path, outcome.collectors), *_keep_rates(writer.path, manifest.host, described))
     facts_of_outcome = outcome.to_manifest()
     facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
+    if rank:
+        facts_of_outcome["rank"] = rank.facts()
     target = writer.finish(
         replace(manifest, scenario=described, collectors=outcome.collectors, outcome=facts_of_outcome)
     )
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
-        _present(target, (*outcome.notes, *notes), no_report=options.no_report, keep_going=bool(outcome.exit_status))
+        # Of many ranks the first alone explains itself: the others would print into it.
+        quiet = options.no_report or (rank is not None and rank.number > 0)
+        _present(target, (*outcome.notes, *notes), no_report=quiet, keep_going=bool(outcome.exit_status))
+        if rank and not rank.number:
+            click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")
     if outcome.failure is not None:
         if outcome.exit_status == 0:
             raise outcome.failure
@@ -147,12 +161,6 @@ def record(
 def _has_samples(directory: Path) -> bool:
     files = (directory / PERF_DATA, directory / NSYS_SQLITE)
     return any(file.exists() and file.stat().st_size > 0 for file in files)
-
-
-def default_output(name: str) -> Path:
-    """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory."""
-    safe = re.sub(r"[^\w.+-]", "_", name).lstrip(".-") or "program"
-    return Path(f"{safe[:60]}-{datetime.now().astimezone():%Y%m%d-%H%M%S}.pinprof")
 
 
 def _read_facts(path: Path) -> Mapping[str, Any]:

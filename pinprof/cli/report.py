@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from pinprof.cli.progress import working
+from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
 
 FORMATS = ("html", "text", "json", "folded", "speedscope", "pprof", "firefox", "trace", "csv", "parquet")
@@ -48,14 +49,17 @@ def command(
 ) -> None:
     """Read a recording and say which cause took which time; several make one page, side by side.
 
-    PATH is a capture directory (NAME.pinprof), a perf.data file, an Nsight Systems report or export, or what another
-    profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
+    PATH is a capture directory (NAME.pinprof), the folder of a launch of many ranks (NAME.ranks), a perf.data file, an
+    Nsight Systems report or export, or what another profiler wrote: `perf script` text, folded stacks, speedscope,
+    pprof, a Chrome trace.
     """
     from pinprof import read
 
     for side_file in (kallsyms, symfs, ranges):
         if side_file is not None and not side_file.exists():
             raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
+    folder = paths[0] if len(paths) == 1 else None
+    paths = tuple(path for given in paths for path in expanded(given))
     options = read.ReadOptions(kallsyms=kallsyms, symfs=symfs, ranges=ranges, interpreter_frames=interpreter_frames)
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
@@ -81,7 +85,8 @@ def command(
         with click.open_file(str(output or "-"), "w", encoding="utf-8") as stream:
             report.write_json(report.build(analyses[0]), stream)
     elif form in ("html", None):
-        page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else Path("pinprof-report.html"))
+        several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
+        page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)
         pipeline.present(analyses, page, shared_assets, summary=form is None)
         if open_page:
             click.launch(str(page))

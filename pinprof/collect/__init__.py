@@ -15,6 +15,7 @@
     limits.py       values that no recorder of samples can mean
     permission.py   whether the kernel lets us sample
     kallsyms.py     the kernel's symbols
+    attach.py       a program that runs already
     memory.py       memory over time
     counters.py     exact counters around a run
     host.py         machine facts for the manifest

@@ -39,6 +39,10 @@ class RecordRequest:
     """What to record and how."""
 
     command: tuple[str, ...]
+    pid: int = 0
+    """Record this process, which runs already, instead of starting the command, which then is its command line."""
+    duration_s: float = 0.0
+    """Of a running process record so long; 0 until it ends or the user says so."""
     region_only: bool = False
     """The program switches sampling on and off itself (workload.measured); else all of it is sampled."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -114,6 +118,25 @@ class HeldSignals:
     """Arrived at a thread of some library (numpy's), which does not share our mask."""
 
 
+class Process(Protocol):
+    """What is recorded."""
+
+    @property
+    def pid(self) -> int:
+        """Its process id."""
+
+
+class Waiting(Protocol):
+    """Whoever waits while a recorder begins."""
+
+    @property
+    def interruptions(self) -> int:
+        """How often the user asked for an end."""
+
+    def wait(self, timeout_s: float) -> None:
+        """Wait for something to happen, at most so long, and note which recorder has ended."""
+
+
 class Program:
     """The program being recorded, forked and waiting behind a gate."""
 
@@ -165,6 +188,10 @@ class Program:
         """Send the program a signal, unless it has ended."""
         if self.wait_status is None:
             os.kill(self.pid, number)
+
+    def left_s(self) -> float:
+        """In how many seconds at most it must be looked at; its end is told by a signal."""
+        return float("inf")
 
     def _close(self) -> None:
         for file in (self._gate, self._failure):

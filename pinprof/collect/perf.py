@@ -57,7 +57,8 @@ class Perf:
 def check(request: RecordRequest) -> None:
     """Raise before anything is written when this request cannot be recorded here."""
     check_values(request)
-    find_program(request.command[0])
+    if not request.pid:
+        find_program(request.command[0])
     perf = find_perf()
     permission.require(perf.path, system_wide=request.system_wide)
     if request.call_graph == "lbr" and not _has_lbr():

@@ -11,6 +11,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from pinprof.collect import SAMPLERS, counters, kallsyms, nsys, nvtx, perf, python
+from pinprof.collect.attach import RunningProgram
 from pinprof.collect.base import (
     Outcome,
     Program,
@@ -47,13 +48,16 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
         environment = _program_environment(request, control.paths if control else "")
         environment |= {**plan.environment, **injection.environment}
         # nsys traces CUDA itself.
-        called = [] if folder else calls.sites(request, environment, find_program(request.command[0]))
+        executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
+        called = [] if folder else calls.sites(request, environment, executable)
         tools: list[Tool] = []
         program: Program
         with signals_held() as signals:
             if folder:
                 launched = nsys.Launched(request, writer, folder, environment, signals, samples=control is None)
                 program, tools = launched.program, [launched]
+            elif request.pid:
+                program = RunningProgram(request.pid, request.duration_s)
             else:
                 program = Program(request.command, environment, signals)
             session = Session(program, [tool.recorder for tool in tools], signals)
@@ -72,7 +76,7 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                 started_utc = datetime.now(UTC).isoformat(timespec="seconds")
                 program.start()
                 memory = MemoryWatch(writer.path, program.pid)
-                session.watch = memory
+                session.watch = lambda: min(memory(), program.left_s())
                 session.until_program_ends()
                 memory.look()
                 memory.close()
@@ -90,7 +94,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
     notes += [note for result in results for note in result.notes]
     notes.append(ending_note(program.wait_status))
     failure = next((result.failure for result in results if result.failure), None)
-    interrupted = session.interruptions > 0
+    # To end the recording of a running program is what a signal is for.
+    interrupted = session.interruptions > 0 and not request.pid
     return Outcome(
         state="failed" if failure else "interrupted" if interrupted else "complete",
         exit_status=exit_status(program.wait_status),

@@ -33,7 +33,8 @@ def check(request: RecordRequest) -> None:
             "Record with perf for that (`pinprof run … --record perf`, `pinprof record --with perf`).",
             "call-graph",
         )
-    find_program(request.command[0])
+    if not request.pid:
+        find_program(request.command[0])
     most = max_sample_rate()
     if most is not None and request.frequency > most:
         raise CollectError(

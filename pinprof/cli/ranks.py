@@ -1,0 +1,111 @@
+"""Launches of many processes (torchrun, mpirun, srun): one capture for each rank, all in one folder.
+
+    NAME-DATE.ranks/rank-0.pinprof, rank-1.pinprof, …
+
+Every rank runs its own pinprof and must find the same folder by itself: DATE is when their common parent, the launcher,
+began; where the launch has an id of its own, which ranks on other machines share, the id stands in its place.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+from pinprof.errors import CaptureError
+from pinprof.store import MANIFEST, SUFFIX
+
+FOLDER_SUFFIX = ".ranks"
+
+_RANKS = (
+    ("RANK", "WORLD_SIZE", "torchrun"),
+    ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "mpirun"),
+    ("PMIX_RANK", "", "mpirun"),
+    ("PMI_RANK", "PMI_SIZE", "mpirun"),
+    ("SLURM_PROCID", "SLURM_NTASKS", "srun"),
+)
+"""(rank, number of ranks, launcher). RANK alone is too common a name: it counts with WORLD_SIZE only."""
+
+_NO_IDS = ("", "none")
+"""What torchrun sets where nobody gave a run id."""
+
+
+@dataclass(frozen=True)
+class Rank:
+    """Which process of a launch this is."""
+
+    number: int
+    size: int | None
+    launcher: str
+    launch: str
+    """The same in every rank of the launch: its id, or when the launcher began."""
+
+    def facts(self) -> dict[str, int | str | None]:
+        """For the manifest."""
+        return {"number": self.number, "size": self.size, "launcher": self.launcher, "launch": self.launch}
+
+
+def this_rank(environment: Mapping[str, str]) -> Rank | None:
+    """The rank that the environment tells; None outside a launch, and for a launch of one."""
+    for rank, size, launcher in _RANKS:
+        number, ranks = environment.get(rank, ""), environment.get(size, "") if size else ""
+        if not number.isdecimal() or (rank == "RANK" and not ranks.isdecimal()):
+            continue
+        count = int(ranks) if ranks.isdecimal() else None
+        return None if count == 1 else Rank(int(number), count, launcher, _launch(environment, launcher))
+    return None
+
+
+def output(name: str, rank: Rank) -> Path:
+    """The capture of a rank in the launch's folder, in the current directory."""
+    return Path(f"{_plain(name) or 'program'}-{rank.launch}{FOLDER_SUFFIX}") / f"rank-{rank.number}{SUFFIX}"
+
+
+def expanded(path: Path) -> list[Path]:
+    """The captures of a folder of ranks in their order; any other path as it is."""
+    if not path.is_dir() or (path / MANIFEST).is_file():
+        return [path]
+    named = ((re.fullmatch(r"rank-(\d+)\.pinprof", entry.name), entry) for entry in path.iterdir())
+    found = {int(match[1]): entry for match, entry in named if match}
+    if not found and path.name.endswith(FOLDER_SUFFIX):
+        raise CaptureError(
+            f"{path} holds no finished capture of any rank.",
+            "Wait until the launch has ended, or record again.",
+            "ranks",
+        )
+    return [found[number] for number in sorted(found)] or [path]
+
+
+def _launch(environment: Mapping[str, str], launcher: str) -> str:
+    torch, restart = environment.get("TORCHELASTIC_RUN_ID", ""), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+    ids = {
+        "torchrun": "" if torch in _NO_IDS else torch,
+        "mpirun": environment.get("PMIX_NAMESPACE") or environment.get("OMPI_MCA_ess_base_jobid", ""),
+        "srun": environment.get("SLURM_JOB_ID", "") and "slurm-{SLURM_JOB_ID}".format_map(environment),
+    }
+    step = environment.get("SLURM_STEP_ID", "")
+    found = ids[launcher] + (f".{step}" if launcher == "srun" and step.isdecimal() else "")
+    again = f"-restart-{restart}" if launcher == "torchrun" and restart.isdecimal() and int(restart) else ""
+    return (_plain(found) or _parent_began()) + again
+
+
+def _plain(text: str) -> str:
+    """An id as part of a file name; slashes, dots in front and whatever else a name may not hold become `_`."""
+    return re.sub(r"[^\w.+-]", "_", text).lstrip(".-")[:60]
+
+
+def _parent_began() -> str:
+    """When the parent process began, and its pid: the same for all that it started."""
+    parent = os.getppid()
+    try:
+        # Field 22, in clock ticks since boot, counted behind the name, which may hold spaces and parentheses.
+        ticks = int(Path(f"/proc/{parent}/stat").read_text().rpartition(")")[2].split()[19])
+        lines = Path("/proc/stat").read_text().splitlines()
+        boot = next(int(line.split()[1]) for line in lines if line.startswith("btime "))
+    except (OSError, ValueError, IndexError, StopIteration):
+        return str(parent)
+    began = datetime.fromtimestamp(boot + ticks // os.sysconf("SC_CLK_TCK")).astimezone()
+    return f"{began:%Y%m%d-%H%M%S}-{parent}"

@@ -1,0 +1,87 @@
+"""Which rank of which launch this is, where its capture goes, and how all of them are found again."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from pinprof.cli.ranks import Rank, expanded, output, this_rank
+from pinprof.errors import CaptureError
+from pinprof.store import MANIFEST
+
+BEGAN = re.compile(rf"\d{{8}}-\d{{6}}-{os.getppid()}")
+
+
+@pytest.mark.parametrize(
+    ("environment", "number", "size", "launcher", "launch"),
+    [
+        ({"RANK": "3", "WORLD_SIZE": "8", "TORCHELASTIC_RUN_ID": "job/7"}, 3, 8, "torchrun", "job_7"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "none"}, 0, 2, "torchrun", None),
+        ({"RANK": "0", "WORLD_SIZE": "2"}, 0, 2, "torchrun", None),
+        (
+            {"RANK": "1", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "a", "TORCHELASTIC_RESTART_COUNT": "2"},
+            1, 2, "torchrun", "a-restart-2",
+        ),
+        (
+            {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "PMIX_NAMESPACE": "prterun-host-12@1"},
+            5, 6, "mpirun", "prterun-host-12_1",
+        ),
+        ({"PMIX_RANK": "2", "PMIX_NAMESPACE": "1234"}, 2, None, "mpirun", "1234"),
+        ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 1, 4, "mpirun", None),
+        ({"SLURM_PROCID": "9", "SLURM_NTASKS": "16", "SLURM_JOB_ID": "77", "SLURM_STEP_ID": "0"}, 9, 16, "srun",
+         "slurm-77.0"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "TORCHELASTIC_RUN_ID": "../.."}, 0, 2, "torchrun", "_.."),
+    ],
+)  # fmt: skip
+def test_a_launchers_variables_tell_rank_and_launch(
+    environment: dict[str, str], number: int, size: int | None, launcher: str, launch: str | None
+) -> None:
+    rank = this_rank(environment)
+    assert rank is not None
+    assert (rank.number, rank.size, rank.launcher) == (number, size, launcher)
+    assert rank.launch == launch if launch else BEGAN.fullmatch(rank.launch)
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {},
+        {"RANK": "3"},
+        {"RANK": "captain", "WORLD_SIZE": "8"},
+        {"RANK": "0", "WORLD_SIZE": "1"},
+        {"SLURM_PROCID": "0", "SLURM_NTASKS": "1"},
+    ],
+)
+def test_a_program_by_itself_has_no_rank(environment: dict[str, str]) -> None:
+    assert this_rank(environment) is None
+
+
+def test_all_ranks_of_a_launch_share_a_folder() -> None:
+    places = {output("train me.py", Rank(number, 4, "torchrun", "run-1")) for number in range(4)}
+    assert {str(place.parent) for place in places} == {"train_me.py-run-1.ranks"}
+    assert {place.name for place in places} == {f"rank-{number}.pinprof" for number in range(4)}
+
+
+def test_a_folder_of_ranks_is_its_captures_in_order(tmp_path: Path) -> None:
+    folder = tmp_path / "train.ranks"
+    for name in ("rank-10.pinprof", "rank-2.pinprof", "rank-0.pinprof", "rank-1.pinprof.partial", "rank-0.html"):
+        (folder / name).mkdir(parents=True)
+    assert [path.name for path in expanded(folder)] == ["rank-0.pinprof", "rank-2.pinprof", "rank-10.pinprof"]
+
+
+def test_other_paths_stay_what_they_are(tmp_path: Path) -> None:
+    capture = tmp_path / "one.pinprof"
+    capture.mkdir()
+    (capture / MANIFEST).touch()
+    for path in (capture, tmp_path, tmp_path / "missing", Path("-")):
+        assert expanded(path) == [path]
+
+
+def test_a_folder_without_a_finished_rank_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "train.ranks"
+    (folder / "rank-0.pinprof.partial").mkdir(parents=True)
+    with pytest.raises(CaptureError, match="no finished capture"):
+        expanded(folder)
