@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOUNDATION = {"errors", "units", "activity", "manifest", "model", "rates"}
+FOUNDATION = {"errors", "units", "activity", "cuda_functions", "manifest", "model", "rates"}
 ALLOWED = {
     "errors": set(),
     "units": {"errors"},
     "activity": set(),
+    "cuda_functions": set(),
     "manifest": set(),
     "rates": {"errors"},
     "model": {"activity", "manifest", "rates"},
@@ -27,8 +28,10 @@ ALLOWED = {
     "analyze": FOUNDATION | {"store", "read"},
     "report": FOUNDATION | {"store", "read", "analyze"},
     "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "workload", "bench"},
+    "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "workload"},
+    "jupyter": {"api", "errors"},
     "__main__": {"cli"},
-    "__init__": set(),
+    "__init__": {"api", "jupyter", "workload"},
 }
 
 

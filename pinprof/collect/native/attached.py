@@ -14,7 +14,7 @@ from typing import Any
 
 from pinprof import __version__
 from pinprof.collect import native, permission
-from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult
+from pinprof.collect.base import Process, Recorder, RecordRequest, ToolResult, Waiting
 from pinprof.collect.control import Control
 from pinprof.collect.native import events
 from pinprof.collect.native.events import EventSpec
@@ -41,7 +41,7 @@ class Attached:
         self,
         request: RecordRequest,
         writer: CaptureWriter,
-        program: Program,
+        program: Process,
         control: Control,
         extra: Sequence[EventSpec] = (),
     ) -> None:
@@ -75,7 +75,7 @@ class Attached:
                 f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
             ) from error
 
-    def await_ready(self, session: Session) -> None:
+    def await_ready(self, session: Waiting) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
         deadline = time.monotonic() + START_TIMEOUT_S
         self._command("ping", session, deadline)
@@ -109,7 +109,7 @@ class Attached:
             notes.append(user_only_note())
         return ToolResult(facts, tuple(notes), failure=self._failure(said))
 
-    def _command(self, word: str, session: Session, deadline: float) -> None:
+    def _command(self, word: str, session: Waiting, deadline: float) -> None:
         self._control.send(word)
         while not self._control.acknowledged(0.02):
             session.wait(0)

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from pinprof.cli import recording, run
+from pinprof.cli import run
+from pinprof.store import default_name
 
 
 @pytest.mark.parametrize(
@@ -31,12 +32,13 @@ def test_record_takes_a_collector_or_none_wherever_it_stands(
 
     monkeypatch.setattr(run, "record", note)
     run.command.main(arguments, standalone_mode=False)
-    assert asked == [("perf", "pinned", "pinned")]
+    named = any("perf" in argument for argument in arguments)
+    assert asked == [("perf" if named else "auto", "pinned", "pinned")]
 
 
 @pytest.mark.parametrize(("name", "stem"), [("pinned", "pinned"), ("a b/ü\n", "a_b_ü_"), ("..", "program")])
 def test_a_captures_default_name_is_safe_and_dated(name: str, stem: str) -> None:
-    path = recording.default_output(name)
+    path = default_name(name)
     assert path.parent == Path()
     assert path.name.startswith(f"{stem}-20")
     assert path.name.endswith(".pinprof")

@@ -1,0 +1,299 @@
+"""pinprof from Python: record a part of this program, and open any recording as tables.
+
+    import pinprof
+
+    with pinprof.record("load batch") as recording:     # also a decorator: @pinprof.record("load batch")
+        batch = make_batch()
+    recording.result.causes                              # a pandas DataFrame
+    recording.result.save_page("batch.html")
+
+    run = pinprof.open("train.pinprof")                  # a capture, perf.data, .nsys-rep, .sqlite, …
+    run.ranges; run.calls; run.samples
+
+Recording needs what `pinprof record --with native` needs (docs/recording.md). Tables need pandas.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+
+from pinprof.errors import CollectError, PinprofError, ToolMissing
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pinprof.analyze import Analysis
+    from pinprof.collect.within import OwnRecording
+    from pinprof.store import CaptureWriter
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+
+_active: Recording | None = None
+
+
+class Result:
+    """A recording, explained. Tables are pandas DataFrames; times are nanoseconds, sizes bytes."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        """Everything (pinprof.analyze.Analysis)."""
+
+    @property
+    def headline(self) -> str:
+        """The report's first sentence."""
+        return self.analysis.headline
+
+    @property
+    def findings(self) -> pd.DataFrame:
+        """`severity, rule, title, advice, evidence`, what fired first."""
+        rows = self.analysis.findings
+        return _frame(
+            {
+                "severity": [row.severity for row in rows],
+                "rule": [row.rule for row in rows],
+                "title": [row.title for row in rows],
+                "advice": [row.advice for row in rows],
+                "evidence": ["\n".join(row.evidence) for row in rows],
+            }
+        )
+
+    @property
+    def causes(self) -> pd.DataFrame:
+        """`event, unit, leaf, weight, share`: of the whole recording, heaviest first, every event for itself."""
+        found = [
+            (event.event.name, event.event.unit, leaf, weight, weight / event.total if event.total else 0.0)
+            for event in self.analysis.events
+            for leaf, weight in sorted(event.by_leaf.items(), key=lambda entry: -entry[1])
+            if weight
+        ]
+        columns = ("event", "unit", "leaf", "weight", "share")
+        return _frame({name: [row[at] for row in found] for at, name in enumerate(columns)})
+
+    @property
+    def samples(self) -> pd.DataFrame:
+        """One row a sample: time, thread, event, weight, cause, function (docs/formats.md)."""
+        return self._table("samples")
+
+    @property
+    def ranges(self) -> pd.DataFrame:
+        """One row a range: `name, domain, start_ns, end_ns, pid, tid, depth`."""
+        return self._table("ranges")
+
+    @property
+    def range_causes(self) -> pd.DataFrame:
+        """`range, domain, depth, event, unit, leaf, level, work, weight`; an empty range is the whole recording."""
+        return self._table("leaves")
+
+    @property
+    def calls(self) -> pd.DataFrame:
+        """One row a CUDA call; empty without a recording of calls."""
+        return self._table("calls")
+
+    @property
+    def gpu_ops(self) -> pd.DataFrame:
+        """One row a kernel, copy or migration; empty without a recording of the GPU's work."""
+        return self._table("gpu_ops")
+
+    def save_page(self, path: str | os.PathLike[str]) -> Path:
+        """Write the report as one HTML file; its path."""
+        from pinprof import report
+
+        target = Path(path)
+        report.write_html(report.build(self.analysis), target)
+        return target
+
+    def page(self) -> str:
+        """The report as HTML."""
+        import tempfile
+
+        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
+            return self.save_page(Path(directory) / "page.html").read_text("utf-8")
+
+    def __repr__(self) -> str:
+        return f"<pinprof result: {self.headline}>"
+
+    def _table(self, name: str) -> pd.DataFrame:
+        from pinprof.report.export_tables import tables
+
+        return _frame(tables(self.analysis).get(name, {}))
+
+
+class Recording:
+    """A part of this program being recorded; see `record`."""
+
+    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+        self.name = name
+        self._options = dict(options)
+        self.path: Path | None = None
+        """The capture, once it is whole."""
+        self._result: Result | None = None
+
+    @property
+    def result(self) -> Result:
+        """The recording, explained; CollectError before it has ended."""
+        if self.path is None:
+            raise CollectError("The recording has not ended.", "Ask after the with block.", "recording")
+        if self._result is None:
+            self._result = open_result(self.path)
+        return self._result
+
+    def __enter__(self) -> Self:
+        global _active
+        from pinprof import workload
+        from pinprof.collect import RecordRequest, host
+        from pinprof.collect.within import OwnRecording
+        from pinprof.store import CaptureWriter, new_manifest
+        from pinprof.workload import ranges
+
+        if _active is not None:
+            raise CollectError(
+                f"This process is being recorded already ({_active.name!r}).",
+                "Mark parts of it with `pinprof.phase(name)` instead.",
+                "recording",
+            )
+        options = self._options
+        request = RecordRequest(
+            command=("/proc/self/exe",),
+            frequency=options["frequency"],
+            fault_period=options["fault_period"],
+            off_cpu=options["off_cpu"],
+            cuda_calls=False,
+        )
+        self._manifest = new_manifest(command=tuple(sys.orig_argv), host=host.facts(), outcome={"state": "recording"})
+        target = options["output"] or default_path(self.name)
+        self._writer: CaptureWriter = CaptureWriter.create(Path(target), self._manifest, force=options["force"])
+        ranges.prepare()
+        self._names = _PythonNames()
+        try:
+            self._session: OwnRecording = OwnRecording(request, self._writer)
+            self._session.start()
+        except BaseException:
+            self._names.stop()
+            self._discard()
+            raise
+        _active = self
+        self._before = os.environ.get(workload.RANGES_VARIABLE)
+        os.environ[workload.RANGES_VARIABLE] = str((self._writer.path / "ranges.jsonl").resolve())
+        self._phase = workload.phase(self.name)
+        self._phase.__enter__()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
+        global _active
+        from pinprof import read, workload
+        from pinprof.workload import ranges
+
+        self._phase.__exit__()
+        ranges.flush()
+        if self._before is None:
+            del os.environ[workload.RANGES_VARIABLE]
+        else:
+            os.environ[workload.RANGES_VARIABLE] = self._before
+        _active = None
+        outcome = self._session.stop(interrupted=kind is not None)
+        self._names.stop()
+        self._writer.release_reserve()
+        facts = outcome.to_manifest()
+        try:
+            read.seal_symbols(self._writer.path)
+        except (PinprofError, OSError) as error:
+            facts["notes"] = (*facts["notes"], f"Symbols were not stored: {error}")
+        self.path = self._writer.finish(replace(self._manifest, collectors=outcome.collectors, outcome=facts))
+        if outcome.failure is not None and kind is None:
+            raise outcome.failure
+
+    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
+        """Record every call of a function, each into a capture of its own; the last one is `wrapped.recording`."""
+
+        @functools.wraps(function)
+        def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
+            with Recording(self.name, self._options) as recording:
+                result = function(*arguments, **keywords)
+            recorded.recording = recording  # type: ignore[attr-defined]
+            return result
+
+        return recorded
+
+    def _discard(self) -> None:
+        import shutil
+
+        with contextlib.suppress(OSError):
+            shutil.rmtree(self._writer.path)
+
+
+class _PythonNames:
+    """CPython's perf trampoline while it is wanted: from 3.12 on, functions called meanwhile are seen by name."""
+
+    def __init__(self) -> None:
+        active: Callable[[], bool] | None = getattr(sys, "is_stack_trampoline_active", None)
+        self._ours = active is not None and not active()
+        if self._ours:
+            try:
+                sys.activate_stack_trampoline("perf")  # type: ignore[attr-defined, unused-ignore]
+            except ValueError:  # not on this platform
+                self._ours = False
+
+    def stop(self) -> None:
+        """Switch off what was switched on here."""
+        if self._ours:
+            sys.deactivate_stack_trampoline()  # type: ignore[attr-defined, unused-ignore]
+
+
+def record(
+    name: str = "recording",
+    *,
+    output: str | os.PathLike[str] | None = None,
+    frequency: int = 999,
+    fault_period: int = 64,
+    off_cpu: bool = True,
+    force: bool = False,
+) -> Recording:
+    """Record a part of this program: a context manager and a decorator.
+
+    All threads of the process and all it starts are recorded from the first line of the block to its last, which is a
+    range called `name`. The capture is `output`, or NAME-DATE.pinprof in the current directory. An exception inside
+    ends the recording, which is kept, and goes on. PinprofError when the kernel does not allow it, or while another
+    recording of this process runs.
+    """
+    chosen = {
+        "output": output, "frequency": frequency, "fault_period": fault_period, "off_cpu": off_cpu, "force": force,
+    }  # fmt: skip
+    return Recording(name, chosen)
+
+
+def open_result(path: str | os.PathLike[str]) -> Result:
+    """Read any recording that `pinprof report` reads; PinprofError when it cannot be."""
+    from pinprof import analyze, read
+
+    return Result(analyze.analyze(read.read(Path(path), read.ReadOptions())))
+
+
+def default_path(name: str) -> Path:
+    """`NAME-YYYYmmdd-HHMMSS.pinprof` in the current directory, numbered when that is taken."""
+    from pinprof.store import default_name
+
+    first = default_name(name)
+    for number in range(2, 10_000):
+        if not first.exists() and not Path(f"{first}.partial").exists():
+            break
+        first = default_name(f"{name}-{number}")
+    return first
+
+
+def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
+    try:
+        import pandas as pd
+    except ImportError:
+        raise ToolMissing(
+            "Tables need the pandas package.", "Install it: pip install 'pinprof[notebook]'.", "pandas"
+        ) from None
+    return pd.DataFrame(dict(columns))

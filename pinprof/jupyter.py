@@ -1,0 +1,55 @@
+"""`%load_ext pinprof`, then `%%pinprof [NAME] [--frequency HZ] [--height PX]`: records a cell and shows its report."""
+
+from __future__ import annotations
+
+import argparse
+import html
+import shlex
+from typing import Any
+
+from pinprof.errors import PinprofError, UsageError
+
+
+class Page:
+    """A report inside a notebook: the page in a frame of its own, which may run its script and nothing else."""
+
+    def __init__(self, page: str, height: int) -> None:
+        self._page, self._height = page, height
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<iframe srcdoc="{html.escape(self._page)}" sandbox="allow-scripts" width="100%" height="{self._height}" '
+            'style="border: 1px solid #8884; border-radius: 6px" title="pinprof report"></iframe>'
+        )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> Any:
+        raise UsageError(f"%%pinprof: {message}.", self.format_usage().strip(), "magic")
+
+
+def _arguments(line: str) -> argparse.Namespace:
+    parser = _Parser("%%pinprof", add_help=False)
+    parser.add_argument("name", nargs="?", default="cell")
+    parser.add_argument("--frequency", type=int, default=999)
+    parser.add_argument("--height", type=int, default=900)
+    return parser.parse_args(shlex.split(line))
+
+
+def load(shell: Any) -> None:
+    """Add the magic to an IPython shell."""
+    from pinprof import api
+
+    def magic(line: str, cell: str) -> Page | None:
+        """Record this cell and show its report."""
+        try:
+            options = _arguments(line)
+            with api.record(options.name, frequency=options.frequency) as recording:
+                # It prints the cell's output, and what the cell raises.
+                shell.run_cell(cell)
+            return Page(recording.result.page(), options.height)
+        except PinprofError as error:
+            print(f"pinprof: {error}")
+            return None
+
+    shell.register_magic_function(magic, magic_kind="cell", magic_name="pinprof")

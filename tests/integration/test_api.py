@@ -1,0 +1,137 @@
+"""pinprof from Python: this process recorded by itself, tables, the notebook magic."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import pinprof
+from pinprof.collect import RecordRequest, native
+from pinprof.errors import CollectError, PinprofError, UsageError
+
+pytest.importorskip("pandas", reason="pandas is not installed")
+
+
+def missing() -> str:
+    """Why this process cannot be recorded here; empty when it can."""
+    try:
+        native.check(RecordRequest(command=(sys.executable,)))
+    except PinprofError as error:
+        return str(error)
+    return ""
+
+
+pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "recording works")
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    monkeypatch.chdir(tmp_path)
+    yield tmp_path
+    assert "PINPROF_RANGES" not in os.environ
+
+
+def touch(blocks: int = 24) -> None:
+    """First touch of 8 MiB at a time, by malloc's own mapping, so that each time pays for its pages."""
+    for _ in range(blocks):
+        bytearray(8 << 20)
+
+
+def test_a_block_is_recorded_with_its_phases_and_threads() -> None:
+    with pinprof.record("load batch", output="batch", frequency=4999) as recording:
+        other = threading.Thread(target=touch)
+        other.start()
+        with pinprof.phase("alloc"):
+            touch(48)
+        other.join()
+        thread = other.native_id
+    assert recording.path == Path("batch.pinprof")
+    run = recording.result
+    ranges = run.ranges.set_index("name")
+    assert list(ranges.index) == ["load batch", "alloc"]
+    assert list(ranges.depth) == [0, 1]
+    assert ranges.start_ns["load batch"] <= ranges.start_ns["alloc"] < ranges.end_ns["alloc"]
+    assert set(run.samples.tid) >= {threading.get_native_id(), thread}
+    assert (run.causes[run.causes.unit == "ns"].share.sum()) == pytest.approx(2, abs=1e-9)  # on and off the CPUs
+    faults = run.causes[run.causes.unit == "faults"]
+    # 72 blocks of 2,048 pages, unless huge pages serve them.
+    assert faults.weight.sum() > 72
+    assert run.headline
+    assert run.save_page("page.html").stat().st_size > 50_000
+    assert "load batch" in run.range_causes.range.to_numpy()
+    assert run.calls.empty
+    assert "pinprof result" in repr(run)
+
+
+def test_an_exception_keeps_the_recording_and_goes_on() -> None:
+    recording = pinprof.record("broken", output="broken")
+    with pytest.raises(ZeroDivisionError), recording:
+        touch(1 // 0)
+    assert recording.result.analysis.capture.manifest.outcome["state"] == "interrupted"
+    assert pinprof.open("broken.pinprof").ranges.name.tolist() == ["broken"]
+
+
+def test_a_decorated_function_is_recorded_at_every_call() -> None:
+    @pinprof.record("step", force=True, output="step")
+    def step(amount: int) -> int:
+        """Adds one."""
+        touch(2)
+        return amount + 1
+
+    assert step(1) == 2
+    assert step(amount=2) == 3
+    assert step.__doc__ == "Adds one."
+    assert step.recording.result.ranges.name.tolist() == ["step"]  # type: ignore[attr-defined]
+
+
+def test_mistakes_are_told_in_a_sentence_and_leave_nothing_behind(elsewhere: Path) -> None:
+    with pinprof.record("outer", output="outer") as recording:
+        with pytest.raises(CollectError, match="being recorded already"), pinprof.record("inner"):
+            pass
+        with pytest.raises(CollectError, match="has not ended"):
+            _ = recording.result
+    with pytest.raises(CollectError, match="exists already"), pinprof.record("again", output="outer"):
+        pass
+    with pytest.raises(UsageError), pinprof.record("odd", output="odd", frequency=0):
+        pass
+    assert sorted(path.name for path in elsewhere.iterdir()) == ["outer.pinprof"]
+
+
+def test_importing_pinprof_costs_nothing() -> None:
+    code = "import pinprof, sys; print(sorted({'numpy', 'pandas', 'click', 'nvtx'} & set(sys.modules)))"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        pinprof.nothing  # noqa: B018
+
+
+def test_a_cell_shows_its_report(capsys: pytest.CaptureFixture[str]) -> None:
+    from pinprof import jupyter
+
+    class Shell:
+        """The part of IPython's shell that the magic uses."""
+
+        def register_magic_function(self, function: object, magic_kind: str, magic_name: str) -> None:
+            assert (magic_kind, magic_name) == ("cell", "pinprof")
+            self.magic = function
+
+        def run_cell(self, cell: str) -> None:
+            exec(cell, {"touch": touch})
+
+    shell = Shell()
+    pinprof.load_ipython_extension(shell)
+    shown = shell.magic("'my cell' --height 500", "touch()")  # type: ignore[operator]
+    assert isinstance(shown, jupyter.Page)
+    frame = shown._repr_html_()
+    assert 'sandbox="allow-scripts"' in frame
+    assert 'height="500"' in frame
+    assert "my cell" in frame
+    assert "<script" not in frame  # the page is an attribute's text
+    assert shell.magic("--bogus", "touch()") is None  # type: ignore[operator]
+    assert "pinprof: %%pinprof: unrecognized arguments" in capsys.readouterr().out
