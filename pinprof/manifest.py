@@ -25,3 +25,9 @@ class Manifest:
     """Per collector: `name, version, command, options`."""
     outcome: Mapping[str, Any]
     """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`."""
+
+    @property
+    def kernel_left_out(self) -> bool:
+        """Whether the samples hold the program's own code only: more was not permitted where they were recorded."""
+        options = [collector.get("options") for collector in self.collectors]
+        return any(isinstance(entry, Mapping) and entry.get("kernel") is False for entry in options)

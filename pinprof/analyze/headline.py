@@ -19,6 +19,7 @@ MENTION_SHARE = 0.10
 MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
 """Levels that are about memory or the driver: told before the program's own code."""
 
+_NOTHING_STANDS_OUT = "; no memory cost stands out"
 _LEVEL_PHRASES = {**dict(LEVELS), "pin": "pinning", "uvm": "unified memory", "user": "the program's own code"}
 _LEAF_PHRASES = {
     "copy.staging": "staging copies by the driver",
@@ -32,6 +33,13 @@ _LEAF_PHRASES = {
 
 def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
     """One sentence, never empty: of a pinning call if there is one, else of the outermost range, else of all time."""
+    sentence = _headline(capture, events, ranges)
+    if capture.manifest.kernel_left_out:
+        return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+    return sentence
+
+
+def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
     main = main_event(events)
     if main is None:
         return "This recording holds no samples."
@@ -75,7 +83,7 @@ def share_sentence(subject: str, part: EventResult) -> str:
     shares = [(level, weight) for level, weight in shares if weight >= MENTION_SHARE * part.total]
     if not shares:
         level, weight = next(iter(part.by_level.items()))
-        return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}; no memory cost stands out."
+        return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}{_NOTHING_STANDS_OUT}."
     told = [_phrase(level, part) for level, _ in shares[:2]]
     sentence = f"{format_share(told[0][1], part.total)} of {subject} is {told[0][0]}"
     if len(told) > 1:

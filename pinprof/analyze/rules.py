@@ -344,6 +344,8 @@ def sampling_gap(view: View) -> Finding:
         ("of frames have no symbol", losses.unresolved_frames, frames),
     ]
     gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
+    if view.capture.manifest.kernel_left_out:
+        gaps.insert(0, "The kernel was not sampled: time in page faults, pinning and copies there is missing.")
     compared = [
         (entry.wall.remainder_ns if entry.wall else entry.wall_ns - entry.own_thread_ns, entry)
         for entry in view.ranges
@@ -413,6 +415,9 @@ def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView
     if sampled is None:
         lacks = "CPU samples with kernel call chains: record with perf."
         return _finding(rule.name, "not-assessable", "Without samples this cannot be judged.", missing=lacks)
+    if sampled.capture.manifest.kernel_left_out and rule.judge is not sampling_gap:
+        lacks = "The kernel's part, which was not permitted to sample: `pinprof doctor` says how."
+        return _finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
     if traced and sampled.capture.clock.source == nsys_export.CLOCK and rule.judge is not sampling_gap:
         lacks = "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well."
         return _finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pinprof.analyze import analyze, explain
@@ -50,6 +52,18 @@ def test_a_program_without_memory_costs_is_told_so() -> None:
     assert analyze(mixed({})).headline == (
         "100 % of the work range is the program's own code; no memory cost stands out."
     )
+
+
+def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_matter() -> None:
+    data = mixed({})
+    manifest = replace(data.manifest, collectors=({"name": "native", "options": {"kernel": False}},))
+    found = analyze(replace(data, manifest=manifest))
+    assert found.headline == (
+        "The kernel was not sampled, so memory costs do not show: 100 % of the work range is the program's own code."
+    )
+    status = {verdict.rule: verdict.status for verdict in found.findings}
+    assert status["sampling-gap"] == "fired"
+    assert "clear" not in status.values()
 
 
 def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
