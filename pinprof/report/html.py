@@ -41,6 +41,8 @@ MODULES = (
 """ES modules under assets/, each after those it imports; the page carries them as one script."""
 
 PLOT_SCRIPT = "plotly.min.js"
+SHARED_NAME = "pinprofPage"
+"""The function that a shared page script defines."""
 
 _IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 _COMMENT = re.compile(r"^ *//[^\n]*\n|^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
@@ -52,20 +54,22 @@ _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) -> None:
     """Write the page to `path`; PinprofError if it cannot be written.
 
-    With `shared_assets`, plotly's script is put there once and referred to by a relative path, for a folder of pages.
+    With `shared_assets`, plotly's script and the page's own are put there once and referred to by relative paths, for a
+    folder of pages.
     """
     try:
-        source = _share_plot_script(path, shared_assets) if shared_assets and _has_plot(data) else None
-        path.write_text(render(data, source), "utf-8", errors="replace")
+        page = render(data) if shared_assets is None else render(data, *_share_scripts(data, path, shared_assets))
+        path.write_text(page, "utf-8", errors="replace")
     except OSError as error:
         raise PinprofError(
             f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
         ) from error
 
 
-def render(data: ReportData, plot_source: str | None = None) -> str:
-    """The page as text; `plot_source` is the relative path of a shared plot script, None to embed it."""
-    script, style = bundle(), asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(data)
+def render(data: ReportData, plot_source: str | None = None, script_source: str | None = None) -> str:
+    """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them."""
+    script = bundle() if script_source is None else f"{SHARED_NAME}();"
+    style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(data)
     plot = _plot_script() if _has_plot(data) and plot_source is None else None
     figures = _plots(data)
     layout, packed = data.flame.packed() if data.flame else ([], "")
@@ -96,9 +100,10 @@ def render(data: ReportData, plot_source: str | None = None) -> str:
             quality_notes=summary.quality_notes,
             style=Markup(style),  # noqa: S704  # the project's own style sheet and palette
             script=Markup(script),  # noqa: S704  # the project's own modules
-            policy=_policy(script, plot, plot_source),
+            policy=_policy(script, plot, shared=plot_source is not None or script_source is not None),
             plot_packed=_packed(plot) if plot else None,
             plot_source=plot_source,
+            script_source=script_source,
             page_data=embed_json(_page_data(data, layout, instances) | {"plots": figures}),
             plots=figures,
             drawings_packed=drawing.packed(data),
@@ -295,13 +300,13 @@ def level_rules() -> str:
     return "".join(rules)
 
 
-def _policy(script: str, plot: bytes | None, plot_source: str | None) -> str:
+def _policy(script: str, plot: bytes | None, *, shared: bool) -> str:
     """A Content-Security-Policy that admits this page's own scripts by hash, and no connection of any kind.
 
     Styles are `unsafe-inline` because plotly writes style attributes; no data ever reaches a style.
     """
     hashes = [script_hash(script)] + ([script_hash(plot)] if plot else [])
-    scripts = " ".join([*hashes, *(["'self'", "file:"] if plot_source else [])])
+    scripts = " ".join([*hashes, *(["'self'", "file:"] if shared else [])])
     return (
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "worker-src blob:; base-uri 'none'; form-action 'none'"
@@ -314,10 +319,17 @@ def script_hash(script: str | bytes) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _share_plot_script(page: Path, folder: Path) -> str:
+def _share_scripts(data: ReportData, page: Path, folder: Path) -> tuple[str | None, str]:
+    """Paths of the plot script, if the page has plots, and of the page script, as seen from the page."""
     folder.mkdir(parents=True, exist_ok=True)
-    target = folder / PLOT_SCRIPT
-    script = _plot_script()
+    # A function, because its text can be asked for: the worker is made of the same script.
+    script = f"globalThis.{SHARED_NAME} = function () {{\n\"use strict\";\n{bundle()}}};\n".encode()
+    own = f"pinprof-{hashlib.sha256(script).hexdigest()[:12]}.js"
+    plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if _has_plot(data) else None
+    return plot, _share(page, folder / own, script)
+
+
+def _share(page: Path, target: Path, script: bytes) -> str:
     if not target.exists() or target.read_bytes() != script:
         target.write_bytes(script)
     return Path(_relative(target.resolve(), page.resolve().parent)).as_posix()

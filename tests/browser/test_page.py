@@ -63,6 +63,17 @@ def test_chart_works_from_a_shared_script(open_page: Open) -> None:
     assert any(url.endswith("/shared/plotly.min.js") for url in opened.requests)
 
 
+def test_flamegraph_and_its_worker_work_from_a_shared_script(open_page: Open) -> None:
+    opened = open_page(sample_report(), shared=True)
+    own = open_page(sample_report())
+    assert any("/shared/pinprof-" in url for url in opened.requests)
+    for page in (opened.page, own.page):
+        page.locator(".leaves button.filter").first.click()
+        page.wait_for_function("document.querySelectorAll('.leaves .filter[aria-pressed=true]').length === 1")
+    texts = [page.text_content("#flame-detail") for page in (opened.page, own.page)]
+    assert texts[0] == texts[1]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_theme_follows_the_system_until_toggled(open_page: Open, scheme: str) -> None:
     page = open_page(sample_report(), scheme=scheme).page

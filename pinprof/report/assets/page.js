@@ -23,7 +23,7 @@ function startPage(page) {
   const sizes = { ...functions, event: page.events.length, range: rangesChosen(page) ? page.ranges.length : 0, dsos, modules: dsos, threads: page.threads.length, modes: 3 };
   const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
   const chart = byId("chart") ? new Chart(page, () => linked.measured()) : null;
-  const flame = byId("flame") ? new FlamePanel(page, store, byId("page-script").textContent) : null;
+  const flame = byId("flame") ? new FlamePanel(page, store, scriptText()) : null;
   const plots = new Plots(page.plots);
   const drawn = [];
   startTheme(byId("theme"), () => {
@@ -42,6 +42,11 @@ function startPage(page) {
   new FilterStrip(page, store);
   const linked = new Linked(page, store, { flame, chart, plots });
   startDrawings(page, store, linked, drawn);
+}
+
+// Where many pages share a script it is a function, and its text is the function's.
+function scriptText() {
+  return globalThis.pinprofPage ? `(${globalThis.pinprofPage})();` : byId("page-script").textContent;
 }
 
 // Samples without times cannot be filtered by range.
