@@ -32,7 +32,7 @@ from pinprof.report.python_data import main_threads
 
 MODULES = (
     "format", "columns", "embedded", "theme", "state",
-    "model", "forest", "causes", "finish", "inverted", "derive", "survey", "engine",
+    "model", "forest", "room", "causes", "finish", "inverted", "derive", "survey", "engine",
     "treetable", "timetable", "painter", "gestures", "graph",
     "frames", "looks", "minimap", "export", "deeds", "details", "filters", "controls", "flamepanel",
     "plotscript", "chart", "plots", "spans", "timeline", "field", "blocks", "instances", "patches",

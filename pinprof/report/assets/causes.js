@@ -1,39 +1,27 @@
 // What stands at every node of a forest: its weight with everything below, its leading cause, and what decided that.
 
+import { room } from "./room.js";
+
 const NONE = -1;
 const MIXED = -2;
 const PER_CLIMB = 32;
 
-// Room that every answer needs and none keeps: handing it on spares the collector most of its work.
-const ROOM = new Map();
-
-export function room(name, Type, size, value) {
-  let array = ROOM.get(name);
-  if (!array || array.length < size) {
-    array = new Type(size);
-    ROOM.set(name, array);
-  }
-  return array.subarray(0, size).fill(value);
-}
-
 /**
- * Columns by node of a tree, whose callers precede their callees: self, total, the leading cause `leaf` and its
- * percentage `purity`, and `decider`. `rows` say what ends where. Most nodes have one cause only; just the others are
+ * Columns by node of a tree, whose callers precede their callees: total, the leading cause `leaf` and its percentage
+ * `purity`, and `decider`. `rows` say what ends where. Most nodes have one cause only; just the others are
  * gone through cause by cause.
  */
 export function weighed(model, tree, rows) {
   const { parent, length } = tree;
-  const self = room("self", Float64Array, length, 0);
   const total = room("total", Float64Array, length, 0);
   const leaf = room("leaf", Int16Array, length, NONE);
   const purity = room("purity", Uint8Array, length, 100);
   for (let row = 0; row < rows.length; row += 1) {
     const node = rows.node[row];
     const cause = rows.cause[row];
-    self[node] += rows.weight[row];
+    total[node] += rows.weight[row];
     if (leaf[node] !== cause) leaf[node] = leaf[node] === NONE ? cause : MIXED;
   }
-  total.set(self);
   for (let node = length - 1; node > 0; node -= 1) {
     const cause = leaf[node];
     if (cause === NONE) continue;
@@ -42,7 +30,7 @@ export function weighed(model, tree, rows) {
     if (leaf[above] !== cause) leaf[above] = leaf[above] === NONE ? cause : MIXED;
   }
   const decider = deciders(model, parent, total, leaf, rows);
-  const columns = { self, total, leaf, purity, decider };
+  const columns = { total, leaf, purity, decider };
   if (leaf[0] === MIXED) separate(model, tree, columns, rows);
   return columns;
 }

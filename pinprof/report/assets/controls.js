@@ -112,6 +112,9 @@ export class Controls {
 
   /** The way to the zoomed function; neighbours without a symbol in one module stand as one. */
   path(table, zoomed) {
+    // While the wheel turns, most turns stay in one function.
+    if (this.pathIn === table && this.pathTo === zoomed) return;
+    Object.assign(this, { pathIn: table, pathTo: zoomed });
     const { frames } = this.panel;
     const steps = [];
     for (const node of table.path(zoomed)) {

@@ -4,6 +4,7 @@
 import { gunzip } from "./columns.js";
 import { derive } from "./derive.js";
 import { Model } from "./model.js";
+import { recycle } from "./room.js";
 import { survey } from "./survey.js";
 
 class Server {
@@ -13,7 +14,8 @@ class Server {
     return { frameName, frameDso, frameKind };
   }
 
-  derive(query) {
+  derive({ query, spare }) {
+    recycle(spare);
     return derive(this.model, query);
   }
 
@@ -36,6 +38,7 @@ export class Engine {
   constructor(script) {
     this.waiting = new Map();
     this.asked = 0;
+    this.spare = [];
     try {
       this.worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
       this.worker.addEventListener("message", ({ data: { id, answer } }) => this.#settle(id, answer));
@@ -50,20 +53,26 @@ export class Engine {
   }
 
   derive(query) {
-    return this.#ask("derive", query);
+    const spare = this.spare.splice(0);
+    return this.#ask("derive", { query, spare }, spare);
+  }
+
+  /** The memory of an answer that is no longer shown goes back with the next question. */
+  release({ tables, pairs }) {
+    this.spare.push(...new Set(buffers([tables, pairs])));
   }
 
   survey(query) {
     return this.#ask("survey", query);
   }
 
-  async #ask(method, argument) {
+  async #ask(method, argument, owned = []) {
     if (this.server) return this.server[method](argument);
     this.asked += 1;
     const id = this.asked;
     return new Promise((resolve) => {
       this.waiting.set(id, { method, argument, resolve });
-      this.worker.postMessage({ id, method, argument });
+      this.worker.postMessage({ id, method, argument }, owned);
     });
   }
 

@@ -1,7 +1,8 @@
 // A grown forest as the columns of a table: totals, leading causes, and the order of display, level by level, each
 // level from left to right with the heavier sibling first.
 
-import { room, weighed } from "./causes.js";
+import { weighed } from "./causes.js";
+import { column, room } from "./room.js";
 
 /** A tree whose callees lie side by side. With `asks`, `ends` says per row of weights where its node stands in the table. */
 export function finish(model, tree, rows, asks = false) {
@@ -15,7 +16,7 @@ function ordered({ frame, callees, length }, columns, asked) {
     if (total[node] > 0) kept += 1;
   }
   const order = room("order", Int32Array, kept, 0);
-  const parent = new Int32Array(kept);
+  const parent = column(Int32Array, kept);
   parent[0] = -1;
   const rows = [0, 1];
   let filled = 1;
@@ -37,22 +38,21 @@ function ordered({ frame, callees, length }, columns, asked) {
 }
 
 // One loop for all columns, and each access of one type.
-function picked(order, { frame, self, total, leaf, decider, purity }) {
+function picked(order, { frame, total, leaf, decider, purity }) {
   const size = order.length;
-  const [frames, deciders] = [0, 1].map(() => new Int32Array(size));
-  const [selves, totals] = [0, 1].map(() => new Float64Array(size));
-  const leaves = new Int16Array(size);
-  const purities = new Uint8Array(size);
+  const [frames, deciders] = [0, 1].map(() => column(Int32Array, size));
+  const totals = column(Float64Array, size);
+  const leaves = column(Int16Array, size);
+  const purities = column(Uint8Array, size);
   for (let at = 0; at < size; at += 1) {
     const node = order[at];
     frames[at] = frame[node];
-    selves[at] = self[node];
     totals[at] = total[node];
     leaves[at] = leaf[node];
     deciders[at] = decider[node];
     purities[at] = purity[node];
   }
-  return { frame: frames, self: selves, total: totals, leaf: leaves, decider: deciders, purity: purities };
+  return { frame: frames, total: totals, leaf: leaves, decider: deciders, purity: purities };
 }
 
 function places(order, length, asked) {

@@ -115,7 +115,11 @@ export class FlamePanel {
     const { asked } = this;
     byId("flame").setAttribute("aria-busy", "true");
     const answer = await this.engine.derive({ ...query, edits: { focus, hide, drop, fold, modules } });
-    if (asked !== this.asked) return;
+    if (asked !== this.asked) {
+      this.engine.release(answer);
+      return;
+    }
+    if (this.answer) this.engine.release(this.answer);
     this.answer = answer;
     this.ranks = ranked(answer.facets.dsos);
     this.tables = Object.fromEntries(Object.entries(answer.tables).map(([name, columns]) => (
@@ -138,6 +142,10 @@ export class FlamePanel {
     const { main, callers } = this.tables;
     const { state } = this;
     byId("flame-callers").hidden = !callers;
+    if (!callers) {
+      this.upper.table = null;
+      if (this.acting === this.upper) this.acting = this.graph;
+    }
     if (callers) {
       byId("flame-callers-name").textContent = this.frames.nameOf(state.sandwich);
       this.upper.show(callers, { flame: true, zoomed: callers.resolve(state.upper) });

@@ -3,10 +3,11 @@
 // single row, which is only followed to its root.
 
 import { arrange } from "./finish.js";
+import { column } from "./room.js";
 
 const SEVERAL = -2;
 const COLUMN_TYPES = {
-  parent: Int32Array, frame: Int32Array, self: Float64Array, total: Float64Array, leaf: Int16Array, decider: Int32Array, purity: Uint8Array,
+  parent: Int32Array, frame: Int32Array, total: Float64Array, leaf: Int16Array, decider: Int32Array, purity: Uint8Array,
 };
 
 /** `forest` holds the stacks, callers first; `rows` say what ends where (derive.js). */
@@ -14,7 +15,7 @@ export function inverted(model, forest, rows) {
   const sets = new Sets(model, forest, rows);
   const levels = [0, 1];
   while (sets.descend()) levels.push(sets.filled);
-  const columns = Object.entries(sets.columns).map(([name, column]) => [name, column.subarray(0, sets.filled)]);
+  const columns = Object.entries(sets.columns).map(([name, values]) => [name, values.subarray(0, sets.filled)]);
   return { kind: "tree", rows: levels, ...Object.fromEntries(columns) };
 }
 
@@ -30,7 +31,7 @@ class Sets {
     for (let row = 0; row < size; row += 1) this.decider[row] = model.decider(rows.bundle[row]);
     const steps = this.#start(parent, frame, rows);
     // Room for all steps of all rows: pages of it that are never written never become memory.
-    this.columns = Object.fromEntries(Object.entries(COLUMN_TYPES).map(([name, Type]) => [name, new Type(steps + 1)]));
+    this.columns = Object.fromEntries(Object.entries(COLUMN_TYPES).map(([name, Type]) => [name, column(Type, steps + 1)]));
     this.filled = 0;
     // The last level's sets: set `s` is node `filled - sets + s` and holds members[bounds[s]] … members[bounds[s + 1]].
     this.members = new Int32Array(size);
@@ -44,7 +45,7 @@ class Sets {
     this.kidOf = new Int32Array(functions);
     this.kids = {
       frame: new Int32Array(functions), count: new Int32Array(functions), free: new Int32Array(functions), cause: new Int16Array(functions),
-      heaviest: new Int32Array(functions), self: new Float64Array(functions), total: new Float64Array(functions), order: new Int32Array(functions),
+      heaviest: new Int32Array(functions), total: new Float64Array(functions), order: new Int32Array(functions),
     };
     this.amounts = new Float64Array(model.causes);
     this.#root(size);
@@ -77,18 +78,15 @@ class Sets {
 
   #root(size) {
     let total = 0;
-    let self = 0;
     let count = 0;
     for (let row = 0; row < size; row += 1) {
       total += this.weight[row];
       this.members[row] = row;
     }
-    this.#describe(-1, -1, 0, total, this.members, 0, size);
+    this.#describe(-1, -1, total, this.members, 0, size);
     for (let row = 0; row < size; row += 1) {
       if (this.here[row] || this.startsWith) this.members[count++] = row;
-      else self += this.weight[row];
     }
-    this.columns.self[0] = self;
     this.bounds[1] = count;
   }
 
@@ -105,8 +103,7 @@ class Sets {
       if (to - from === 1) {
         const row = members[from];
         const frame = this.#next(row);
-        const amount = weight[row];
-        this.#add(first + set, frame, here[row] ? 0 : amount, amount, cause[row], row, 100);
+        this.#add(first + set, frame, weight[row], cause[row], row, 100);
         if (here[row]) this.parted[this.kept++] = row;
         nextBounds[++this.made] = this.kept;
       } else if (to > from) this.#part(first + set, from, to);
@@ -141,14 +138,13 @@ class Sets {
         kids.frame[count] = frame;
         kids.cause[count] = cause[row];
         kids.heaviest[count] = row;
-        kids.count[count] = kids.self[count] = kids.total[count] = 0;
+        kids.count[count] = kids.total[count] = 0;
         kids.order[count] = count;
         count += 1;
       }
       const kid = kidOf[frame];
       kids.count[kid] += 1;
       kids.total[kid] += amount;
-      if (here[row] === 0) kids.self[kid] += amount;
       if (kids.cause[kid] !== cause[row]) kids.cause[kid] = SEVERAL;
       if (amount > weight[kids.heaviest[kid]]) kids.heaviest[kid] = row;
     }
@@ -166,8 +162,8 @@ class Sets {
       const kid = kids.order[place];
       const end = begin + kids.count[kid];
       const frame = kids.frame[kid];
-      if (kids.cause[kid] === SEVERAL) this.#describe(node, frame, kids.self[kid], kids.total[kid], parted, begin, end);
-      else this.#add(node, frame, kids.self[kid], kids.total[kid], kids.cause[kid], kids.heaviest[kid], 100);
+      if (kids.cause[kid] === SEVERAL) this.#describe(node, frame, kids.total[kid], parted, begin, end);
+      else this.#add(node, frame, kids.total[kid], kids.cause[kid], kids.heaviest[kid], 100);
       for (; begin < end; begin += 1) {
         if (here[parted[begin]]) parted[this.kept++] = parted[begin];
       }
@@ -176,7 +172,7 @@ class Sets {
   }
 
   // A node with several causes: its leading one, and the heaviest row of that.
-  #describe(parent, frame, self, total, list, from, to) {
+  #describe(parent, frame, total, list, from, to) {
     const { amounts, cause, weight } = this;
     for (let at = from; at < to; at += 1) amounts[cause[list[at]]] += weight[list[at]];
     let lead = -1;
@@ -191,14 +187,13 @@ class Sets {
     }
     const purity = Math.floor((100 * amounts[lead]) / total || 0);
     for (let at = from; at < to; at += 1) amounts[cause[list[at]]] = 0;
-    this.#add(parent, frame, self, total, lead, heaviest, purity);
+    this.#add(parent, frame, total, lead, heaviest, purity);
   }
 
-  #add(parent, frame, self, total, leaf, row, purity) {
+  #add(parent, frame, total, leaf, row, purity) {
     const { columns, filled } = this;
     columns.parent[filled] = parent;
     columns.frame[filled] = frame;
-    columns.self[filled] = self;
     columns.total[filled] = total;
     columns.leaf[filled] = leaf;
     columns.decider[filled] = row < 0 ? -1 : this.decider[row];

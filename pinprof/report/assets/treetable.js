@@ -29,13 +29,20 @@ export class TreeTable {
   /** Columns as functions, for tables that have none. */
   frameOf(node) { return this.frame[node]; }
   totalOf(node) { return this.total[node]; }
-  selfOf(node) { return this.self[node]; }
   startOf(node) { return this.start[node]; }
   leafOf(node) { return this.leaf[node]; }
   purityOf(node) { return this.purity[node]; }
   deciderOf(node) { return this.decider[node]; }
   parentOf(node) { return this.parent[node]; }
   markOf(node) { return this.marks ? this.marks[node] : -1; }
+
+  /** What ends at a node: all but its callees. */
+  selfOf(node) {
+    const [first, last] = this.#children(node);
+    let self = this.total[node];
+    for (let callee = first; callee < last; callee += 1) self -= this.total[callee];
+    return self;
+  }
 
   depthOf(node) {
     let low = 0;
