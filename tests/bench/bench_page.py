@@ -6,14 +6,17 @@ The recording is `make_perf_data.py`'s; `--large` samples of a recording whose e
 two million nodes. d3-flame-graph and speedscope come from npm, flamegraph.pl from Debian's libdevel-nytprof-perl; each
 is installed into a temporary directory (or `--peers`), and left out with the reason when it cannot be.
 
-Ready: from navigation to the first finished view. Search: from the keystroke to the painted result. Zoom: cost of one
-redraw while zooming, the median of 40 (peers: of the zoom they offer). Memory: the renderer's peak resident size.
+Ready: from navigation to the first finished view. Search: from the keystroke to the painted result. Zoom: what a page
+spends in its animation frames for one turn of the wheel, the median of 40 (d3-flame-graph and flamegraph.pl, which have
+no such zoom: from the call of their own to the painted result). Filter and leaf up: from the click to the shown view,
+medians of 12 and 5. Memory: the renderer's peak resident size after search and zoom, and after everything.
 """
 
 from __future__ import annotations
 
 import argparse
 import base64
+import gzip
 import json
 import os
 import shutil
@@ -26,7 +29,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -56,34 +60,64 @@ SEARCH = """async word => {
   return performance.now() - begin;
 }"""
 
-ZOOM = """async () => {
-  const canvas = document.getElementById('flame-canvas');
-  canvas.scrollIntoView({ block: 'center' });
-  const box = canvas.getBoundingClientRect();
+FRAMES = """
+const request = window.requestAnimationFrame;
+window.spent = 0;
+window.requestAnimationFrame = (callback) => request.call(window, (time) => {
+  const begin = performance.now();
+  try { callback(time); } finally { window.spent += performance.now() - begin; }
+});
+window.frames = (count) => new Promise((done) => {
+  const step = (left) => (left ? request.call(window, () => setTimeout(step, 0, left - 1)) : done());
+  step(count);
+});
+"""
+
+ZOOM = """async ([x, y]) => {
   const costs = [];
   for (let step = 0; step < 40; step += 1) {
-    canvas.dispatchEvent(new WheelEvent('wheel', { deltaY: step < 20 ? -120 : 120, ctrlKey: true, bubbles: true,
-      cancelable: true, clientX: box.left + box.width * 0.3, clientY: box.top + 40 }));
-    costs.push(await new Promise(done => requestAnimationFrame(frame => done(performance.now() - frame))));
+    await window.frames(1);
+    window.spent = 0;
+    document.elementFromPoint(x, y).dispatchEvent(new WheelEvent('wheel', { deltaY: step < 20 ? -120 : 120,
+      ctrlKey: true, bubbles: true, cancelable: true, clientX: x, clientY: y }));
+    await window.frames(2);
+    costs.push(window.spent);
   }
   return costs;
 }"""
 
-FILTER = """async () => {
+SHOWN = """
+window.shown = (act) => {
   const flame = document.getElementById('flame');
+  const begin = performance.now();
+  act();
+  return new Promise((done) => new MutationObserver((_, observer) => {
+    if (flame.getAttribute('aria-busy') === 'true') return;
+    observer.disconnect();
+    done(performance.now() - begin);
+  }).observe(flame, { attributes: true }));
+};
+"""
+
+FILTER = """async () => {
   const bar = document.querySelector('[data-filter]');
   const times = [];
-  for (let turn = 0; turn < 12; turn += 1) {
-    const begin = performance.now();
-    bar.click();
-    await new Promise(done => new MutationObserver((_, observer) => {
-      if (flame.getAttribute('aria-busy') === 'true') return;
-      observer.disconnect();
-      done();
-    }).observe(flame, { attributes: true }));
-    times.push(performance.now() - begin);
+  for (let turn = 0; turn < 12; turn += 1) times.push(await window.shown(() => bar.click()));
+  return times;
+}"""
+
+LEAF_UP = """async () => {
+  const select = document.getElementById('flame-order');
+  const choose = (value) => window.shown(() => {
+    select.value = value;
+    select.dispatchEvent(new Event('change', { bubbles: true }));
+  });
+  const times = [];
+  for (let turn = 0; turn < 5; turn += 1) {
+    times.push(await choose('leaf'));
+    await choose('weight');
   }
-  return times.sort((one, other) => one - other)[6];
+  return times;
 }"""
 
 D3_PAGE = """<!DOCTYPE html><meta charset="utf-8"><div id="chart"></div>
@@ -108,6 +142,26 @@ D3_ZOOM = """async () => {
   return [performance.now() - begin];
 }"""
 
+SPEEDSCOPE_READY = """setInterval(() => {
+  if (window.readyAt || !document.body?.innerText.includes('Left Heavy')) return;
+  requestAnimationFrame(() => setTimeout(() => { window.readyAt ??= performance.now(); }));
+}, 5);"""
+
+SPEEDSCOPE_SEARCH = """async word => {
+  const input = document.querySelector('input');
+  const told = new Promise(done => new MutationObserver((_, observer) => {
+    if (!document.body.innerText.match(/[0-9?][/][0-9]+/)) return;
+    observer.disconnect();
+    done();
+  }).observe(document.body, { subtree: true, childList: true, characterData: true }));
+  const begin = performance.now();
+  input.value = word;
+  input.dispatchEvent(new Event('input', { bubbles: true }));
+  await told;
+  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+  return performance.now() - begin;
+}"""
+
 SVG_READY = """
 window.addEventListener('load', () => requestAnimationFrame(() => setTimeout(() => {
   window.readyAt = performance.now();
@@ -130,26 +184,42 @@ SVG_ZOOM = """async () => {
 }"""
 
 
-@dataclass(frozen=True)
-class Row:
-    """What one page took; None where it cannot be measured."""
+@dataclass
+class Taken:
+    """What one page took, in every round; empty where it cannot be measured."""
 
-    name: str
-    megabytes: float
-    ready_s: float | None
-    search_ms: float | None
-    zoom_ms: float | None
-    memory_mb: float | None
+    ready_s: list[float] = field(default_factory=list)
+    search_ms: list[float] = field(default_factory=list)
+    zoom_ms: list[float] = field(default_factory=list)
+    filter_ms: list[float] = field(default_factory=list)
+    leaf_up_ms: list[float] = field(default_factory=list)
+    peak_mb: list[float] = field(default_factory=list)
+    """After the first view, search and zoom."""
+    all_mb: list[float] = field(default_factory=list)
     note: str = ""
 
-    def cells(self) -> list[str]:
-        """As the table's cells."""
 
-        def text(value: float | None, digits: int) -> str:
-            return "–" if value is None else f"{value:,.{digits}f}"
+HEAD = ["page", "MB", "ready s", "search ms", "zoom ms", "filter ms", "leaf up ms", "renderer MB", "after all MB", ""]
 
-        numbers = [text(self.megabytes, 1), text(self.ready_s, 2), text(self.search_ms, 0), text(self.zoom_ms, 1)]
-        return [self.name, *numbers, text(self.memory_mb, 0), self.note]
+
+def cells(name: str, megabytes: float, taken: Taken) -> list[str]:
+    """A row of the table: medians, and the largest of the peaks."""
+
+    def text(values: list[float], digits: int, of: Callable[[list[float]], float] = statistics.median) -> str:
+        return f"{of(values):,.{digits}f}" if values else "–"
+
+    return [
+        name,
+        f"{megabytes:,.1f}",
+        text(taken.ready_s, 2),
+        text(taken.search_ms, 0),
+        text(taken.zoom_ms, 1),
+        text(taken.filter_ms, 0),
+        text(taken.leaf_up_ms, 0),
+        text(taken.peak_mb, 0, max),
+        text(taken.all_mb, 0, max),
+        taken.note,
+    ]
 
 
 def main() -> None:
@@ -167,13 +237,12 @@ def main() -> None:
         rows = measure_ours(folder, "pinprof", options.samples, options.paths)
         rows += measure_peers(folder, peers, folder / f"{options.samples}-{options.paths}")
         rows += measure_ours(folder, "pinprof, large", options.large, 0)
-    head = ["page", "MB", "ready s", "search ms", "zoom ms", "renderer MB", ""]
-    for cells in (head, ["---"] * len(head), *(row.cells() for row in rows)):
-        print(f"| {' | '.join(cells)} |")
+        for row in (HEAD, ["---"] * len(HEAD), *rows):
+            print(f"| {' | '.join(row)} |")
 
 
-def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[Row]:
-    """Our page, without and with the plot script (which stays packed until a chart is seen)."""
+def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[list[str]]:
+    """Our page; the note says how large it is with the plot script, which pages with plots carry."""
     stem = folder / f"{samples}-{paths}"
     recording = stem.with_name(f"{stem.name}.perf.data")
     if not recording.exists():
@@ -185,15 +254,27 @@ def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[Row]
         subprocess.run([*command, "--format", "folded"], check=True, stdout=folded)
     nodes = count_nodes(stem.with_name(f"{stem.name}.folded"))
 
-    def use(browser: Page) -> tuple[float, list[float], str]:
-        search = browser.evaluate(SEARCH, "level_17")
-        zoom = browser.evaluate(ZOOM)
-        return search, zoom, f"{nodes:,} nodes"
+    def use(tab: Page, taken: Taken) -> None:
+        taken.search_ms.append(tab.evaluate(SEARCH, "level_17"))
+        tab.locator("#flame-canvas").scroll_into_view_if_needed()
+        box = tab.locator("#flame-canvas").bounding_box() or {"x": 0, "y": 0, "width": 0}
+        taken.zoom_ms += tab.evaluate(ZOOM, [box["x"] + 0.3 * box["width"], box["y"] + 40])
 
-    def filtered(browser: Page) -> str:
-        return f"filter by cause in {browser.evaluate(FILTER):.0f} ms"
+    def more(tab: Page, taken: Taken) -> None:
+        taken.filter_ms += tab.evaluate(FILTER)
+        taken.leaf_up_ms += tab.evaluate(LEAF_UP)
 
-    return [visit(name, page, use, READY, more=filtered)]
+    taken = visit(page, use, READY + FRAMES + SHOWN, more=more)
+    size = page.stat().st_size
+    told = [f"{nodes:,} nodes", f"{(size + plot_script_size()) / 1e6:.1f} MB with the plot script", taken.note]
+    taken.note = "; ".join(filter(None, told))
+    return [cells(name, size / 1e6, taken)]
+
+
+def plot_script_size() -> int:
+    """Bytes that plotly's script adds to a page, packed as `report/html.py` packs it."""
+    script = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
+    return len(base64.b64encode(gzip.compress(script, 9, mtime=0)))
 
 
 def count_nodes(folded: Path) -> int:
@@ -208,7 +289,7 @@ def count_nodes(folded: Path) -> int:
     return len(seen)
 
 
-def measure_peers(folder: Path, peers: Path, stem: Path) -> list[Row]:
+def measure_peers(folder: Path, peers: Path, stem: Path) -> list[list[str]]:
     """The peers' pages of the same folded stacks."""
     folded = stem.with_name(f"{stem.name}.folded")
     rows = []
@@ -250,7 +331,7 @@ def flamegraph_pl(peers: Path) -> Path | str:
     return script if script.exists() else f"apt-get download failed: {got.stderr.strip()[:200]}"
 
 
-def d3_flame_graph(folder: Path, peers: Path, folded: Path) -> Row:
+def d3_flame_graph(folder: Path, peers: Path, folded: Path) -> list[str]:
     """All nodes as d3-flame-graph's hierarchy."""
     root: dict[str, Any] = {"name": "all", "value": 0, "children": {}}
     for line in folded.read_text().splitlines():
@@ -279,95 +360,89 @@ def d3_flame_graph(folder: Path, peers: Path, folded: Path) -> Row:
         text = text.replace(f'"{word}"', f'"{file.as_uri()}"')
     page.write_text(text)
 
-    def use(browser: Page) -> tuple[float, list[float], str]:
-        return browser.evaluate(D3_SEARCH, "level_17"), browser.evaluate(D3_ZOOM), ""
+    def use(tab: Page, taken: Taken) -> None:
+        taken.search_ms.append(tab.evaluate(D3_SEARCH, "level_17"))
+        taken.zoom_ms += tab.evaluate(D3_ZOOM)
 
-    return visit("d3-flame-graph", page, use, "", size=data.stat().st_size, rounds=1)
+    name = f"d3-flame-graph {version(modules / 'd3-flame-graph')}, all nodes"
+    return cells(name, data.stat().st_size / 1e6, visit(page, use, rounds=1))
 
 
-def speedscope(folder: Path, peers: Path, folded: Path) -> Row:
-    """speedscope with the folded stacks, loaded as its command line does."""
-    release = peers / "node_modules/speedscope/dist/release"
+def version(module: Path) -> str:
+    """An npm package's version."""
+    return str(json.loads((module / "package.json").read_text())["version"])
+
+
+def speedscope(folder: Path, peers: Path, folded: Path) -> list[str]:
+    """speedscope with the folded stacks, loaded as its command line does, and driven by its keys and the wheel."""
+    module = peers / "node_modules/speedscope"
+    page = module / "dist/release/index.html"
     content = base64.b64encode(folded.read_bytes()).decode()
     data = folder / "speedscope-data.js"
     data.write_text(f"speedscope.loadFileFromBase64('big.folded', '{content}')")
-    ready = """setInterval(() => {
-      if (window.readyAt || !document.body?.innerText.includes('Left Heavy')) return;
-      requestAnimationFrame(() => setTimeout(() => { window.readyAt ??= performance.now(); }));
-    }, 5);"""
-    page = release / "index.html"
 
-    def use(_: Page) -> tuple[float | None, list[float], str]:
-        return None, [], "search and zoom have no handle from outside"
+    def use(tab: Page, taken: Taken) -> None:
+        tab.keyboard.press("2")  # left heavy: the view of the others
+        tab.evaluate("window.frames(3)")
+        taken.zoom_ms += tab.evaluate(ZOOM, [420, 240])
+        tab.keyboard.press("Control+f")
+        tab.wait_for_selector("input", state="attached")
+        taken.search_ms.append(tab.evaluate(SPEEDSCOPE_SEARCH, "level_17"))
 
     address = f"{page.as_uri()}#localProfilePath={data.as_uri().removeprefix('file:///')}"
-    return visit("speedscope", page, use, ready, size=data.stat().st_size, address=address, rounds=1)
+    taken = visit(page, use, SPEEDSCOPE_READY + FRAMES, address=address, rounds=1)
+    return cells(f"speedscope {version(module)}", data.stat().st_size / 1e6, taken)
 
 
-def flamegraph_svg(folder: Path, script: Path, folded: Path) -> Row:
+def flamegraph_svg(folder: Path, script: Path, folded: Path) -> list[str]:
     """flamegraph.pl's SVG, with its usual least width of a node."""
     page = folder / "flamegraph.svg"
     with folded.open() as lines, page.open("w") as out:
         subprocess.run(["perl", script], stdin=lines, stdout=out, stderr=subprocess.DEVNULL, check=True)
     kept = page.read_text("utf-8", errors="replace").count("<rect")
 
-    def use(browser: Page) -> tuple[float | None, list[float], str]:
-        search, zoom = None, []
-        with suppress(Exception):
-            search = browser.evaluate(SVG_SEARCH, "level_17")
-        with suppress(Exception):
-            zoom = browser.evaluate(SVG_ZOOM)
-        return search, zoom, f"{kept:,} nodes left"
+    def use(tab: Page, taken: Taken) -> None:
+        taken.search_ms.append(tab.evaluate(SVG_SEARCH, "level_17"))
+        taken.zoom_ms += tab.evaluate(SVG_ZOOM)
 
-    return visit("flamegraph.pl", page, use, SVG_READY, rounds=1)
+    taken = visit(page, use, SVG_READY, rounds=1)
+    taken.note = "; ".join(filter(None, (f"{kept:,} boxes", taken.note)))
+    return cells("flamegraph.pl", page.stat().st_size / 1e6, taken)
 
 
 def visit(
-    name: str,
     page: Path,
-    use: Callable[[Page], tuple[float | None, list[float], str]],
-    script: str,
+    use: Callable[[Page, Taken], None],
+    script: str = "",
     *,
-    size: int | None = None,
     address: str = "",
     rounds: int = ROUNDS,
-    more: Callable[[Page], str] | None = None,
-) -> Row:
-    """Open a page in a fresh browser, several times: medians, and the renderer's largest peak."""
-    ready, searches, zooms, peaks, note = [], [], [], [], ""
+    more: Callable[[Page, Taken], None] | None = None,
+) -> Taken:
+    """Open a page in a fresh browser, several times. A page that fails is told of in the note."""
+    taken = Taken()
     for _ in range(rounds):
         with sync_playwright() as playwright:
             browser = launch(playwright)
             context = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
             tab = context.new_page()
-            guard = threading.Timer(PATIENCE_S, end_renderers, [renderers(browser)])
+            guard = threading.Timer(PATIENCE_S, give_up, [renderers(browser), taken])
             guard.start()
             if script:
                 tab.add_init_script(script)
             try:
                 tab.goto(address or page.resolve().as_uri(), wait_until="commit", timeout=1000 * PATIENCE_S)
-                ready.append(wait_until_ready(tab))
-                search, zoom, note = use(tab)
-                searches += [] if search is None else [search]
-                zooms += zoom
+                taken.ready_s.append(wait_until_ready(tab))
+                use(tab, taken)
+                taken.peak_mb.append(peak_mb(renderers(browser)))
+                if more is not None:
+                    more(tab, taken)
+                    taken.all_mb.append(peak_mb(renderers(browser)))
             except Exception as error:  # a peer that fails is a line in the table, not the end of the run
-                ended = f"not ready, or no answer, after {PATIENCE_S} s"
-                note = ended if guard.finished.is_set() else f"gave up: {str(error).splitlines()[0][:80]}"
-            peaks.append(peak_mb(renderers(browser)))
-            if more is not None:
-                note += f"; {more(tab)}, {peak_mb(renderers(browser)):.0f} MB after 12 times"
+                taken.note = taken.note or f"gave up: {str(error).splitlines()[0][:80]}"
             guard.cancel()
             browser.close()
-    middle = statistics.median
-    return Row(
-        name,
-        (size or page.stat().st_size) / 1e6,
-        middle(ready) if ready else None,
-        middle(searches) if searches else None,
-        middle(zooms) if zooms else None,
-        max(peaks) or None,
-        note,
-    )
+    return taken
 
 
 def wait_until_ready(tab: Page) -> float:
@@ -392,8 +467,10 @@ def renderers(browser: Browser) -> list[int]:
     return [process["id"] for process in processes if process["type"] == "renderer"]
 
 
-def end_renderers(pids: list[int]) -> None:
-    """End renderers that never come back; what waits for them then fails."""
+def give_up(pids: list[int], taken: Taken) -> None:
+    """Note what renderers that never come back have used, and end them; what waits for them then fails."""
+    taken.peak_mb.append(peak_mb(pids))
+    taken.note = f"not ready, or no answer, after {PATIENCE_S} s"
     for pid in pids:
         with suppress(OSError):
             os.kill(pid, signal.SIGKILL)
