@@ -20,7 +20,7 @@ _MOST_QUICK, _MOST = 5, 10
 """Processes that take values: pyperf wants several, because each has its own memory layout."""
 _MIN_TIME_QUICK_S, _MIN_TIME_S = 0.005, 0.02
 """How long the calls of one value take at least; pyperf warns below 1 ms."""
-_LARGE_BYTES = 512 << 20
+_LARGE_BYTES = 64 << 20
 """Beyond it, calibration does without a warm-up: one call is long enough."""
 _NO_TIME = "no time was left; give more with --time"
 

@@ -55,7 +55,7 @@ class BenchReport:
                 self.study.link,
                 f"{self.benchmarks} benchmarks",
                 span or "".join(map(format_bytes, sizes)),
-                f"{self.processes} processes",
+                f"{self.processes} {'process' if self.processes == 1 else 'processes'}",
                 format_ns(1e9 * self.duration_s),
             )
             if fact
