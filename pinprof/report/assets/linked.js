@@ -46,7 +46,7 @@ export class Linked {
     const { state } = this.store;
     this.asked = state;
     this.#limits(state);
-    const root = document.documentElement;
+    document.documentElement.dataset.linked = "busy";
     const [found, instances] = this.active ? await Promise.all([this.#survey(state), this.instances()]) : [null, null];
     if (this.asked !== state) return;
     this.patches.restore();
@@ -60,7 +60,7 @@ export class Linked {
     this.rows = rows;
     this.chart?.show(state, rows);
     this.measured();
-    root.dataset.shown = String(Number(root.dataset.shown ?? 0) + 1);
+    document.documentElement.dataset.linked = "ready";
   }
 
   /** The full table in the chart's measure; as it came, it shows means. */
