@@ -203,9 +203,9 @@ def set_values(jobs: Sequence[Job], left_s: float, *, quick: bool) -> tuple[list
         # The first call of a process may find memory that nobody had before it, and costs more than all others.
         job.warmups = int(value_s <= _LONG_S)
         wanted.append(min(max(int(slot_s / value_s) - job.warmups, 1), most))
-    for processes, fewer in ((2, most), (2, 2), (2, 1), (1, 2), (1, 1)):
+    for processes, fewer, warm in ((2, most, 1), (2, 2, 1), (2, 1, 1), (1, 2, 1), (1, 1, 1), (1, 1, 0)):
         for job, values in zip(jobs, wanted, strict=True):
-            job.values = min(values, fewer)
+            job.values, job.warmups = min(values, fewer), min(job.warmups, warm)
         if processes * sum(job.cost_s for job in jobs) <= left_s:
             return [], processes
     remaining = sorted(jobs, key=lambda job: job.size_bytes)

@@ -120,6 +120,9 @@ def test_what_does_not_fit_into_the_time_is_left_out_from_the_largest_size_on() 
 def test_one_process_is_better_than_leaving_out() -> None:
     jobs = [job(1, 0.1), job(2, 3.0)]
     assert set_values(jobs, 10.0, quick=True) == ([], 1)
+    assert [one.warmups for one in jobs] == [1, 1]
+    assert set_values(jobs, 4.0, quick=True) == ([], 1)
+    assert [one.warmups for one in jobs] == [0, 0]
 
 
 def test_something_is_always_measured() -> None:
