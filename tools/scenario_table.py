@@ -105,14 +105,14 @@ def _best(told: Counterfactual | None) -> str:
 def markdown(rows: list[Row]) -> str:
     """One line a capture."""
     lines = [
-        "| scenario | variant | size | recorded by | an iteration | three heaviest causes |",
+        "| capture | scenario | size | recorded by | an iteration | three heaviest causes |",
         "|---|---|---:|---|---:|---|",
     ]
     for row in rows:
         causes = ", ".join(f"`{leaf}` {format_share(share, 1)}" for leaf, share in row.causes) or "–"
         lines.append(
-            f"| `{row.scenario}` | {row.variant or '–'} | {format_bytes(row.size_bytes)} | "
-            f"{', '.join(row.collectors)} | {format_ns(row.iteration_ns)} | {causes} |"
+            f"| {row.capture} | `{row.scenario}`{f' ({row.variant})' if row.variant else ''} | "
+            f"{format_bytes(row.size_bytes)} | {', '.join(row.collectors)} | {format_ns(row.iteration_ns)} | {causes} |"
         )
     return "\n".join(lines) + "\n"
 
