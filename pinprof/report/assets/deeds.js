@@ -49,12 +49,8 @@ export async function save(panel, kind) {
   if (kind === "link") await copy(panel, location.href, "link");
 }
 
-/** Before and after printing. On paper: the light theme, every level, no scrolling. */
+/** Before and after printing: on paper every level, no scrolling. */
 export function print(panel, begins) {
-  const root = document.documentElement;
-  if (begins) panel.theme = root.dataset.theme;
-  root.dataset.theme = begins ? "light" : panel.theme;
   byId("flame-scroller").classList.toggle("whole", begins);
-  panel.recolour();
   panel.graph.resize();
 }

@@ -26,12 +26,14 @@ function startPage(page) {
   const flame = byId("flame") ? new FlamePanel(page, store, scriptText()) : null;
   const plots = new Plots(page.plots);
   const drawn = [];
-  startTheme(byId("theme"), () => {
+  const redraw = () => {
     flame?.recolour();
     plots.recolour();
     for (const panel of drawn) panel.draw();
     chart?.draw();
-  });
+  };
+  startTheme(byId("theme"), redraw);
+  startPrinting(redraw);
   startEvents(store);
   startCauses(store);
   startLines(store);
@@ -157,6 +159,21 @@ function startHints(page) {
     tip.style.left = `${Math.max(8, Math.min(event.clientX + 12, document.documentElement.clientWidth - width - 8))}px`;
     tip.style.top = `${event.clientY + 18}px`;
   });
+}
+
+// On paper the light theme, whichever is chosen.
+function startPrinting(redraw) {
+  const root = document.documentElement;
+  let chosen = root.dataset.theme;
+  const show = (theme) => {
+    root.dataset.theme = theme;
+    redraw();
+  };
+  window.addEventListener("beforeprint", () => {
+    chosen = root.dataset.theme;
+    show("light");
+  });
+  window.addEventListener("afterprint", () => show(chosen));
 }
 
 function startCopying() {
