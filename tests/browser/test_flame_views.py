@@ -100,6 +100,25 @@ def test_leaf_up_puts_innermost_functions_first(page: Page) -> None:
     assert "600 ms" in hover(page, 0.3, 1)
 
 
+def test_views_one_after_another_keep_their_own_weights(page: Page) -> None:
+    """Columns of a view that is left are used again for later ones."""
+    for _ in range(2):
+        choose(page, "order", "leaf up")
+        assert [name_at(page, part, 1) for part in (0.3, 0.8)] == ["clear_page_erms", "compute"]
+        choose(page, "order", "heaviest first")
+        act(page, 0.3, 3, "Callers and callees")
+        assert (total(page), name_at(page, 0.5, 1, CALLERS)) == ("700 ms · 70 % of all", "cudaMallocHost")
+        page.locator("#flame-chips .chip").first.click()
+        settle(page)
+        page.locator("#flame-legend").get_by_role("button", name="pin.walk").click()
+        settle(page)
+        assert (total(page), name_at(page, 0.5, 4)) == ("100 ms · 10 % of all", "gup_fast")
+        page.locator("#filter-chips .chip").first.click()
+        settle(page)
+        assert [name_at(page, part, row) for part, row in ((0.3, 4), (0.9, 2))] == ["clear_page_erms", "compute"]
+        assert total(page) == "1 s · 100 % of all"
+
+
 def test_order_of_time_keeps_the_order_and_the_weights(page: Page) -> None:
     choose(page, "order", "in order of time")
     assert [name_at(page, part, 2) for part in (0.3, 0.65, 0.9)] == ["cudaMallocHost", "cudaMallocHost", "compute"]
