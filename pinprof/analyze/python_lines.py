@@ -22,6 +22,8 @@ _LIBRARY = re.compile(
     r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
     re.DOTALL,
 )
+_HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
+"""Holds a user's name, and reports get shared."""
 _NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
 
 NOTHING = -1
@@ -208,7 +210,7 @@ def _short_files(places: Iterable[_Place]) -> dict[str, str]:
         if place.short:
             short[place.path] = place.short
         else:
-            own[place.path] = place.path.strip("/").split("/")
+            own[place.path] = _HOME.sub("~/", place.path).strip("/").split("/")
     for path, parts in own.items():
         length = 1
         while length < len(parts) and any(

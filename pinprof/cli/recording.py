@@ -108,8 +108,7 @@ def record(
         off_cpu=not options.no_off_cpu,
         cuda_calls=not options.no_cuda_calls,
         system_wide=options.system_wide,
-        # What would show Python's functions must begin with the program.
-        python="off" if pid else options.python,
+        python=options.python,
         python_rate=options.python_rate,
         keep_report=options.keep_nsys_rep,
     )

@@ -101,8 +101,7 @@ def check(names: Sequence[str], request: RecordRequest) -> None:
     for name in names:
         module: Collector = importlib.import_module(f"pinprof.collect.{name}")
         module.check(request)
-    if python.served_by(names):
-        python.plan(request)
+    python.plan(names, request)
 
 
 def record(names: Sequence[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:

@@ -88,10 +88,11 @@ class _Segment:
         return thread
 
 
-def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int) -> dict[str, Any]:
+def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks: int = 0) -> dict[str, Any]:
     """What one trace says, as a line of `python-stacks.jsonl.gz`; a text that was cut off counts as far as it goes.
 
-    `start_ns` is where the trace's time begins on CLOCK_MONOTONIC.
+    `start_ns` is where the trace's time begins on CLOCK_MONOTONIC. `looks` is how many stacks py-spy saw, if it said:
+    where the machine was too busy for it, they were less than `period_ns` promises.
     """
     made = _Segment(period_ns)
     stacks: dict[int, list[Event]] = {}
@@ -123,10 +124,11 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int) -> di
         settle(address)
     for thread in made.threads.values():
         thread.end(last_ns, period_ns)
+    lived = sum(thread.times[-1] - thread.times[0] for thread in made.threads.values())
     return {
         "start_ns": start_ns,
         "end_ns": start_ns + last_ns,
-        "uncertainty_ns": uncertainty_ns + period_ns // 2,
+        "uncertainty_ns": uncertainty_ns + max(period_ns, lived // looks if looks else 0) // 2,
         "frames": [list(frame) for frame in made.frames],
         "stacks": [list(node) for node in made.nodes],
         "threads": [

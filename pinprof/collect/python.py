@@ -79,7 +79,7 @@ def served_by(collectors: Collection[str]) -> bool:
     return not {"perf", "native"}.isdisjoint(collectors)
 
 
-def plan(request: RecordRequest) -> Plan:
+def plan(collectors: Collection[str], request: RecordRequest) -> Plan:
     """What to do for a request; raises where it asks for what is not to be had."""
     if request.python not in MODES:
         problem = f"There is no way {request.python!r} to see Python functions."
@@ -87,6 +87,14 @@ def plan(request: RecordRequest) -> Plan:
     if not 1 <= request.python_rate <= MAX_RATE:
         problem = f"py-spy cannot look {request.python_rate} times a second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
+    if not served_by(collectors):
+        if request.python in ("auto", "off"):
+            return NOTHING
+        problem = f"--python {request.python} needs a sampler beside it, and nsys alone is none."
+        raise UsageError(problem, "Record with auto, or with native or perf beside nsys.", "python")
+    if request.pid and request.python in ("trampoline", "both"):
+        problem = "The perf trampoline cannot be switched on in a program that runs already."
+        raise UsageError(problem, "Give --python py-spy, or start the program with pinprof.", "python")
     mode = "off" if request.python == "auto" and request.region_only else request.python
     if mode == "auto":
         return _best(request)
@@ -105,7 +113,7 @@ def _best(request: RecordRequest) -> Plan:
     path, reason = find_py_spy(), forbidden()
     if path and not reason:
         return Plan({}, path)
-    python = interpreter_of(request.command[0]) if request.command else None
+    python = interpreter_of(request.command[0]) if request.command and not request.pid else None
     if python is None:
         return NOTHING
     why = f"py-spy may not read memory, as {reason}" if path else "py-spy is not installed (pip install py-spy)"

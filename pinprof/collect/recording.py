@@ -35,7 +35,7 @@ from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABL
 
 def record(collectors: Collection[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
     """Run the program to its end; what the collectors saw, kallsyms.gz and the log lie in `writer.path` then."""
-    plan = python.plan(request) if python.served_by(collectors) else python.NOTHING
+    plan = python.plan(collectors, request)
     injection = nvtx.prepare(collectors, writer.path)
     notes = [kallsyms.save(writer.path), *plan.notes]
     if not request.region_only:  # a scenario writes its ranges itself

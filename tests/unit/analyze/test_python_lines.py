@@ -69,6 +69,8 @@ def test_files_of_one_name_are_told_apart_and_home_directories_stay_out() -> Non
     assert [row.place for row in event.lines] == ["app/train.py:88", "lib/train.py:3"]
     (event,) = lines(Sample([TRAIN]))
     assert event.lines[0].file == "train.py"
+    (event,) = lines(Sample(["f (a.py:1)@/home/alice/a.py"], weight=2), Sample(["f (a.py:1)@/home/bob/a.py"]))
+    assert [row.file for row in event.lines] == ["~/a.py", "~/a.py"]
 
 
 def test_functions_without_lines_and_odd_names() -> None:

@@ -99,6 +99,13 @@ def test_threads_without_a_kernel_id_are_counted_and_the_main_one_is_known() -> 
     assert segment(trace.text(), 0, 0, 10 * MS)["unnamed_threads"] == 1
 
 
+def test_looks_that_did_not_happen_make_lines_less_certain() -> None:
+    text = Trace().look(0, 7, 1, "thread (7): M", [("a", 1)]).look(1000, 7, 1, "thread (7): M", [("b", 2)]).text()
+    assert segment(text, 0, MS, 10 * MS)["uncertainty_ns"] == 6 * MS
+    assert segment(text, 0, MS, 10 * MS, 100)["uncertainty_ns"] == 6 * MS
+    assert segment(text, 0, MS, 10 * MS, 50)["uncertainty_ns"] == 11 * MS, "every 20 ms"
+
+
 def test_names_that_come_later_count() -> None:
     trace = Trace().look(100, 7, 1, "thread (9)", [("work", 3)])
     trace.look(200, 7, 1, "thread (9): Thread-1 (pin)", [("work", 3)])
