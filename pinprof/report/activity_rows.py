@@ -93,32 +93,35 @@ def device_sentence(device: DeviceTime) -> str:
     return sentence + "."
 
 
-def uvm_tiles(data: ActivityData) -> list[Tile]:
-    """The figures that tell how managed memory behaved."""
+def uvm_tiles(data: ActivityData, scope: ScopeActivity | None = None) -> list[Tile]:
+    """The figures that tell how managed memory behaved, in the whole recording or in a range: the same tiles."""
     uvm = data.analysis.uvm
     if uvm is None:
         return []
-    moves = data.analysis.whole.migrations
+    whole = scope or data.analysis.whole
+    kernel_ns, lost_ns = (scope.kernel_ns, scope.lost_ns) if scope else (uvm.kernel_ns, uvm.lost_ns)
+    moves = whole.migrations
     down, up = (sum(m.size_bytes.total for m in moves if m.direction == way) for way in ("H2D", "D2H"))
     tiles = []
     if uvm.kernel_ns:
         tiles.append(
             Tile(
-                f"of kernel time lost to faults ({units.format_ns(uvm.lost_ns)})",
-                units.format_share(uvm.lost_ns, uvm.kernel_ns),
-                uvm.lost_ns > 0.1 * uvm.kernel_ns,
+                f"of kernel time lost to faults ({units.format_ns(lost_ns)})",
+                units.format_share(lost_ns, kernel_ns),
+                lost_ns > 0.1 * kernel_ns,
             )
         )
     if uvm.gpu_fault_groups is not None:
-        label = f"groups of GPU faults, {units.format_count(uvm.gpu_faults or 0)} faults"
-        tiles.append(Tile(label, units.format_count(uvm.gpu_fault_groups), False))
+        label = f"groups of GPU faults, {units.format_count(whole.gpu_faults)} faults"
+        tiles.append(Tile(label, units.format_count(whole.gpu_fault_groups), False))
     tiles += [
         Tile("moved to the device", units.format_bytes(down), False),
         Tile("moved to the host", units.format_bytes(up), False),
     ]
     if uvm.cpu_faults is not None:
-        tiles.append(Tile("CPU faults on managed memory", units.format_count(uvm.cpu_faults), False))
-    tiles.append(Tile("for each byte that ever moved", f"{_few(uvm.moved_per_byte)} moves", False))
+        tiles.append(Tile("CPU faults on managed memory", units.format_count(whole.cpu_faults), False))
+    moved = "–" if scope else f"{_few(uvm.moved_per_byte)} moves"
+    tiles.append(Tile("for each byte that ever moved", moved, False))
     return tiles
 
 

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
 from pinprof.report import activity_rows, chart, cost_rows, drawing, memory_rows, palette, plots, styles, summary
-from pinprof.report.data import Cause, RangeData, ReportData
+from pinprof.report.data import Cause, ReportData
 from pinprof.report.flame import Thread, pack_columns, pack_strings
 from pinprof.report.names import printable
 from pinprof.report.panels import panels_for
@@ -198,7 +198,7 @@ def _page_data(
         "causes": [_cause(cause) for cause in data.causes],
         "dsos": [printable(dso) for dso in data.dsos],
         "events": [{"name": printable(event.name), "unit": event.unit} for event in data.events],
-        "ranges": [_range(data, entry) for entry in data.ranges],
+        "ranges": [_range(data, index) for index in range(len(data.ranges))],
         "threads": [_thread_name(thread) for thread in data.threads or (flame.threads if flame else ())],
         "timed": timed,
         "title": re.sub(r"[^\w.-]+", "-", data.capture.path) or "pinprof",
@@ -217,7 +217,8 @@ def _page_data(
     }
 
 
-def _range(data: ReportData, entry: RangeData) -> dict[str, Any]:
+def _range(data: ReportData, index: int) -> dict[str, Any]:
+    entry = data.ranges[index]
     number = {cause.key: index for index, cause in enumerate(data.causes)}
     return {
         "name": printable(entry.name),
@@ -232,7 +233,16 @@ def _range(data: ReportData, entry: RangeData) -> dict[str, Any]:
             else []
             for event in data.events
         ],
+        "tiles": _tiles(data, index),
     }
+
+
+def _tiles(data: ReportData, index: int) -> list[tuple[str, str, bool]]:
+    """Managed memory in a range, as its section tells of the whole recording."""
+    if data.activity is None:
+        return []
+    scope = data.activity.analysis.ranges[index]
+    return [(tile.value, tile.label, tile.warn) for tile in activity_rows.uvm_tiles(data.activity, scope)]
 
 
 def _link_rates(data: ReportData) -> list[float | None]:

@@ -309,6 +309,10 @@ def test_managed_memory_follows_ranges_and_tells_blocks_that_went_back_and_forth
         assert cells.nth(3).inner_text() == units.format_bytes(moved.size_bytes.median)
         assert cells.nth(7).inner_text() == units.format_share(moved.in_kernel_count, moved.count)
     assert page.locator("table.migrations tr.empty").count() == 4 - len(scope.migrations)
+    tiles = page.locator("#uvm .tile").all_inner_texts()
+    assert tiles[0].startswith(units.format_share(scope.lost_ns, scope.kernel_ns))
+    assert tiles[1].startswith(units.format_count(scope.gpu_fault_groups))
+    assert [tile for tile in tiles if tile.endswith("moved to the host")] == ["0 B\nmoved to the host"]
 
 
 def test_a_recording_without_samples_is_filtered_by_time_and_range(open_page: Open) -> None:

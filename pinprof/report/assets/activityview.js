@@ -24,6 +24,18 @@ export class ActivityView {
     this.#rows("copy", instances, instances.rows("copy", state), (sum, cells, group) => this.#copy(sum, cells, group));
     this.#rows("move", instances, instances.rows("move", state, { threads: false }), (sum, cells) => this.#move(instances, sum, cells));
     this.plots.filter("transfers", instances, state);
+    if (state.range >= 0 && !state.span) this.#tiles(this.page.ranges[state.range].tiles);
+  }
+
+  // Managed memory in one range; in a span these figures are not known.
+  #tiles(tiles) {
+    document.querySelectorAll("#uvm .tile").forEach((place, at) => {
+      if (!tiles[at]) return;
+      const [value, label, warn] = tiles[at];
+      this.patches.set(place.querySelector("b"), value);
+      this.patches.set(place.querySelector("span"), label);
+      this.patches.attribute(place, "class", warn ? "tile warn" : "tile");
+    });
   }
 
   // Every line of a kind's tables; those without anything left say so and step back.
@@ -70,7 +82,7 @@ export class ActivityView {
     const others = sampled - large.reduce((all, [, ns]) => all + ns, 0);
     const rest = (label, ns) => parts.push({ share: ns / whole, className: "rest", off: chosen.length > 0, ns, label });
     if (others) rest("others", others);
-    if (busy > sampled) rest("not on a CPU", busy - sampled);
+    if (busy > sampled) rest(this.page.events.some((event) => event.spans) ? "not explained" : "not on a CPU", busy - sampled);
     const told = parts.filter((part) => part.share >= SMALLEST_NAMED && !part.off).slice(0, NAMED_PARTS);
     const line = element("div", "top-causes");
     for (const part of told) {
