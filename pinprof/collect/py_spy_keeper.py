@@ -37,6 +37,8 @@ LOOK_SELDOM_S = 1.0
 TRIES = 10
 """py-spy may come too early or too late for a process; so often in a row is no accident."""
 FINISH_S = 30.0
+MOST_FIRST = 0.3
+"""Of one processor, which py-spy may use ahead of all others."""
 
 _STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
 _LOOKS = re.compile(rb"Samples: (\d+)")
@@ -111,6 +113,23 @@ class Spy:
         return (self.folder / "log").read_bytes()
 
 
+class _Watched:
+    """py-spy's use of the processor: with thousands of threads to look at it never sleeps, and must not go first."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._since, self._used_s = pid, time.monotonic(), cpu_seconds(pid)
+
+    def look(self) -> None:
+        """Take its priority away when it needs too much; seldom asked for more than a glance at the clock."""
+        now = time.monotonic()
+        if now < self._since + 1.0:
+            return
+        used = cpu_seconds(self._pid)
+        if used - self._used_s > MOST_FIRST * (now - self._since):
+            _as_others(self._pid)
+        self._since, self._used_s = now, used
+
+
 class Keeper:
     """The whole run: one py-spy after another."""
 
@@ -137,9 +156,10 @@ class Keeper:
         """From now until no interpreter is left."""
         spy: Spy | None = self._spy()
         while spy is not None:
-            until = time.monotonic() + SEGMENT_S
+            until, watched = time.monotonic() + SEGMENT_S, _Watched(spy.process.pid)
             while spy.process.poll() is None and not self._over() and time.monotonic() < until:
                 self._pause(0.05)
+                watched.look()
             following = None
             if spy.process.poll() is None and not self._over():
                 following = self._spy()
@@ -201,6 +221,12 @@ def _as_others(pid: int) -> None:
     for thread in Path(f"/proc/{pid}/task").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             os.sched_setscheduler(int(thread.name), os.SCHED_OTHER, os.sched_param(0))
+
+
+def cpu_seconds(pid: int) -> float:
+    """What a process has used of the processors; 0 when it is gone."""
+    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def alive(pid: int) -> bool:
