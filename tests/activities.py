@@ -119,7 +119,7 @@ def _table(kind: type[T], rows: Sequence[Any], order: str) -> T:
     names: dict[str, int] = {}
     columns: dict[str, Any] = {}
     for column in fields(kind):
-        if column.name == "names":
+        if column.name in ("names", "sites") or getattr(empty, column.name) is None:
             continue
         values = [getattr(row, column.name) for row in rows]
         if column.name in ("name", "function"):

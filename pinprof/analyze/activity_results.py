@@ -43,13 +43,15 @@ class CallSplit:
     """The sampled clock."""
     samples: int
     by_leaf: Mapping[str, int]
-    """Leaf → nanoseconds on a CPU, heaviest first."""
+    """Leaf → nanoseconds, heaviest first: on a CPU by cause; where waits were recorded, off it by `wait.*`."""
     unsampled_ns: int
-    """The calls' own time less the sampled time: asleep or preempted. Sampling error makes it negative at times."""
+    """The calls' own time less all of that. Sampling error makes it negative at times."""
+    waits: bool = False
+    """Whether waits were recorded: what is left is then not explained, else it is time off the CPU."""
 
     @property
     def sampled_ns(self) -> int:
-        """Time on a CPU inside the calls."""
+        """Time inside the calls that samples, and waits where they were recorded, explain."""
         return sum(self.by_leaf.values())
 
 

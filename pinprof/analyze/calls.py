@@ -150,7 +150,9 @@ def prepare_calls(activity: Activity) -> Calls:
     usage, operations = activity.memory, activity.gpu_ops
     row = correlation.find(usage.pid, usage.correlation_id)
     known = row >= 0
-    _add_sizes(size, row[known & (size[row] < 0)], usage.size_bytes[known & (size[row] < 0)])
+    # One more element, read by -1: no call.
+    unsized = known & (np.append(size, 0)[row] < 0)
+    _add_sizes(size, row[unsized], usage.size_bytes[unsized])
     memory[row[known]] = usage.memory_kind[known]
     moved = np.flatnonzero((operations.kind == OpKind.COPY) | (operations.kind == OpKind.MEMSET))
     row = correlation.find(operations.pid[moved], operations.correlation_id[moved])
@@ -212,13 +214,15 @@ class Samples:
 def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> Samples | None:
     """Samples of the calling thread inside each call, by leaf; None when nothing sampled time on the calls' clock.
 
-    The first event that weighs nanoseconds counts. Samples that cannot show the kernel split nothing.
+    The first event that weighs nanoseconds counts, and waits beside it: a thread cannot enter or leave a call while it
+    is off the processors, so that each lies in one call. Samples that cannot show the kernel split nothing.
     """
     event = clock_event(capture.events)
     samples, table = capture.samples, calls.table
     if event is None or not len(table) or not (capture.stacks.frames.mode == KERNEL).any():
         return None
-    rows = np.flatnonzero((samples.event == event) & np.isin(samples.pid, np.unique(table.pid)))
+    timed = [event, *(number for number, other in enumerate(capture.events) if other.spans)]
+    rows = np.flatnonzero(np.isin(samples.event, timed) & np.isin(samples.pid, np.unique(table.pid)))
     call_thread = _thread(table.pid, table.tid)
     sample_thread = _thread(samples.pid[rows], samples.tid[rows])
     by_thread = np.argsort(call_thread, kind="stable")
@@ -312,9 +316,9 @@ def _splits(
         owner = int(parts.keys[0][part])
         by_leaf.setdefault(owner, {})[CATEGORIES[parts.keys[1][part]].name] = int(weight[part])
         counts[owner] = counts.get(owner, 0) + int(count[part])
-    event = capture.events[samples.event]
+    event, waits = capture.events[samples.event], any(other.spans for other in capture.events)
     return {
-        owner: CallSplit(event, counts[owner], leaves, int(total[owner]) - sum(leaves.values()))
+        owner: CallSplit(event, counts[owner], leaves, int(total[owner]) - sum(leaves.values()), waits)
         for owner, leaves in by_leaf.items()
     }
 

@@ -107,6 +107,7 @@ def _split(split: CallSplit | None) -> dict[str, Any] | None:
         "samples": split.samples,
         "leaves": dict(split.by_leaf),
         "unsampled_ns": split.unsampled_ns,
+        "waits": split.waits,
     }
 
 

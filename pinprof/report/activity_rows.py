@@ -9,6 +9,7 @@ from pinprof.analyze.activity_results import CallResult, CallSplit, ContextInit,
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.data import RangeData, ReportData
 from pinprof.report.summary import Tile
+from pinprof.report.walls import REMAINDER
 
 UNSAMPLED = "not on a CPU"
 _SMALLEST_PART = 0.005
@@ -40,7 +41,7 @@ def split_parts(split: CallSplit) -> list[Part]:
     if rest:
         parts.append(Part("", "others", rest, rest / whole))
     if split.unsampled_ns > 0:
-        parts.append(Part("", UNSAMPLED, split.unsampled_ns, split.unsampled_ns / whole))
+        parts.append(Part("", REMAINDER if split.waits else UNSAMPLED, split.unsampled_ns, split.unsampled_ns / whole))
     return parts
 
 

@@ -12,6 +12,9 @@ from hypothesis import strategies as st
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze import spans as spans_module
 from pinprof.model import CONTINUED, READY, Capture
+from pinprof.report.activity_rows import split_parts
+from pinprof.report.walls import REMAINDER
+from tests.activities import Call, activity
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 EVENTS = (CLOCK, OFF_CPU)
@@ -143,3 +146,16 @@ def test_every_piece_lies_inside_or_outside_every_range_of_its_process(
         overlap = sum(max(0, min(time + weight, stop) - max(time, start)) for time, weight, _ in waits)
         inside = (begin >= start) & (begin < stop)
         assert after.weight[inside].sum() == overlap
+
+
+def test_a_call_is_explained_by_samples_and_waits_of_its_thread() -> None:
+    mapped = [*MAIN, "entry_SYSCALL_64_after_hwframe", "do_syscall_64", "sys_mprotect"]
+    samples = [on(110, 40, mapped), off(200, 500, BLOCK), off(300, 100, LOCK, tid=101)]
+    data = capture(samples, events=EVENTS)
+    calls = activity([Call("cudaStreamSynchronize", 100, 1000, pid=100, tid=100)])
+    found = analyze(replace(data, activity=calls)).activity
+    assert found is not None
+    split = found.whole.calls[0].split
+    assert split is not None
+    assert (split.by_leaf, split.unsampled_ns, split.waits) == ({"wait.gpu": 500, "mm.vma": 40}, 360, True)
+    assert [part.label for part in split_parts(split)] == ["wait.gpu", "mm.vma", REMAINDER]
