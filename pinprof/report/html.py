@@ -197,7 +197,7 @@ def _page_data(
     return {
         "causes": [_cause(cause) for cause in data.causes],
         "dsos": [printable(dso) for dso in data.dsos],
-        "events": [{"name": printable(event.name), "unit": event.unit} for event in data.events],
+        "events": [{"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in data.events],
         "ranges": [_range(data, index) for index in range(len(data.ranges))],
         "threads": [_thread_name(thread) for thread in data.threads or (flame.threads if flame else ())],
         "timed": timed,
