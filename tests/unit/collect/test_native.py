@@ -321,6 +321,6 @@ def test_rings_of_many_cpus_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) 
 def test_the_environment_of_the_collector_cannot_change_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somebody/elses")
     monkeypatch.setenv("PYTHONSTARTUP", "/somebody/elses.py")
-    environment = attached._environment()
+    environment = attached.collector_environment()
     assert {name for name in environment if name.startswith("PYTHON")} == {"PYTHONPATH"}
     assert (Path(environment["PYTHONPATH"]) / "pinprof/collect/native/sampler.py").is_file()
