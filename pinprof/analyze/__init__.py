@@ -45,7 +45,8 @@ def analyze(capture: Capture) -> Analysis:
     # Samples of nsys end at the kernel's door: they cannot say what memory calls spend their time on.
     traced_only = activity is not None and (capture.clock.source == nsys_export.CLOCK or not len(capture.samples))
     curve = pinning_curve(capture, ranges)
-    told = pinning_headline(capture, events, ranges, curve)
+    sees_kernel = not traced_only and not capture.manifest.kernel_left_out
+    told = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
     if not told:
         told = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
     return Analysis(

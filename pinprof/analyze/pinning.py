@@ -41,8 +41,13 @@ def pinning_headline(
     events: tuple[EventResult, ...],
     ranges: tuple[RangeResult, ...],
     curve: PinningCurve | None,
+    *,
+    sees_kernel: bool = True,
 ) -> str | None:
-    """The sentence of the scenarios `prefault` and `register`, which are about getting pinned memory; None else."""
+    """The sentence of the scenarios `prefault` and `register`, which are about getting pinned memory; None else.
+
+    What a call spends its time on is told only where samples see the kernel.
+    """
     name, size = capture.manifest.scenario.get("name"), _size(capture)
     phases = {entry.name: entry for entry in ranges if len(entry.path) == 2 and entry.path[0] == ITERATION}
     if curve:
@@ -52,7 +57,7 @@ def pinning_headline(
     if name == "prefault" and {"alloc", "touch", "register"} <= set(phases):
         return _prefault_sentence(capture, phases, size)
     main = main_event(events)
-    if name == "register" and main and main.event.unit == "ns" and {"init", "register"} <= set(phases):
+    if sees_kernel and name == "register" and main and main.event.unit == "ns" and {"init", "register"} <= set(phases):
         return _register_sentence(capture, phases, main, size)
     return None
 

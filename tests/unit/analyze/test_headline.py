@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pinprof.analyze import analyze, explain
+from pinprof.analyze.pinning import pinning_headline
 from pinprof.errors import UsageError
 from tests.stacks import FAULTS, Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS, mixed
@@ -120,3 +121,13 @@ def test_prefault_tells_the_time_from_the_first_call_to_pinned_memory() -> None:
         "prefault with 8 threads on huge pages: 70 ms/GiB from first call to usable pinned memory, of which "
         "cudaHostRegister is 20 ms."
     )
+
+
+def test_samples_that_do_not_see_the_kernel_say_nothing_about_registering() -> None:
+    phases = [Range("init", 0, 50 * MS, depth=1), Range("register", 50 * MS, 150 * MS, depth=1)]
+    samples = [Sample(["main@/app"], MS, time_ns=place * MS) for place in range(150)]
+    scenario = {"name": "register", "calls": {"register": "cudaHostRegister"}, "parameters": {"size_bytes": 1 << 29}}
+    data = capture(samples, [Range("iteration", 0, 150 * MS), *phases], scenario=scenario)
+    told = analyze(data)
+    assert pinning_headline(data, told.events, told.ranges, None, sees_kernel=False) is None
+    assert pinning_headline(data, told.events, told.ranges, None) is not None
