@@ -83,6 +83,8 @@ class AddressSpaces:
         self._dso_index: dict[tuple[str, str], int] = {}
         self._history: dict[int, tuple[list[int], list[int]]] = {}
         self._sample_times = sample_times
+        self.forked_from: dict[int, int] = {}
+        """Of processes that execute what they were forked with, the parent: code made at run time is its too."""
 
     def apply(self, time: int, record: MapRecord | CommRecord | ForkRecord, build_ids: Lookup[str, str]) -> None:
         """Take in one record; `build_ids` gives those that are not in the record itself."""
@@ -91,8 +93,11 @@ class AddressSpaces:
         elif isinstance(record, ForkRecord):
             if record.pid != record.parent_pid:
                 parent = self._current(record.parent_pid) if record.clones else None
+                if parent:
+                    self.forked_from[record.pid] = record.parent_pid
                 self._begin(time, record.pid, list(parent.mappings) if parent else [])
         elif record.exec:
+            self.forked_from.pop(record.pid, None)
             self._begin(time, record.pid, [])
 
     def has_mappings(self, pid: int) -> bool:

@@ -8,6 +8,7 @@ all-different stacks is that of writing them down.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -108,6 +109,10 @@ def _resolve(
     for index, dso, pid, rows in _by_source(spaces, user, dsos, version):
         names[rows] = resolver.user(dso, offsets[rows], pid)
         dsos[rows] = index
+        for ancestor in _ancestors(spaces, pid) if dso.kind == "jit" else ():
+            rows = rows[names[rows] < 0]
+            if rows.size:
+                names[rows] = resolver.user(dso, offsets[rows], ancestor)
     dsos[user[dsos[user] == NO_DSO]] = len(table)
     dsos[user[address[user] == np.uint64(GUEST)]] = len(table) + 1
     table += [_UNKNOWN_USER_DSO, _GUEST_DSO]
@@ -116,6 +121,14 @@ def _resolve(
     names[kernel_rows], dsos[kernel_rows] = kernel_names, which + len(table)
     table += kernel_dsos
     return _frames(names, dsos, kernel, table, resolver.names)
+
+
+def _ancestors(spaces: AddressSpaces, pid: int) -> Iterator[int]:
+    """Processes whose code, made at run time before they forked, a process goes on to run."""
+    seen = {pid}
+    while (pid := spaces.forked_from.get(pid, pid)) not in seen:
+        seen.add(pid)
+        yield pid
 
 
 def _by_source(

@@ -79,7 +79,7 @@ def test_samples_get_the_line_that_ran(recorded: Path) -> None:
     samples, stacks = capture.samples, capture.stacks
     for start, end, name in json.loads((recorded / "notes.json").read_text()):
         inside = (samples.time_ns >= start) & (samples.time_ns < end) & (samples.event == 0)
-        assert inside.sum() > 50, "of 400, were there no others on this machine"
+        assert inside.sum() > 10, "of 400, were there no others on this machine"
         wanted = f"({line_of(f'the line that {name}')})"
         rows = np.flatnonzero(inside)
         right = 0

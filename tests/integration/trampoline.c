@@ -44,10 +44,13 @@ __attribute__((noinline)) void load_batch(double seconds) {
 
 __attribute__((noinline)) void _PyEval_EvalFrameDefault(double seconds) {
     static int depth;
-    if (depth++ == 0)
+    if (depth++ == 0) {
+        pid_t child = fork(); /* as a DataLoader does: the child's <module> is in its parent's map */
         python_function("Loader.__next__")(_PyEval_EvalFrameDefault, seconds);
-    else
+        if (child) wait(0);
+    } else {
         load_batch(seconds);
+    }
     depth--;
     __asm__ volatile("");
 }
@@ -55,8 +58,6 @@ __attribute__((noinline)) void _PyEval_EvalFrameDefault(double seconds) {
 int main(int count, char **arguments) {
     place = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     double seconds = atof(arguments[1]);
-    pid_t child = fork();
     python_function("<module>")(_PyEval_EvalFrameDefault, seconds);
-    if (child) wait(0);
     return count < 2;
 }
