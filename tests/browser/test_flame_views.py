@@ -343,6 +343,20 @@ def test_view_can_be_saved_as_svg_and_png(page: Page, tmp_path: Path) -> None:
     text = (tmp_path / "alloc.pinprof-flamegraph.svg").read_text("utf-8")
     assert "clear_page_erms" in text
     assert "compute" not in text
+    assert "alloc.pinprof · Flamegraph of cpu-clock/freq=999/ · 1 s" in text
+
+
+def test_a_picture_says_what_it_is_filtered_to_and_has_the_callers(page: Page, tmp_path: Path) -> None:
+    choose(page, "range", "\u00a0\u00a0alloc")
+    act(page, 0.3, 3, "Callers and callees")
+    page.click("#flame-save summary")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="This view as SVG").click()
+    download.value.save_as(tmp_path / "view.svg")
+    text = (tmp_path / "view.svg").read_text("utf-8")
+    assert "700 ms, 70 % of all · range alloc · callers and callees of pin_user_pages" in text
+    assert "cudaMallocHost" in text
+    assert "gup_fast" in text
 
 
 def test_saved_svg_keeps_hostile_names_as_text(open_page: Open, tmp_path: Path) -> None:

@@ -110,6 +110,12 @@ export class Controls {
     row.hidden = !chips.length;
   }
 
+  /** What the graph is restricted to, in words. */
+  told() {
+    return [...document.querySelectorAll("#filter-chips .chip, #flame-chips .chip:not(.quiet)")].map((chip) => (
+      [...chip.children].slice(0, 2).map((part) => part.textContent).join(" ")));
+  }
+
   /** The way to the zoomed function; neighbours without a symbol in one module stand as one. */
   path(table, zoomed) {
     // While the wheel turns, most turns stay in one function.

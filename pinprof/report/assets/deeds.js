@@ -43,8 +43,8 @@ async function copy(panel, text, what) {
 export async function save(panel, kind) {
   byId("flame-save").open = false;
   const name = `${panel.page.title}-flamegraph`;
-  if (kind === "svg") download(asSvg(panel.graph, panel.painter), "image/svg+xml", `${name}.svg`);
-  if (kind === "png") download(await asPng(panel.graph, panel.painter), "image/png", `${name}.png`);
+  if (kind === "svg") download(asSvg(panel), "image/svg+xml", `${name}.svg`);
+  if (kind === "png") download(await asPng(panel), "image/png", `${name}.png`);
   if (kind === "print") window.print();
   if (kind === "link") await copy(panel, location.href, "link");
 }

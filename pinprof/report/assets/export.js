@@ -5,6 +5,8 @@ import { ROW } from "./painter.js";
 const SVG = "http://www.w3.org/2000/svg";
 const PNG_RATIO = 2;
 const LARGEST = 16_000;
+const CAPTION_PX = 28;
+const SEAM_PX = 8;
 
 // The few methods and properties of a canvas context that the painter uses.
 class SvgContext {
@@ -12,6 +14,7 @@ class SvgContext {
     this.svg = document.implementation.createDocument(SVG, "svg").documentElement;
     for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) this.svg.setAttribute(name, value);
     this.globalAlpha = 1;
+    this.top = 0;
     this.ruler = document.createElement("canvas").getContext("2d");
   }
 
@@ -23,16 +26,21 @@ class SvgContext {
     this.svg.append(node);
   }
 
+  /** Down only: what a picture of several graphs needs. */
+  translate(_, y) {
+    this.top += y;
+  }
+
   fillRect(x, y, width, height) {
-    this.#add("rect", { x, y, width, height, fill: this.fillStyle });
+    this.#add("rect", { x, y: y + this.top, width, height, fill: this.fillStyle });
   }
 
   strokeRect(x, y, width, height) {
-    this.#add("rect", { x, y, width, height, fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth });
+    this.#add("rect", { x, y: y + this.top, width, height, fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth });
   }
 
   fillText(text, x, y) {
-    this.#add("text", { x, y: y + 4, fill: this.fillStyle, "font-size": "12px", "font-family": this.font.replace(/^\S+ /, "") }, text);
+    this.#add("text", { x, y: y + this.top + 4, fill: this.fillStyle, "font-size": "12px", "font-family": this.font.replace(/^\S+ /, "") }, text);
   }
 
   measureText(text) {
@@ -41,25 +49,58 @@ class SvgContext {
   }
 }
 
-/** The shown part of a graph, all of its levels, as the text of an SVG file. */
-export function asSvg(graph, painter) {
-  const box = whole(graph);
-  const context = new SvgContext(box.width, box.height);
-  painter.draw(context, graph.table, graph.span, box, graph.table.depthOf(graph.zoomed));
+/** The shown part of the view, all of its levels, as the text of an SVG file. */
+export function asSvg(panel) {
+  const picture = layOut(panel);
+  const context = new SvgContext(picture.width, picture.height);
+  paint(context, panel, picture);
   return new XMLSerializer().serializeToString(context.svg);
 }
 
 /** The same as a PNG blob. */
-export function asPng(graph, painter) {
-  const box = whole(graph);
+export function asPng(panel) {
+  const picture = layOut(panel);
   const canvas = document.createElement("canvas");
-  const ratio = Math.min(PNG_RATIO, LARGEST / box.height);
-  canvas.width = Math.round(box.width * ratio);
-  canvas.height = Math.round(box.height * ratio);
+  const ratio = Math.min(PNG_RATIO, LARGEST / picture.height);
+  canvas.width = Math.round(picture.width * ratio);
+  canvas.height = Math.round(picture.height * ratio);
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  painter.draw(context, graph.table, graph.span, box, graph.table.depthOf(graph.zoomed));
+  paint(context, panel, picture);
   return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
+}
+
+// One below the other: what the picture shows in words, the callers where there are any, the graph.
+function layOut({ graph, upper, tables }) {
+  let top = CAPTION_PX;
+  const parts = (tables.callers ? [upper, graph] : [graph]).map((one) => {
+    const part = { graph: one, top, box: whole(one) };
+    top += part.box.height + SEAM_PX;
+    return part;
+  });
+  return { width: graph.width, height: top, parts };
+}
+
+function paint(context, panel, { width, height, parts }) {
+  const { look } = panel.painter;
+  context.fillStyle = look.ground;
+  context.fillRect(0, 0, width, height);
+  context.font = look.font;
+  context.textBaseline = "middle";
+  context.fillStyle = look.outline;
+  const words = [panel.page.title, ...parts.at(-1).graph.view.canvas.getAttribute("aria-label").split(": "), ...panel.controls.told()];
+  context.fillText(cut(context, words.join(" · "), width - 10), 5, CAPTION_PX / 2);
+  let at = 0;
+  for (const { graph, top, box } of parts) {
+    context.translate(0, top - at);
+    at = top;
+    panel.painter.draw(context, graph.table, graph.span, box, graph.table.depthOf(graph.zoomed));
+  }
+}
+
+function cut(context, text, width) {
+  if (context.measureText(text).width <= width) return text;
+  return `${text.slice(0, Math.floor((text.length * width) / context.measureText(text).width) - 1)}…`;
 }
 
 export function download(content, type, name) {
