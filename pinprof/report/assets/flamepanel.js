@@ -206,6 +206,7 @@ export class FlamePanel {
     const { graph } = this;
     graph.span = [from, Math.max(to, from + graph.table.extent * 1e-6)];
     graph.zoomed = graph.table.covering(...graph.span);
+    graph.grow();
     graph.redraw();
     this.#moved(graph, "zoom");
   }

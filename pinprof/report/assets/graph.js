@@ -74,8 +74,21 @@ export class Graph {
     cancelAnimationFrame(this.frame);
     this.span = [low, high];
     this.zoomed = this.table.covering(low, high);
+    this.grow();
     this.redraw();
     this.on.moved();
+  }
+
+  /** Make room for levels that have become wide enough to be seen; a step of its own, or another view, takes it back. */
+  grow() {
+    const { content } = this;
+    if (this.#contentNow() <= content) return;
+    this.resize();
+    if (this.flame) this.view.scroller.scrollTop += this.content - content;
+  }
+
+  #contentNow() {
+    return ROW * Math.max(this.table.deepest(...this.span, (this.span[1] - this.span[0]) / this.width) + 1, 2);
   }
 
   select(node) {
@@ -89,8 +102,7 @@ export class Graph {
     if (!this.table) return;
     const { canvas, scroller, spacer } = this.view;
     this.width = Math.max(scroller.clientWidth, 1);
-    const levels = this.table.deepest(...this.span, (this.span[1] - this.span[0]) / this.width) + 1;
-    this.content = Math.max(levels, 2) * ROW;
+    this.content = this.#contentNow();
     spacer.style.height = `${this.content}px`;
     this.height = scroller.clientHeight;
     const ratio = window.devicePixelRatio || 1;
