@@ -201,7 +201,7 @@ def _py_spy() -> Check:
     path = python.find_py_spy()
     if path is None:
         found = "py-spy, which reads Python's lines, is not installed"
-        return Check("Python lines", "info", found, "pip install 'pinprof[python]'")
+        return Check("Python lines", "info", found, "pip install py-spy")
     if reason := python.forbidden():
         return Check("Python lines", "warning", f"py-spy may not read memory: {reason}", python.ALLOW)
     return Check("Python lines", "ok", f"py-spy {python.version_of(path)}, {path}")

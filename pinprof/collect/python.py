@@ -50,7 +50,7 @@ ALLOW = (
     "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
     "(in a container: --cap-add SYS_PTRACE)."
 )
-_INSTALL = "Install it with: pip install 'pinprof[python]' (or pip install py-spy), or record with --python trampoline."
+_INSTALL = "Install it with: pip install py-spy, or record with --python trampoline."
 
 
 @dataclass(frozen=True)

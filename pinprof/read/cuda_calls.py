@@ -20,7 +20,6 @@ from pinprof.model import NO_NODE, Int32, Int64, StackTable, UInt64
 from pinprof.read import perf_data
 from pinprof.read.mappings import AddressSpaces
 from pinprof.read.nsys_activity import outermost
-from pinprof.read.stacks import build_stacks
 from pinprof.read.symbols import Resolver
 
 SOURCE = "uprobes on libcuda and libcudart"
@@ -58,15 +57,7 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     spaces = AddressSpaces(perf_data.times_by_pid(samples))
     for time, record in sorted(raw.tasks, key=lambda task: task[0]):
         spaces.apply(time, record, recording.header.features.build_ids)
-    stacks = build_stacks(
-        raw.chains,
-        samples.chain_start,
-        samples.chain_length,
-        spaces.version_of(samples.pid, samples.clock),
-        raw.addresses,
-        spaces,
-        resolver,
-    )
+    stacks = perf_data.stacks_of(samples, raw, spaces, resolver)
     entered, left, open_calls = _pairs(
         samples.clock,
         samples.pid,

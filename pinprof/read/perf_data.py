@@ -42,7 +42,7 @@ from pinprof.read.perf_header import EventSource, Header, read_header
 from pinprof.read.perf_samples import RawSamples
 from pinprof.read.perf_stream import Raw, RecordReader, TaskRecord
 from pinprof.read.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
-from pinprof.read.stacks import build_stacks
+from pinprof.read.stacks import Stacks, build_stacks
 from pinprof.read.symbols import Resolver
 from pinprof.store import new_manifest
 
@@ -109,15 +109,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     off_cpu = _off_cpu_sources(raw, header.sources)
     if off_cpu:
         samples = samples.take(_may_wait(samples, spaces, off_cpu))
-    stacks = build_stacks(
-        raw.chains,
-        samples.chain_start,
-        samples.chain_length,
-        spaces.version_of(samples.pid, samples.clock),
-        raw.addresses,
-        spaces,
-        resolver,
-    )
+    stacks = stacks_of(samples, raw, spaces, resolver)
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
     wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
@@ -161,6 +153,19 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
             notes=tuple(notes),
         ),
         utc_offset_ns=header.features.utc_offset_ns,
+    )
+
+
+def stacks_of(samples: RawSamples, raw: Raw, spaces: AddressSpaces, resolver: Resolver) -> Stacks:
+    """The stacks of some of a recording's samples; uses up what `raw` holds of call chains."""
+    return build_stacks(
+        raw.chains,
+        samples.chain_start,
+        samples.chain_length,
+        spaces.version_of(samples.pid, samples.clock),
+        raw.addresses,
+        spaces,
+        resolver,
     )
 
 
