@@ -100,7 +100,7 @@ def find_program(name: str) -> str:
     """Path of a program as execvp(3) would find it; ProgramNotFound (exit status 127) when there is none."""
     path = shutil.which(name)
     if path is None:
-        known = Path(name).exists() and "/" in name
+        known = "/" in name and os.access(name, os.F_OK)
         problem = f"{name!r} is not executable." if known else f"There is no program {name!r}."
         raise ProgramNotFound(problem, "Give the command after --, as you would type it.", "program")
     return path

@@ -128,7 +128,7 @@ def read_header(file: BinaryIO, path: str) -> Header:
         name_sources(header)
     else:
         header.notes.append(
-            "perf record was killed before it finished this file: its samples are read to the end, but the machine "
+            "The recorder was killed before it finished this file: its samples are read to the end, but the machine "
             "facts, the command line and the build ids are missing."
         )
     return header
