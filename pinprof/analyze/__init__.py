@@ -58,7 +58,7 @@ def analyze(capture: Capture) -> Analysis:
         headline=told,
         memory=summarise_memory(capture),
         activity=activity,
-        counterfactual=counterfactual(capture, events, ranges, capture.rates),
+        counterfactual=counterfactual(capture, events, ranges, capture.rates, sees_kernel=sees_kernel),
         pinning=curve,
         python=python_lines(capture, attribution),
     )

@@ -43,6 +43,8 @@ class Counterfactual:
     """Other modes, cheapest first."""
     lacking: tuple[tuple[str, tuple[str, ...]], ...]
     """Modes without an estimate, by title, and the measures that were not taken."""
+    scale: float
+    """What making and freeing memory took in this run, of what the rates say; the estimates are scaled by it."""
     measured_utc: str
     """When the rates were measured; empty when there are none, and then nothing is estimated."""
 

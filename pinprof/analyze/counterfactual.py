@@ -6,8 +6,13 @@ Decided by the mode are the phases that make memory, move data and give memory b
 and the kernel where it works in host or managed memory. The rest (the program's own writing and checking, kernels in
 the GPU's memory) stays as it was measured, but for one thing: a write that creates its page finds it in the cache,
 where the kernel has just zeroed it; elsewhere the same write waits for memory. `WRITE_GROWTH` says by how much.
-The error comes from the spread of the rates (10th to 90th percentile), from that factor, and from how far the same
-arithmetic is off for the mode that was measured.
+
+What a page costs to create depends on the machine's state: on how scattered its free memory is, on who else works. All
+kinds of memory need their pages, so the rates of making and freeing memory are scaled by what this run took of what
+they say for its own kind.
+
+The error comes from the spread of the rates (10th to 90th percentile), from the growth of writes, and from how far the
+arithmetic without that scale is off for the kind that was measured.
 """
 
 from __future__ import annotations
@@ -28,6 +33,9 @@ WRITE_GROWTH = (1.0, 2.0, 3.0)
 """Least, likely, most: a write to pages that exist already, of one to pages that it creates. In captures of an H200's
 host (Sapphire Rapids) filling 256 MiB takes 12.5 ms beside its page faults, and 30.4 ms where the pages are there.
 """
+
+LEAST_SCALE, MOST_SCALE = 0.5, 2.0
+"""A run that differs more from the rates than this was not made under the same circumstances."""
 
 MAKING = ("alloc", "ring", "touch", "register", "pin", "advise", "prefetch")
 """Phases by which memory gets ready for the device."""
@@ -62,9 +70,17 @@ class _Sum:
 
 
 def counterfactual(
-    capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...], rates: Rates | None
+    capture: Capture,
+    events: tuple[EventResult, ...],
+    ranges: tuple[RangeResult, ...],
+    rates: Rates | None,
+    *,
+    sees_kernel: bool = True,
 ) -> Counterfactual | None:
-    """The run in all other modes; None for programs whose phases do not say what they are."""
+    """The run in all other modes; None for programs whose phases do not say what they are.
+
+    Where samples do not see the kernel, the page faults of the first write are taken from the rates.
+    """
     scenario = capture.manifest.scenario
     count, mode = measured_iterations(capture), mode_of(scenario)
     phases = {entry.path[1]: entry for entry in ranges if entry.path[0] == ITERATION and len(entry.path) == 2}
@@ -75,22 +91,23 @@ def counterfactual(
     rates = rates if rates and rates.backend == scenario.get("backend") else None
     traffic = traffic_of(scenario, phases, count, mode)
     if rates is None or traffic is None:
-        return Counterfactual(mode.key, mode.title, measured, None, (), (), "")
-    run = _Run(capture, events, phases, count, mode, measured, traffic, rates)
+        return Counterfactual(mode.key, mode.title, measured, None, (), (), 1.0, "")
+    main = main_event(events) if sees_kernel else None
+    run = _Run(main, phases, count, mode, measured, traffic, rates)
     estimates, lacking, modelled = [], [], None
     for other in MODES:
         missing = run.missing(other)
         if missing and other is not mode:
             lacking.append((run.title(other), missing))
         elif not missing and other is mode:
-            modelled = run.estimate(other)
+            modelled = run.estimate(other, 1.0)
         elif not missing:
-            estimates.append(run.estimate(other))
+            estimates.append(run.estimate(other, run.scale))
     if modelled:
         estimates = [run.widened(estimate, modelled) for estimate in estimates]
     estimates.sort(key=lambda estimate: estimate.ns)
     return Counterfactual(
-        mode.key, run.title(mode), measured, modelled, tuple(estimates), tuple(lacking), rates.measured_utc
+        mode.key, run.title(mode), measured, modelled, tuple(estimates), tuple(lacking), run.scale, rates.measured_utc
     )
 
 
@@ -147,8 +164,7 @@ class _Run:
 
     def __init__(
         self,
-        capture: Capture,
-        events: tuple[EventResult, ...],
+        main: EventResult | None,
         phases: Mapping[str, RangeResult],
         count: int,
         mode: Mode,
@@ -157,13 +173,13 @@ class _Run:
         rates: Rates,
     ) -> None:
         self.traffic, self.rates, self.mode = traffic, rates, mode
-        self._measured = measured_ns
+        self._measured, self._iterations = measured_ns, count
         self._threads = max(
             (int(rate.measure.partition(".t")[2]) for rate in rates.rates if rate.measure.startswith("prefault.t")),
             default=0,
         )
         each = {name: entry.wall_ns / count for name, entry in phases.items()}
-        self._faults = sum(self._fault_ns(capture, events, entry) for entry in phases.values() if entry.name == "init")
+        self._faults = sum(self._fault_ns(main, entry) for entry in phases.values() if entry.name == "init")
         self._faults = min(self._faults / count, each.get("init", 0.0))
         self._write = each.get("init", 0.0) - self._faults
         making = sum(each.get(name, 0.0) for name in MAKING) + sum(each.get(name, 0.0) for name in ENDING)
@@ -173,16 +189,29 @@ class _Run:
         self._device_kernel = 0.0 if mode.kernel else kernel
         """Time of kernels in the GPU's own memory, which other modes may not have."""
         self._rest = measured_ns - self._making - self._using - kernel - self._write
+        rated = sum(
+            self._at(measure, size).likely * times
+            for measure in mode.buffer
+            if self._of(measure)
+            for size, times in traffic.buffers
+        )
+        self._rescaled = 0.0
+        """By how much the scale changes what the present kind of memory costs."""
+        complete = rated > 0 and all(self._of(measure) for measure in mode.buffer)
+        self.scale = min(max(self._making / rated, LEAST_SCALE), MOST_SCALE) if complete else 1.0
+        if complete:
+            self._rescaled = abs(1 - self.scale) * rated
 
-    def _fault_ns(self, capture: Capture, events: tuple[EventResult, ...], init: RangeResult) -> float:
+    def _fault_ns(self, main: EventResult | None, init: RangeResult) -> float:
         """Page faults inside the first write, of all iterations: by samples, else by the rate of a first touch."""
-        main = main_event(events)
         part = init.event(main.event) if main and main.event.unit == "ns" else None
         if part and part.total:
             return init.wall_ns * sum(part.by_level.get(level, 0) for level in _FAULT_LEVELS) / part.total
-        if not (self.mode.creates_on_write and self._of("touch.first")):
+        touch = "uvm.first-touch" if self.mode.managed else "touch.first" if self.mode.creates_on_write else ""
+        if not self._of(touch):
             return 0.0
-        return init.count * sum(self._at("touch.first", size).likely * times for size, times in self.traffic.buffers)
+        # Of all iterations: `init` is one phase of each, or several on parts of the memory.
+        return self._iterations * sum(self._at(touch, size).likely * times for size, times in self.traffic.buffers)
 
     def title(self, mode: Mode) -> str:
         """The mode in words, with the number of threads that its rate was measured with."""
@@ -196,14 +225,16 @@ class _Run:
             names.append(_DEVICE_KERNEL)
         return tuple(name for name in dict.fromkeys(names) if name and not self._of(name))
 
-    def estimate(self, mode: Mode) -> Estimate:
-        """One iteration in a mode."""
+    def estimate(self, mode: Mode, scale: float) -> Estimate:
+        """One iteration in a mode, the rates of making and freeing memory scaled."""
         total = _Sum(self._rest, self._rest, self._rest).plus(self._written(mode))
         if self._buffers_stay(mode):
             total = total.plus(_Sum(self._making, self._making, self._making))
         else:
+            making = _Sum()
             for measure in mode.buffer:
-                total = self._add(total, measure, self.traffic.buffers)
+                making = self._add(making, measure, self.traffic.buffers)
+            total = total.plus(making, scale)
         total = self._add(total, mode.to_device, self.traffic.to_device)
         total = self._add(total, mode.to_host, self.traffic.to_host)
         if mode.kernel or self.mode.kernel:
@@ -211,14 +242,15 @@ class _Run:
             total = self._add(total, mode.kernel or _DEVICE_KERNEL, self.traffic.kernels)
         else:
             total = total.plus(_Sum(self._device_kernel, self._device_kernel, self._device_kernel))
-        once = sum(self._at(name, max(size for size, _ in self.traffic.buffers)).likely for name in mode.once)
+        largest = max(size for size, _ in self.traffic.buffers)
+        once = scale * sum(self._at(name, largest).likely for name in mode.once)
         return Estimate(mode.key, self.title(mode), total.low, total.likely, total.high, once, mode.assumes)
 
     def widened(self, estimate: Estimate, modelled: Estimate) -> Estimate:
         """With the error that the model has in the measured mode, in proportion to what it prices here."""
         kept = self._rest + self._device_kernel
         priced = max(estimate.ns - kept, 0.0) / max(modelled.ns - kept, 1.0)
-        off = abs(modelled.ns - self._measured) * priced
+        off = max(abs(modelled.ns - self._measured), self._rescaled) * priced
         return replace(estimate, low_ns=max(estimate.low_ns - off, 0.0), high_ns=estimate.high_ns + off)
 
     def _buffers_stay(self, mode: Mode) -> bool:

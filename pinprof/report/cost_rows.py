@@ -1,4 +1,4 @@
-"""What the page and the terminal say of costs in the same words: other kinds of memory, and pinned memory by threads."""
+"""What page and terminal say of costs in the same words: other kinds of memory, and pinned memory by threads."""
 
 from __future__ import annotations
 
@@ -93,8 +93,9 @@ def notes(told: Counterfactual) -> list[str]:
     found = [f"From this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."]
     if told.modelled:
         found.append(
-            f"The same arithmetic gives {units.format_ns(told.modelled.ns)} for the run that was measured at "
-            f"{units.format_ns(told.measured_ns)}; the errors include that difference."
+            f"The rates give {units.format_ns(told.modelled.ns)} for the run that was measured at "
+            f"{units.format_ns(told.measured_ns)}: making and freeing memory took {told.scale:.2f} times what they "
+            "say. The estimates are scaled by that, and their errors include the difference."
         )
     found += [f"{row.title[:1].upper()}{row.title[1:]}: {row.assumes}" for row in mode_rows(told) if row.assumes]
     found += [
@@ -111,6 +112,7 @@ def counterfactual_json(told: Counterfactual) -> dict[str, Any]:
         "title": told.title,
         "measured_ns": round(told.measured_ns),
         "modelled_ns": round(told.modelled.ns) if told.modelled else None,
+        "scale": told.scale,
         "estimates": [
             {
                 "mode": one.mode,

@@ -61,14 +61,24 @@ def test_a_pageable_run_is_priced_in_pinned_memory() -> None:
     assert (told.mode, told.measured_ns) == ("pageable", 130 * MS)
     assert told.modelled is not None
     assert told.modelled.ns == pytest.approx(10 * MS + 20 * MS + (1 + 60 + 1 + 20 + 15) * MS)
+    # Memory took 1 + 60 + 4 ms where the rates say 1 + 60 + 1, so making pinned memory is scaled by as much.
+    assert told.scale == pytest.approx(65 / 62)
     pinned = next(estimate for estimate in told.estimates if estimate.mode == "pinned")
-    assert pinned.ns == pytest.approx((10 + 40 + 50 + 10 + 4 + 4) * MS)
-    # The rates' 10 %, writing from once to three times, and the 3 ms by which the model is off.
-    priced = (pinned.ns - 10 * MS) / (told.modelled.ns - 10 * MS)
-    assert pinned.low_ns == pytest.approx((10 + 20 + 0.9 * 68) * MS - 3 * MS * priced)
-    assert pinned.high_ns == pytest.approx((10 + 60 + 1.1 * 68) * MS + 3 * MS * priced)
+    assert pinned.ns == pytest.approx((10 + 40 + 65 / 62 * 60 + 4 + 4) * MS)
+    # The rates' 10 %, writing from once to three times, and the 3 ms by which the rates are off.
+    off = 3 * MS * (pinned.ns - 10 * MS) / (told.modelled.ns - 10 * MS)
+    assert pinned.low_ns == pytest.approx((10 + 20 + 0.9 * (65 / 62 * 60 + 8)) * MS - off)
+    assert pinned.high_ns == pytest.approx((10 + 60 + 1.1 * (65 / 62 * 60 + 8)) * MS + off)
     pooled = next(estimate for estimate in told.estimates if estimate.mode == "pooled")
-    assert (pooled.ns, pooled.once_ns) == (pytest.approx((10 + 40 + 8) * MS), 50 * MS)
+    assert (pooled.ns, pooled.once_ns) == (pytest.approx((10 + 40 + 8) * MS), pytest.approx(65 / 62 * 50 * MS))
+
+
+def test_the_scale_is_bounded_and_left_out_without_its_rates() -> None:
+    dear = of(run({"alloc": 900, "init": 80, "h2d": 20, "d2h": 15, "free": 4}, PAGEABLE), rates())
+    assert dear.scale == 2
+    found = rates()
+    without = replace(found, rates=tuple(rate for rate in found.rates if rate.measure != "touch.first"))
+    assert of(run({"alloc": 9, "init": 80, "h2d": 20, "d2h": 15, "free": 4}, PAGEABLE), without).scale == 1
 
 
 def test_the_largest_saving_comes_first_and_counts_only_beyond_its_error() -> None:
@@ -114,6 +124,16 @@ def test_without_rates_or_with_those_of_another_backend_nothing_is_claimed() -> 
     for found in (None, rates("host")):
         told = of(data, found)
         assert (told.estimates, told.best, told.modelled, told.measured_utc) == ((), None, None, "")
+
+
+def test_page_faults_that_samples_cannot_see_are_taken_from_the_rates() -> None:
+    data = run({"alloc": 1, "init": 80, "h2d": 20, "d2h": 15, "free": 4}, PAGEABLE)
+    told = counterfactual(data, analyze(data).events, analyze(data).ranges, rates(touch_first=50.0), sees_kernel=False)
+    assert told is not None
+    pinned = next(estimate for estimate in told.estimates if estimate.mode == "pinned")
+    # 80 ms of init are 50 of faults by the rate and 30 of writing.
+    assert told.scale == pytest.approx((1 + 50 + 4) / (1 + 50 + 1))
+    assert pinned.ns == pytest.approx((10 + 60 + told.scale * 60 + 4 + 4) * MS)
 
 
 def test_modes_that_lack_a_rate_are_named_with_it() -> None:

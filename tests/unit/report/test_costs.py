@@ -19,7 +19,7 @@ MODELLED = Estimate("pinned", "memory of cudaMallocHost", 90 * MS, 110 * MS, 120
 POOLED = Estimate("pooled", "pinned memory that is reused", 20 * MS, 30 * MS, 40 * MS, 50 * MS, "")
 PAGEABLE = Estimate("pageable", "pageable memory", 80 * MS, 125 * MS, 160 * MS, 0, "It is warm.")
 LACKING = (("staged memory", ("h2d.staged",)),)
-TOLD = Counterfactual("pinned", "memory of cudaMallocHost", 100 * MS, MODELLED, (POOLED, PAGEABLE), LACKING, UTC)
+TOLD = Counterfactual("pinned", "memory of cudaMallocHost", 100 * MS, MODELLED, (POOLED, PAGEABLE), LACKING, 0.75, UTC)
 CURVE = PinningCurve(
     1 << 29,
     (PinningTime(1, 5, 80 * MS, 75 * MS, 90 * MS), PinningTime(8, 5, 20 * MS, 19 * MS, 30 * MS)),
@@ -57,7 +57,7 @@ def test_a_saving_within_its_error_is_none() -> None:
 
 
 def test_without_rates_one_line_says_how_to_get_them() -> None:
-    bare = Counterfactual("pinned", "memory of cudaMallocHost", 100 * MS, None, (), (), "")
+    bare = Counterfactual("pinned", "memory of cudaMallocHost", 100 * MS, None, (), (), 1.0, "")
     page, shown = html.render(report(bare, None)), text(bare, None)
     assert "`pinprof bench`" in page
     assert "`pinprof bench`" in shown
@@ -77,7 +77,14 @@ def test_the_measured_run_stands_among_its_alternatives_in_the_order_of_cost() -
 
 def test_notes_say_what_the_figures_rest_on() -> None:
     notes = "\n".join(cost_rows.notes(TOLD))
-    for told in ("2026-01-02 03:04 UTC", "110 ms", "Pageable memory: It is warm.", "Staged memory", "h2d.staged"):
+    for told in (
+        "2026-01-02 03:04 UTC",
+        "110 ms",
+        "0.75 times",
+        "Pageable memory: It is warm.",
+        "Staged memory",
+        "h2d.staged",
+    ):
         assert told in notes
 
 
