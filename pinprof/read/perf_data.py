@@ -232,11 +232,13 @@ def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
 
 
 def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> NDArray[np.bool_]:
-    """All samples but switch-outs of kernel threads and idle loops: to wait is all that these do most of the time."""
+    """All samples but switch-outs of kernel threads and idle loops, which wait most of the time, and of dead threads:
+    the last one, seen by a system-wide recording alone, has no thread any more.
+    """
     switched = np.isin(samples.source, off_cpu)
     pids = np.unique(samples.pid[switched]).tolist()
     waiting = [pid for pid in pids if pid > IDLE_PID and spaces.has_mappings(pid)]
-    return ~switched | np.isin(samples.pid, np.array(waiting, np.int32))
+    return ~switched | (np.isin(samples.pid, np.array(waiting, np.int32)) & (samples.tid > 0))
 
 
 def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> UInt8:
