@@ -19,7 +19,7 @@ class _Command(click.Command):
 
             place = args.index("--record")
             names = "".join(args[place + 1 : place + 2]).split(",")
-            if not set(names) <= {AUTO, *COLLECTORS}:
+            if {AUTO, *COLLECTORS}.isdisjoint(names):
                 args = [*args[:place], f"--record={AUTO}", *args[place + 1 :]]
         return super().parse_args(ctx, args)
 
