@@ -14,7 +14,7 @@ import pytest
 
 import pinprof.report
 from pinprof.errors import PinprofError
-from pinprof.report import collection, html
+from pinprof.report import bench_page, collection, html
 from pinprof.report.html import MODULES, PLOT_SCRIPT, bundle, embed_json, flattened, render, write_html
 from pinprof.report.summary import quoted
 from tests.sample_report import sample_report
@@ -77,7 +77,7 @@ def test_no_two_modules_of_a_page_declare_the_same_name(modules: tuple[str, ...]
 
 
 def test_every_module_under_assets_is_in_a_page() -> None:
-    assert {*MODULES, *collection.MODULES} == {path.stem for path in ASSETS.glob("*.js")}
+    assert {*MODULES, *collection.MODULES, *bench_page.MODULES} == {path.stem for path in ASSETS.glob("*.js")}
 
 
 def test_scripts_never_write_markup() -> None:
