@@ -75,10 +75,12 @@ window.frames = (count) => new Promise((done) => {
 
 ZOOM = """async ([x, y]) => {
   const costs = [];
+  const place = document.elementFromPoint(x, y);
+  if (place.tagName !== 'CANVAS') throw new Error(`no canvas at ${x}, ${y}`);
   for (let step = 0; step < 40; step += 1) {
     await window.frames(1);
     window.spent = 0;
-    document.elementFromPoint(x, y).dispatchEvent(new WheelEvent('wheel', { deltaY: step < 20 ? -120 : 120,
+    place.dispatchEvent(new WheelEvent('wheel', { deltaY: step < 20 ? -120 : 120,
       ctrlKey: true, bubbles: true, cancelable: true, clientX: x, clientY: y }));
     await window.frames(2);
     costs.push(window.spent);
@@ -256,9 +258,9 @@ def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[list
 
     def use(tab: Page, taken: Taken) -> None:
         taken.search_ms.append(tab.evaluate(SEARCH, "level_17"))
-        tab.locator("#flame-canvas").scroll_into_view_if_needed()
-        box = tab.locator("#flame-canvas").bounding_box() or {"x": 0, "y": 0, "width": 0}
-        taken.zoom_ms += tab.evaluate(ZOOM, [box["x"] + 0.3 * box["width"], box["y"] + 40])
+        tab.evaluate("document.getElementById('flame-canvas').scrollIntoView({ block: 'center' })")
+        box = tab.locator("#flame-canvas").bounding_box() or {"x": 0, "y": 0, "width": 0, "height": 0}
+        taken.zoom_ms += tab.evaluate(ZOOM, [box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"]])
 
     def more(tab: Page, taken: Taken) -> None:
         taken.filter_ms += tab.evaluate(FILTER)
