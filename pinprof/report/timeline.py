@@ -13,9 +13,10 @@ import numpy as np
 from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze import Analysis
 from pinprof.analyze.calls import plain_name, purpose_of
+from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.transfers import DIRECTION, DIRECTIONS, memory_name
-from pinprof.model import Int32, Int64
+from pinprof.model import CONTINUED, Int32, Int64
 from pinprof.report.flame_tables import Strings
 from pinprof.report.memory_rows import MemoryData
 from pinprof.report.migration_field import FIELD_STYLES, cause_styles
@@ -44,7 +45,7 @@ class Lane:
     heading: str
     title: str
     kind: str
-    """`range`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
+    """`range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
     spans: Spans
     """`style` indexes `Timeline.styles`, `name` `Timeline.names`."""
     total: int
@@ -126,6 +127,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
     densities = tuple(_densities(analysis, start, bin_ns, chosen)) if timed and main else ()
     lanes = [
         *_range_lanes(analysis, start, names, styles, chosen),
+        *_wait_lanes(analysis, start, end, names, styles, chosen),
         *_call_lanes(analysis, start, names, styles, chosen),
     ]
     memory: tuple[MemoryUse, ...] = ()
@@ -241,6 +243,29 @@ def _range_lanes(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
         yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT)[0], len(row))
+
+
+def _wait_lanes(
+    analysis: Analysis, start: int, end: int, names: Strings, styles: _Styles, chosen: dict[tuple[int, int], str]
+) -> Iterator[Lane]:
+    """What each thread waited for while it was off the processors."""
+    samples = analysis.capture.samples
+    spans = np.array([event.spans for event in analysis.capture.events], np.bool_)
+    if samples.wait is None or not spans.any():
+        return
+    waiting = spans[samples.event] & (samples.weight > 0)
+    leaves = np.unique(analysis.attribution.leaf[waiting]).tolist()
+    look, text = np.zeros(len(CATEGORIES), np.int32), np.zeros(len(CATEGORIES), np.int32)
+    for leaf in leaves:
+        row = CATEGORIES[leaf]
+        look[leaf], text[leaf] = styles.add(Style(row.name, row.level)), names.add(row.name)
+    for (pid, tid), heading in chosen.items():
+        mine = np.flatnonzero(waiting & (samples.pid == pid) & (samples.tid == tid))
+        leaf, begin = analysis.attribution.leaf[mine], samples.time_ns[mine]
+        until = np.minimum(begin + samples.weight[mine], end)
+        drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
+        total = int((samples.wait[mine] & CONTINUED == 0).sum())
+        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT)[0], total or len(mine))
 
 
 def _call_lanes(

@@ -6,7 +6,7 @@ import { fitCanvas, fitText, timeTicks, unpackSpans } from "./spans.js";
 import { themed } from "./theme.js";
 
 const TIME_AXIS_PX = 26;
-const LANE_PX = { range: 20, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
+const LANE_PX = { range: 20, wait: 14, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
 const LANE_GAP_PX = 5;
 const HEADING_PX = 30;
 const DENSITY_PX = 40;
@@ -73,7 +73,7 @@ export class TimelinePanel {
       for (const lane of timeline.lanes.filter((one) => one.heading === heading && one.kind !== "range")) this.#addLane(add, lane);
     }
     if (timeline.memory.length) {
-      add({ kind: "heading", title: "Allocated memory" }, HEADING_PX - LANE_GAP_PX);
+      add({ kind: "heading", title: "Memory" }, HEADING_PX - LANE_GAP_PX);
       for (const use of timeline.memory) add({ kind: "memory", title: use.title, use }, MEMORY_PX);
     }
     this.height = top;

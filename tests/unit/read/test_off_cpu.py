@@ -88,10 +88,11 @@ def test_without_switch_records_the_event_stays_what_it_is(tmp_path: Path) -> No
     assert capture.samples.weight.tolist() == [1, 1]
 
 
-def test_kernel_threads_idle_loops_and_dead_threads_have_no_waits(tmp_path: Path) -> None:
+def test_kernel_threads_idle_loops_and_dead_threads_do_not_wait(tmp_path: Path) -> None:
     capture = read_back(
         tmp_path, leave(100, tid=0, pid=0), switch(OUT, time=101, tid=0, pid=0), leave(102, tid=3, pid=3),
-        switch(OUT, time=103, tid=3, pid=3), leave(103, tid=-1), leave(104), switch(OUT, time=105), switch(IN, time=109),
+        switch(OUT, time=103, tid=3, pid=3), leave(103, tid=-1),
+        leave(104), switch(OUT, time=105), switch(IN, time=109),
     )  # fmt: skip
     assert off_cpu(capture) == [(104, 5, False)]
 

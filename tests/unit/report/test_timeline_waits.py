@@ -1,0 +1,67 @@
+"""Waits and memory on the timeline: a lane per thread, a curve per kind of memory."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze import analyze
+from pinprof.model import MemoryLog, ProcessMemory
+from pinprof.report import gather, plots
+from pinprof.report.memory_rows import memory_json, memory_notes, memory_tiles
+from pinprof.report.timeline import timeline
+from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+
+SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
+MS = 1_000_000
+MIB = 1 << 20
+SAMPLES = [Sample(["main@/app"], MS, MS), Sample(SLEEP, 6 * MS, 2 * MS, event=1), Sample(["main@/app"], MS, 9 * MS)]
+LOG = MemoryLog(
+    time_ns=np.array([0, 5, 9]) * MS,
+    machine={"pgfault": np.array([10, 60, 110]), "nr_free_pages": np.array([9, 3, 5])},
+    processes=(
+        ProcessMemory(
+            7, "app", np.array([0, 5, 9]) * MS,
+            {"rss": np.array([1, 40, 2]) * MIB, "pinned": np.array([0, 0, 0]), "shmem": np.array([0, 8, 0]) * MIB},
+        ),
+    ),
+)  # fmt: skip
+
+
+def test_a_thread_has_a_lane_of_what_it_waited_for() -> None:
+    ranges = [Range("outer", 0, 10 * MS, 0, 100, 100), Range("other", 3 * MS, 4 * MS, 0, 100, 101)]
+    found = timeline(analyze(capture(SAMPLES, ranges, events=(CLOCK, OFF_CPU))))
+    assert found is not None
+    (lane,) = [lane for lane in found.lanes if lane.kind == "wait"]
+    assert (lane.title, lane.total) == ("off CPU, by wait", 1)
+    assert [found.names[name] for name in lane.spans.name.tolist()] == ["wait.sleep"] * 3
+    assert lane.spans.start_ns.tolist() == [2 * MS, 3 * MS, 4 * MS]
+    assert lane.spans.end_ns.tolist() == [3 * MS, 4 * MS, 8 * MS]
+    assert {found.styles[style].level for style in lane.spans.style.tolist()} == {"wait"}
+
+
+def test_without_recorded_waits_there_is_no_such_lane() -> None:
+    found = timeline(analyze(capture(SAMPLES[::2], events=(CLOCK,))))
+    assert found is not None
+    assert not [lane for lane in found.lanes if lane.kind == "wait"]
+
+
+def test_memory_is_curves_peaks_and_sentences() -> None:
+    data = gather.build(analyze(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), memory=LOG)))
+    assert data.timeline is not None
+    assert data.memory is not None
+    assert [(use.title, use.level_bytes.tolist()) for use in data.timeline.memory] == [
+        ("resident", [MIB, 40 * MIB, 2 * MIB]), ("of it shared", [0, 8 * MIB, 0]),
+    ]  # fmt: skip
+    assert ("40 MiB", "at most resident") in memory_tiles(data.memory)
+    figure = plots.memory_figure(data.memory)
+    assert figure is not None
+    assert [trace["y"] for trace in figure["data"]] == [[1, 40, 2], [0, 8, 0]]
+    told = memory_json(data.memory)
+    assert told is not None
+    assert told["peak"] == {"rss_bytes": 40 * MIB, "pinned_bytes": 0, "shmem_bytes": 8 * MIB}
+    assert told["growth"] == {"pgfault": 100}
+    assert told["lowest_free_bytes"] == 3 * 4096
+    # No page-fault event was recorded, so nothing is said of faults that it does not see.
+    assert memory_notes(data.memory) == []
