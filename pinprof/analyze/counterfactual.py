@@ -37,6 +37,10 @@ host (Sapphire Rapids) filling 256 MiB takes 12.5 ms beside its page faults, and
 LEAST_SCALE, MOST_SCALE = 0.5, 2.0
 """A run that differs more from the rates than this was not made under the same circumstances."""
 
+_IMPOSSIBLE = 1 << 62
+_MOST_DIGITS = 6
+"""Of a number of threads."""
+
 MAKING = ("alloc", "ring", "touch", "register", "pin", "advise", "prefetch")
 """Phases by which memory gets ready for the device."""
 MOVING = ("h2d", "d2h", "prefetch_back", "cpu_read")
@@ -121,8 +125,9 @@ def traffic_of(
     kernels = phases["kernel"].count / count if "kernel" in phases else 0.0
     parameters, rows = scenario.get("parameters"), scenario.get("traffic")
     size = parameters.get("size_bytes") if isinstance(parameters, Mapping) else None
-    if not isinstance(size, int) or size < 1:
+    if not _possible(size):
         return None
+    assert isinstance(size, int)
     if isinstance(rows, list) and rows:
         return _counted(rows, size, kernels, mode)
     each = {name: phases[name].count / count for name in ("alloc", "h2d", "d2h", "cpu_read") if name in phases}
@@ -133,10 +138,15 @@ def traffic_of(
     return Traffic(one, one, one, ((size, kernels),))
 
 
+def _possible(number: object) -> bool:
+    """Whether a number from a manifest, which anybody may have written, is one of bytes or of times."""
+    return isinstance(number, int) and 0 < number < _IMPOSSIBLE
+
+
 def _counted(rows: list[Any], size: int, kernels: float, mode: Mode) -> Traffic | None:
     kinds: dict[str, list[tuple[int, float]]] = {}
     for row in rows:
-        if not isinstance(row, Mapping) or not all(isinstance(row.get(key), int) for key in ("size_bytes", "count")):
+        if not isinstance(row, Mapping) or not all(_possible(row.get(key)) for key in ("size_bytes", "count")):
             return None
         kinds.setdefault(str(row.get("what")), []).append((row["size_bytes"], float(row["count"])))
     own = {"managed": "managed", "prefetch": "managed", "zerocopy": "mapped", "pinned": "pinned"}
@@ -175,7 +185,11 @@ class _Run:
         self.traffic, self.rates, self.mode = traffic, rates, mode
         self._measured, self._iterations = measured_ns, count
         self._threads = max(
-            (int(rate.measure.partition(".t")[2]) for rate in rates.rates if rate.measure.startswith("prefault.t")),
+            (
+                int(threads)
+                for family, _, threads in (rate.measure.partition(".t") for rate in rates.rates)
+                if family == "prefault" and threads.isdecimal() and threads.isascii() and len(threads) <= _MOST_DIGITS
+            ),
             default=0,
         )
         each = {name: entry.wall_ns / count for name, entry in phases.items()}

@@ -13,7 +13,7 @@ from pinprof.units import format_ns, format_share
 
 BASELINE = "malloc_host"
 """The phase that asks CUDA for as much pinned memory in one call."""
-_THREADS = re.compile(r"(\d+) threads?")
+_THREADS = re.compile(r"([1-9][0-9]{0,5}) threads?")
 NOTHING = 0.005
 """Shares of a call below this are told as none of it."""
 _CREATING = ("fault.*", "uffd.*")

@@ -333,7 +333,7 @@ def _share_scripts(data: ReportData, page: Path, folder: Path) -> tuple[str | No
     """Paths of the plot script, if the page has plots, and of the page script, as seen from the page."""
     folder.mkdir(parents=True, exist_ok=True)
     # A function, because its text can be asked for: the worker is made of the same script.
-    script = f"globalThis.{SHARED_NAME} = function () {{\n\"use strict\";\n{bundle()}}};\n".encode()
+    script = f'globalThis.{SHARED_NAME} = function () {{\n"use strict";\n{bundle()}}};\n'.encode()
     own = f"pinprof-{hashlib.sha256(script).hexdigest()[:12]}.js"
     plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if _has_plot(data) else None
     return plot, _share(page, folder / own, script)

@@ -155,7 +155,17 @@ def test_a_program_whose_phases_do_other_things_is_not_priced(phases: dict[str, 
     assert counterfactual(bare, (), analyze(bare).ranges, rates()) is None
 
 
-@pytest.mark.parametrize("traffic", [[{"what": "h2d"}], [{"size_bytes": "1", "count": 2}], [5], [{}]])
+IMPOSSIBLE = [
+    [{"what": "h2d"}],
+    [{"size_bytes": "1", "count": 2}],
+    [5],
+    [{}],
+    [{"what": "pageable", "size_bytes": 10**400, "count": 1}],
+    [{"what": "pageable", "size_bytes": 1, "count": -1}],
+]
+
+
+@pytest.mark.parametrize("traffic", IMPOSSIBLE)
 def test_traffic_that_is_none_prices_nothing(traffic: list[Any]) -> None:
     data = run({"alloc": 1, "init": 80, "h2d": 20, "d2h": 15, "free": 4}, PAGEABLE, traffic)
     assert of(data, rates()).estimates == ()
@@ -202,3 +212,32 @@ def test_every_measure_of_a_mode_is_one_that_can_be_taken() -> None:
     for mode in MODES:
         named = {*mode.buffer, *mode.once, mode.to_device, mode.to_host, mode.kernel} - {""}
         assert named <= set(MEASURES), mode.key
+
+
+@pytest.mark.parametrize("size", [0, -1, 10**400, "1", None, True])
+def test_a_size_that_is_none_prices_nothing(size: object) -> None:
+    data = run({"alloc": 1, "init": 80, "h2d": 20, "d2h": 15, "free": 4}, PAGEABLE)
+    scenario = {**data.manifest.scenario, "parameters": {"size_bytes": size}}
+    told = of(replace(data, manifest=replace(data.manifest, scenario=scenario)), rates())
+    assert told.estimates == () or size is True
+
+
+def test_measures_of_no_possible_number_of_threads_are_passed_over() -> None:
+    odd = ("prefault.t", "prefault.tx", "prefault.t" + "9" * 5000, "prefault.t²", "nonsense")
+    found = rates()
+    mixed = replace(found, rates=(*found.rates, *(replace(found.rates[0], measure=name) for name in odd)))
+    data = run({"alloc": 1, "init": 80, "h2d": 20, "d2h": 15, "free": 4}, PAGEABLE)
+    assert of(data, mixed).estimates == of(data, found).estimates
+
+
+def test_ranges_of_no_possible_number_of_threads_are_no_curve() -> None:
+    names = ("0 threads", "9" * 5000 + " threads", "x threads")
+    ranges = [Range("iteration", 0, 100 * MS), Range("malloc_host", 0, 10 * MS, depth=1)]
+    ranges += [Range(name, (20 + 10 * at) * MS, (25 + 10 * at) * MS, depth=1) for at, name in enumerate(names)]
+    scenario = {"name": "prefault", "parameters": {"size_bytes": MIB}}
+    assert analyze(capture([], ranges, scenario=scenario)).pinning is None
+    ranges.append(Range("2 threads", 90 * MS, 95 * MS, depth=1))
+    curve = analyze(capture([], ranges, scenario=scenario)).pinning
+    assert curve is not None
+    assert [(point.threads, point.median_ns) for point in curve.points] == [(2, 5 * MS)]
+    assert (curve.baseline.median_ns, curve.call) == (10 * MS, "malloc_host")
