@@ -16,7 +16,7 @@ from pinprof.analyze.activity_results import EventRows
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges import range_paths
 from pinprof.model import Int32, Int64
-from pinprof.report.rows import range_threads, start_ns, thread_numbers
+from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
 from pinprof.report.thinning import Spans, thinned
 
 ROW_LIMIT = 12_000
@@ -142,9 +142,8 @@ def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int
     """The rows, bounded, and per event the row that it is part of."""
     order = np.argsort(events.start_ns, kind="stable")
     events = EventRows(**{name: column[order] for name, column in vars(events).items()})
-    pairs, of_pair = np.unique(np.stack([events.pid, events.tid]), axis=1, return_inverse=True)
-    of_pair = of_pair.reshape(-1).astype(np.int64)
-    number = np.array([threads.get((pid, tid), -1) for pid, tid in pairs.T.tolist()], np.int32)
+    pairs, of_pair = threads_of(events.pid, events.tid)
+    number = np.array([threads.get(pair, -1) for pair in pairs], np.int32)
     spans = Spans.single(
         events.start_ns - start, events.end_ns - start, events.group, events.group, size_bytes=events.size_bytes
     )
