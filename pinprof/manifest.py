@@ -17,7 +17,8 @@ class Manifest:
     """The profiled command line; empty when unknown."""
     scenario: Mapping[str, Any]
     """Of a pinprof scenario (workload.session): `name, backend, emulation, parameters, calls`, and, counted in its
-    warm-up, `traffic`: what one iteration allocates and copies, as `what, size_bytes, count`; empty otherwise.
+    warm-up, `traffic`: what one iteration allocates and copies, as `what, size_bytes, count`; `memory_bytes`: what a
+    framework said of its memory; empty otherwise.
     """
     host: Mapping[str, Any]
     """Machine facts (collect.host.facts): kernel, cpu, memory, THP, GPU, driver, link."""

@@ -13,7 +13,7 @@ from typing import Any
 
 from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
-from .backends.tensors import HostTensor, torch
+from .backends.tensors import HostTensor, tell_memory, torch
 
 BATCHES = 8
 WORKERS = 2
@@ -83,6 +83,7 @@ def iterate(ctx: RunContext) -> None:
                 with ctx.phase("kernel"):
                     there.add_(2)
                     pytorch.cuda.synchronize(device)
+                tell_memory(ctx, pytorch, device)
                 with ctx.phase("d2h"):
                     result = there.cpu()
                 ctx.verify(HostTensor(result))

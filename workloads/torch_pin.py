@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
 
-from .backends.tensors import HostTensor, torch
+from .backends.tensors import HostTensor, tell_memory, torch
 
 SPEC = WorkloadSpec(
     name="torch-pin",
@@ -66,6 +66,7 @@ def iterate(ctx: RunContext) -> None:
         with ctx.phase("kernel"):
             there.add_(2)
             pytorch.cuda.synchronize(device)
+        tell_memory(ctx, pytorch, device)
         with ctx.phase("d2h"):
             host.copy_(there, non_blocking=True)
             pytorch.cuda.synchronize(device)

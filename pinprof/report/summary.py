@@ -47,15 +47,19 @@ class ClockRow:
 def hero_facts(data: ReportData) -> list[str]:
     """A line of key facts under the headline."""
     scenario, facts = data.capture.scenario, []
+    parameters = scenario.get("parameters")
+    variant = parameters.get("variant") if isinstance(parameters, dict) else None
     if name := scenario.get("name"):
-        facts.append(f"scenario {name}")
+        facts.append(f"scenario {name}" + (f" ({variant})" if variant else ""))
     if backend := scenario.get("backend"):
         facts.append(f"{backend} backend")
-    parameters = scenario.get("parameters")
     if isinstance(parameters, dict):
         size, iterations = parameters.get("size_bytes"), parameters.get("iterations")
         if isinstance(size, int):
             facts.append(f"{iterations} × {units.format_bytes(size)}" if iterations else units.format_bytes(size))
+    memory = scenario.get("memory_bytes")
+    if isinstance(memory, dict):
+        facts += [f"{units.format_bytes(size)} of {what}" for what, size in memory.items() if isinstance(size, int)]
     for event in data.events:
         if event.spans:
             facts.append(f"{units.format_count(event.samples)} {'wait' if event.samples == 1 else 'waits'}")

@@ -76,6 +76,8 @@ class RunContext:
     """Iterations whose every element was compared."""
     variant: str = ""
     """The variant that was chosen; empty when there is one way."""
+    memory_bytes: dict[str, int] = field(default_factory=dict)
+    """What a framework says of its memory, the most of each kind; shown beside the run."""
     compared: bool = False
     """Whether this iteration has compared every element yet."""
 
@@ -112,6 +114,10 @@ class RunContext:
     def phase(self, name: str) -> contextlib.AbstractContextManager[object]:
         """A phase of the iteration: NVTX range, line of ranges.jsonl, duration in the result."""
         return Phase(name, self._closed) if self.recording else contextlib.nullcontext()
+
+    def tell_memory(self, what: str, size_bytes: int) -> None:
+        """Note how much memory of a kind a framework holds now; the report shows the most."""
+        self.memory_bytes[what] = max(size_bytes, self.memory_bytes.get(what, 0))
 
     def verify(self, memory: Comparable, added: float = 2) -> None:
         """Compare every element with `value` plus what the kernels have added; WorkloadError when one differs."""

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -43,6 +43,8 @@ class RunResult:
     """Iterations whose every element was compared and right."""
     variant: str = ""
     """Empty when the scenario runs in one way only."""
+    memory_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What a framework said of its memory, the most of each kind."""
 
     @property
     def title(self) -> str:
@@ -68,6 +70,7 @@ class RunResult:
             rate = format_rate(self.size_bytes, middle) if name in ("h2d", "d2h") and times == 1 else ""
             duration = (f"{times} × " if times > 1 else "") + format_ns(middle)
             lines.append(f"  {name:<{width}}  {duration:>13}  {rate:>10}  {calls.get(name, '')}".rstrip())
+        lines += [f"  {what}: {format_bytes(size_bytes)}" for what, size_bytes in self.memory_bytes.items()]
         return "\n".join(lines)
 
 
@@ -83,12 +86,13 @@ def run(name: str, options: Options) -> RunResult:
         _import_needed(spec)
         with _explained(ctx):
             backend.prepare(spec.memory, ctx.size_bytes)
-        written = _hand_over(_facts(ctx))
-        _warm_up(scenario, ctx, written=written)
+        counted = _warm_up(scenario, ctx, written=_hand_over(_facts(ctx)))
         ctx.recording = True
         with measured():
             for _ in range(options.iterations):
                 _iterate(scenario, ctx)
+        if ctx.memory_bytes:
+            _hand_over(_facts(ctx) | counted | {"memory_bytes": ctx.memory_bytes})
         return RunResult(
             spec=spec,
             backend=backend.name,
@@ -99,18 +103,24 @@ def run(name: str, options: Options) -> RunResult:
             times_ns={phase: tuple(times) for phase, times in ctx.times_ns.items()},
             verified=ctx.verified,
             variant=variant,
+            memory_bytes=dict(ctx.memory_bytes),
         )
 
 
-def _warm_up(scenario: Scenario, ctx: RunContext, *, written: bool) -> None:
-    """The iterations before the measured ones; the first is counted, and completes the facts if they were written."""
+def _warm_up(scenario: Scenario, ctx: RunContext, *, written: bool) -> dict[str, Any]:
+    """The iterations before the measured ones; the first is counted, and completes the facts if they were written.
+
+    What it adds to them.
+    """
     backend, traffic = ctx.backend, Traffic()
     for number in range(ctx.options.warmup):
         ctx.backend = backend if number else counting(backend, traffic)
         _iterate(scenario, ctx)
     ctx.backend = backend
-    if ctx.options.warmup and written:
-        _hand_over(_facts(ctx) | {"traffic": traffic.to_json()})
+    counted = {"traffic": traffic.to_json()} if ctx.options.warmup else {}
+    if counted and written:
+        _hand_over(_facts(ctx) | counted)
+    return counted
 
 
 def _iterate(scenario: Scenario, ctx: RunContext) -> None:

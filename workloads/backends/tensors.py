@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pinprof.errors import WorkloadError
+from pinprof.workload import RunContext
 
 from .memory import first_mismatch
 
@@ -24,6 +25,12 @@ def torch() -> Iterator[Any]:
     except RuntimeError as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
         raise WorkloadError(f"PyTorch failed: {reason}.", remedy, "torch") from error
+
+
+def tell_memory(ctx: RunContext, pytorch: Any, device: Any) -> None:
+    """Note what PyTorch holds of the GPU's memory: in tensors, and in its cache with them."""
+    ctx.tell_memory("GPU memory in PyTorch's tensors", int(pytorch.cuda.memory_allocated(device)))
+    ctx.tell_memory("GPU memory in PyTorch's cache, tensors included", int(pytorch.cuda.memory_reserved(device)))
 
 
 class HostTensor:

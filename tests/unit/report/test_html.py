@@ -16,7 +16,7 @@ import pinprof.report
 from pinprof.errors import PinprofError
 from pinprof.report import bench_page, collection, html
 from pinprof.report.html import MODULES, PLOT_SCRIPT, bundle, embed_json, flattened, render, write_html
-from pinprof.report.summary import quoted
+from pinprof.report.summary import hero_facts, quoted
 from tests.sample_report import sample_report
 
 ASSETS = Path(pinprof.report.__file__).parent / "assets"
@@ -139,3 +139,12 @@ def test_the_same_report_gives_the_same_page() -> None:
 def test_an_unwritable_place_is_a_clean_error(tmp_path: Path) -> None:
     with pytest.raises(PinprofError, match="cannot be written"):
         write_html(sample_report(), tmp_path / "missing" / "page.html")
+
+
+def test_variant_and_what_a_framework_holds_stand_under_the_headline() -> None:
+    data = sample_report()
+    told = {"parameters": {"variant": "touched"}, "memory_bytes": {"GPU memory in tensors": 1 << 20, "odd": "x"}}
+    facts = hero_facts(replace(data, capture=replace(data.capture, scenario={**data.capture.scenario, **told})))
+    assert facts[0] == "scenario pinned (touched)"
+    assert "1 MiB of GPU memory in tensors" in facts
+    assert not [fact for fact in facts if "odd" in fact]
