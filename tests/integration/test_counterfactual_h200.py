@@ -19,7 +19,7 @@ from pinprof.read import ReadOptions, read
 from tests.h200 import DATA, unpack_captures
 
 CLOSE = 0.15
-"""Of the measured time. Iterations of one capture differ by up to 8 % from their mean; rates of another boot by more."""
+"""Of the measured time. Iterations of a capture differ by up to 8 % from their mean, rates of another boot by more."""
 
 
 @pytest.fixture(scope="module")
