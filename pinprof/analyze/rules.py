@@ -365,9 +365,12 @@ def sampling_gap(view: View) -> Finding:
         gaps.append(f"{what}: {', '.join(named)}{more}. {_why_off_cpu(view.capture)}".rstrip())
     missing = "" if compared else f"Ranges of at least {format_ns(GAP_WALL_NS)} with thread ids, to compare the clocks."
     if gaps:
+        blind = view.capture.manifest.kernel_left_out
+        advice = "Permit it: `pinprof doctor` says how. " if blind else ""
+        advice += "Read shares with this in mind; -a sees other threads, symbols come with --symfs."
         return _finding(
-            rule, "info", "The samples do not show everything.", *gaps, "Threshold 5 % each.",
-            advice="Read shares with this in mind; -a sees other threads, symbols come with --symfs.", missing=missing,
+            rule, "warning" if blind else "info", "The samples do not show everything.", *gaps, "Threshold 5 % each.",
+            advice=advice, missing=missing,
         )  # fmt: skip
     return _finding(rule, "ok", "Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
 

@@ -65,6 +65,8 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
     status = {verdict.rule: verdict.status for verdict in found.findings}
     assert status["sampling-gap"] == "fired"
     assert "clear" not in status.values()
+    assert found.findings[0].severity == "warning"
+    assert "pinprof doctor" in found.findings[0].advice
 
 
 def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
