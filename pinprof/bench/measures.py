@@ -62,6 +62,8 @@ class Site:
     def expect_on_device(self, device: DeviceMemory, value: float) -> None:
         """The same for memory of the device, copied back."""
         back = self.backend.pageable(self.size_bytes)
+        # Memory of malloc may hold the value from before.
+        back.fill(value + 1)
         self.backend.copy_to_host(back, device)
         self.expect(back, value)
         back.free()
