@@ -137,13 +137,16 @@ def mappings(*, data: bool = False) -> EventSpec:
     )
 
 
-def for_target(specs: Sequence[EventSpec], *, inherit: bool, watermark_bytes: int) -> list[EventSpec]:
-    """The same events as they are opened: off until told, in children as well or not, waking at a watermark."""
+def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
+    """The same events as they are opened: off until told, in children as well or not.
+
+    Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init).
+    """
     finished = []
     for spec in specs:
-        flags = spec.attr.flags | pe.WATERMARK | (pe.INHERIT if inherit else 0)
+        flags = spec.attr.flags | (pe.INHERIT if inherit else 0)
         flags |= 0 if spec.always_on else pe.DISABLED
-        finished.append(replace(spec, attr=replace(spec.attr, flags=flags, wakeup=watermark_bytes)))
+        finished.append(replace(spec, attr=replace(spec.attr, flags=flags)))
     return finished
 
 

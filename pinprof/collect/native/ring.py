@@ -13,6 +13,7 @@ from __future__ import annotations
 import errno
 import mmap
 import threading
+from collections.abc import Sequence
 
 from pinprof.collect.native import perf_event
 
@@ -77,19 +78,25 @@ def _barrier() -> None:
     _lock.acquire()
 
 
-def largest_ring(file: int, wanted_bytes: int, least_bytes: int) -> Ring:
-    """A ring of the wanted size or, where so much memory may not be locked, the largest that may.
+def map_rings(files: Sequence[int], wanted_bytes: int, least_bytes: int) -> list[Ring]:
+    """A ring for each event, all of the wanted size or, where so much may not be locked, of the largest size that may.
 
-    OSError of the last attempt when not even `least_bytes` can be had.
+    What may be locked is counted over all of them. OSError of the last attempt when not even `least_bytes` can be had.
     """
     size = wanted_bytes
     while True:
+        rings: list[Ring] = []
         try:
-            return Ring(file, size)
+            for file in files:
+                rings.append(Ring(file, size))  # noqa: PERF401 - those mapped so far are given back below
         except OSError as error:
+            for ring in rings:
+                ring.close()
             if error.errno not in (errno.EPERM, errno.ENOMEM) or size // 2 < least_bytes:
                 raise
             size //= 2
+        else:
+            return rings
 
 
 def share(files: list[int], ring: Ring) -> None:

@@ -25,7 +25,7 @@ from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features, lost_samples, trailer
-from pinprof.collect.native.ring import Ring, largest_ring, share
+from pinprof.collect.native.ring import Ring, map_rings, share
 from pinprof.collect.native.tracefs import Site
 
 SAID = "pinprof-native: "
@@ -97,7 +97,7 @@ def open_all(orders: Orders, cpus: Sequence[int]) -> Opened:
     targets = [-1] if orders.pid is None else existing.threads(orders.pid)
     if not targets:
         raise Refused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
-    wanted = ev.for_target(orders.events, inherit=orders.pid is not None, watermark_bytes=orders.ring_bytes // 2)
+    wanted = ev.for_target(orders.events, inherit=orders.pid is not None)
     for specs in ev.for_older_kernels(wanted):
         try:
             return _open(specs, targets, cpus, orders.ring_bytes)
@@ -122,13 +122,10 @@ def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int
                 continue
             found.specs.append(spec)
             found.files.append(files)
-        for files in on_cpu.values():
-            if files:
-                # The first ring finds out how much may be locked; the rest follow suit.
-                ring = largest_ring(files[0], ring_bytes, LEAST_RING_BYTES)
-                ring_bytes = ring.data_bytes
-                found.rings.append(ring)
-                share(files, ring)
+        present = [files for files in on_cpu.values() if files]
+        found.rings = map_rings([files[0] for files in present], ring_bytes, LEAST_RING_BYTES)
+        for files, ring in zip(present, found.rings, strict=True):
+            share(files, ring)
     except (OSError, Refused) as error:
         for file in (file for files in on_cpu.values() for file in files):
             os.close(file)

@@ -110,19 +110,40 @@ def test_a_full_ring_is_read_whole() -> None:
     assert [len(piece) for piece in ring.pending()] == [size]
 
 
-def test_a_ring_shrinks_to_what_may_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rings_shrink_together_to_what_may_be_locked(monkeypatch: pytest.MonkeyPatch) -> None:
     from pinprof.collect.native import ring
 
-    def locked(_file: int, size: int) -> Ring:
-        if size > 64 << 10:
-            raise OSError(errno.EPERM, "no")
-        made, _ = ring_over(size, 0)
-        return made
+    locked: list[int] = []
 
-    monkeypatch.setattr(ring, "Ring", locked)
-    assert ring.largest_ring(3, 1 << 20, 32 << 10).data_bytes == 64 << 10
+    class Limited:
+        def __init__(self, _file: int, size: int) -> None:
+            if sum(locked) + size > 300 << 10:
+                raise OSError(errno.EPERM, "no")
+            locked.append(size)
+            self.data_bytes = size
+
+        def close(self) -> None:
+            locked.remove(self.data_bytes)
+
+    monkeypatch.setattr(ring, "Ring", Limited)
+    assert [made.data_bytes for made in ring.map_rings([3, 4, 5], 256 << 10, 32 << 10)] == [64 << 10] * 3
+    locked.clear()
     with pytest.raises(OSError, match="no"):
-        ring.largest_ring(3, 1 << 20, 128 << 10)
+        ring.map_rings([3, 4, 5], 256 << 10, 128 << 10)
+    assert not locked
+
+
+@pytest.mark.skipif(permission.sampling_errno(kernel=False) != 0, reason="this process may not sample")
+def test_a_ring_that_was_given_back_can_be_mapped_smaller() -> None:
+    file = perf_event.open_event(STANDARD[-1].attr, 0, -1)
+    try:
+        Ring(file, 16 * mmap.PAGESIZE).close()
+        ring = Ring(file, 8 * mmap.PAGESIZE)
+        assert perf_event.event_id(file) > 0
+        ring.pending()
+        ring.close()
+    finally:
+        os.close(file)
 
 
 def test_the_file_reads_back_without_the_hosts_name(tmp_path: Path) -> None:
