@@ -138,8 +138,9 @@ class Attr:
 
     @property
     def is_context_switches(self) -> bool:
-        """Whether this event samples threads that leave a processor, each time and with their call chain."""
-        return self.type == TYPE_SOFTWARE and self.config == CONTEXT_SWITCHES
+        """Whether this event samples a thread each time that it leaves a processor."""
+        every = not self.freq and self.period_or_freq == 1
+        return self.type == TYPE_SOFTWARE and self.config == CONTEXT_SWITCHES and every
 
     @property
     def needs_unwinding(self) -> bool:

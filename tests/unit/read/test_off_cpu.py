@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,7 @@ from pinprof import read
 from pinprof.model import READY, Capture
 from pinprof.read import perf_records as rec
 from pinprof.read.off_cpu import IN, OUT, PREEMPTED, Switches, waits
-from tests.perf_file import BASIC, Spec, file_mode, mmap2, record, sample, trailer
+from tests.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer
 
 CLOCK = Spec(sample_type=BASIC | rec.IDENTIFIER, ids=(1,))
 SWITCHES = Spec(sample_type=BASIC | rec.IDENTIFIER, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))
@@ -86,6 +87,15 @@ def test_without_switch_records_the_event_stays_what_it_is(tmp_path: Path) -> No
         ("context-switches", "samples"),
     ]
     assert capture.samples.weight.tolist() == [1, 1]
+
+
+@pytest.mark.parametrize("sampling", [{"period": 10}, {"flags": SAMPLE_ID_ALL | FREQ}])
+def test_an_event_that_samples_some_switches_only_tells_no_waits(tmp_path: Path, sampling: dict[str, int]) -> None:
+    some = replace(SWITCHES, **sampling)
+    path = tmp_path / "perf.data"
+    records = mmap2(CLOCK, 0x400000, 0x10000, "/app") + leave(100) + switch(OUT, time=101) + switch(IN, time=150)
+    path.write_bytes(file_mode([CLOCK, some], records))
+    assert [event.spans for event in read.read(path).events] == [False, False]
 
 
 def test_kernel_threads_idle_loops_and_dead_threads_do_not_wait(tmp_path: Path) -> None:
