@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import json
 from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze import analyze
 from pinprof.model import MemoryLog, ProcessMemory
-from pinprof.report import gather, plots
+from pinprof.report import export_trace, gather, plots
 from pinprof.report.memory_rows import memory_json, memory_notes, memory_tiles
 from pinprof.report.timeline import timeline
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
@@ -65,3 +67,17 @@ def test_memory_is_curves_peaks_and_sentences() -> None:
     assert told["lowest_free_bytes"] == 3 * 4096
     # No page-fault event was recorded, so nothing is said of faults that it does not see.
     assert memory_notes(data.memory) == []
+
+
+def test_a_trace_has_a_track_of_waits_under_each_thread_that_waited() -> None:
+    stream = io.StringIO()
+    export_trace.write(analyze(capture(SAMPLES, events=(CLOCK, OFF_CPU))), stream)
+    events = json.loads(stream.getvalue())["traceEvents"]
+    (wait,) = [event for event in events if event.get("cat") == "wait"]
+    causes = [event for event in events if event.get("cat") == "cause"]
+    assert (wait["name"], wait["dur"], wait["args"]["function"]) == ("wait.sleep", 6000.0, "schedule")
+    assert {event["name"] for event in causes} == {"user.app"}
+    # The time that the first sample stands for is before it; a wait begins where it says.
+    assert wait["ts"] - min(event["ts"] for event in causes) == 2000.0
+    names = {event["args"]["name"] for event in events if event["name"] == "thread_name"}
+    assert {"test: causes", "test: waits"} <= names
