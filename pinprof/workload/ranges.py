@@ -101,7 +101,7 @@ def phase(name: str) -> Phase:
 
 
 def flush() -> None:
-    """Append this thread's closed phases to the file; a file that cannot be written ends the recording of ranges, not the run."""
+    """Append this thread's closed phases to the file; one that cannot be written ends the recording of ranges only."""
     global _failed
     closed, _state.closed = _state.closed, []
     path = os.environ.get(RANGES_VARIABLE)
