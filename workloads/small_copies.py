@@ -38,6 +38,7 @@ SPEC = WorkloadSpec(
             "free": "IORING_UNREGISTER_BUFFERS + munmap",
         },
     },
+    many_calls=True,
     emulation="shared memory (memfd) pinned by io_uring; each copy is a memcpy and costs Python's call, not a driver's",
     variants=(
         Variant("many", "one copy for each 4 KiB"),

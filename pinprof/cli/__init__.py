@@ -54,16 +54,20 @@ class _LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.group(cls=_LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})
+_HELP = """Where host-memory time goes between CPU and GPU: page faults, pinning, zeroing, staging, migration.
+
+\b
+  pinprof run zerocopy --record      run a scenario, record it, write the page
+  pinprof record -- python train.py  record any program
+  pinprof report perf.data           explain a recording
+"""
+"""`\\b` keeps click from joining the lines below it."""
+
+
+@click.group(cls=_LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pinprof")
 def cli() -> None:
-    r"""Where host-memory time goes between CPU and GPU: page faults, pinning, zeroing, staging, migration.
-
-    \b
-      pinprof run zerocopy --record      run a scenario, record it, write the page
-      pinprof record -- python train.py  record any program
-      pinprof report perf.data           explain a recording
-    """
+    """Every command is a module of its own (COMMANDS)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -70,7 +70,7 @@ def command(
 
     name, variant = workload.resolve(name, variant)
     chosen = workload.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
-    workload.load(name).spec.chosen(variant)
+    spec, _ = workload.load(name).spec.chosen(variant)
     if collectors is None:
         click.echo(workload.run(name, chosen).to_text())
         return 0
@@ -79,4 +79,5 @@ def command(
     arguments += [f"--threads={threads}"] if threads is not None else []
     program = [sys.executable, "-m", "pinprof.workload", name, f"--size-bytes={chosen.size_bytes}", *arguments]
     shown = ["pinprof", "run", name, f"--size={size}", *arguments, f"--record={collectors}"]
+    options["no_cuda_calls"] |= spec.many_calls
     return record(collectors, program, name, RecordingOptions(**options), scenario=True, shown=shown)
