@@ -41,11 +41,11 @@ def _table(data: ReportData, style: Callable[[str], str]) -> Group:
         table.add_row(
             Text("  " * entry.depth + shortened(entry.name, _NAME_WIDTH)),
             units.format_ns(wall.wall_ns / entry.count),
-            units.format_share(wall.on_cpu_ns, wall.wall_ns),
-            *((units.format_share(wall.gpu_ns, wall.wall_ns),) if gpu else ()),
+            units.format_share(wall.on_cpu_ns, wall.wall_ns) if wall.sampled_enough else "–",
+            *((units.format_share(wall.gpu_ns, wall.wall_ns) if wall.sampled_enough else "–",) if gpu else ()),
             units.format_share(wall.off_cpu_ns, wall.wall_ns),
-            units.format_share(wall.remainder_ns, wall.wall_ns),
-            parts,
+            units.format_share(wall.remainder_ns, wall.wall_ns) if wall.sampled_enough else "–",
+            parts if wall.sampled_enough else Text("too short for its samples", "dim"),
         )
     notes = [Text("GPU: waiting for it, on a CPU or off it; part of both.", "dim")] if gpu else []
     return Group(table, *notes)

@@ -9,6 +9,7 @@ from typing import Any
 from pinprof.analyze.results import RangeWall
 
 REMAINDER = "not explained"
+_ERRORS = 5
 _SMALLEST = 0.002
 """Parts below this share of the wall time are drawn together."""
 
@@ -40,6 +41,11 @@ class WallData:
     """How large the remainder may be by chance: one standard error of sampling."""
     on_cpu: Mapping[str, int]
     off_cpu: Mapping[str, int]
+
+    @property
+    def sampled_enough(self) -> bool:
+        """Whether the range is long against the error of sampling; shares of a shorter one are chance."""
+        return self.wall_ns >= _ERRORS * self.error_ns
 
     def parts(self) -> list[WallPart]:
         """As a bar shows them: processor time by cause, waits, small parts, the remainder; shares sum to 1."""
