@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,3 +24,26 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if RECORDING in item.path.parents or BROWSER in item.path.parents:
             item.add_marker(pytest.mark.flaky(reruns=RETRIES))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """A test that runs again gets a recording of its own: one unlucky recording that a module shares fails for good."""
+    if getattr(item, "execution_count", 1) == 1 or not isinstance(item, pytest.Function):
+        return
+    for definitions in item._fixtureinfo.name2fixturedefs.values():
+        for definition in definitions:
+            if definition.scope == "module":
+                definition.finish(item._request)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def nothing_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Stored rates, caches and temporary files of this run lie in a folder of its own, whatever the user has stored."""
+    folder = tmp_path_factory.mktemp("user")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "TMPDIR"):
+            (folder / name).mkdir()
+            patch.setenv(name, str(folder / name))
+        patch.setattr(tempfile, "tempdir", None)
+        yield

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import lzma
 import shutil
 import sqlite3
@@ -22,10 +23,18 @@ Rows = Iterable[Mapping[str, Any]]
 
 
 @cache
+def _unpacked() -> Path:
+    folder = mkdtemp(prefix="pinprof-test-nsys-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return Path(folder)
+
+
+@cache
 def real(name: str) -> Path:
     """An export of tests/data by its name there without .xz, or the folder of a parquetdir; unpacked until exit."""
     archive = next(path for path in DATA.glob(f"*/{name}*.xz") if path.name in (f"{name}.xz", f"{name}.tar.xz"))
-    folder = Path(mkdtemp(prefix="pinprof-test-nsys-"))
+    folder = _unpacked() / archive.parent.name
+    folder.mkdir(exist_ok=True)
     if archive.name.endswith(".tar.xz"):
         (folder / name).mkdir()
         with tarfile.open(archive) as packed:
