@@ -197,8 +197,8 @@ def _heading(name: str, tid: int) -> str:
 
 def _amounts(pid: Int32, tid: Int32) -> dict[tuple[int, int], int]:
     """Rows by thread."""
-    pairs, count = np.unique(np.stack([pid, tid]), axis=1, return_counts=True)
-    return {(one, other): many for (one, other), many in zip(pairs.T.tolist(), count.tolist(), strict=True)}
+    cells = group(pid, tid)
+    return dict(zip(zip(*(key.tolist() for key in cells.keys), strict=True), cells.count.tolist(), strict=True))
 
 
 def _densities(analysis: Analysis, start: int, bin_ns: int, chosen: dict[tuple[int, int], str]) -> Iterator[Density]:
@@ -288,54 +288,65 @@ def _call_lanes(
 
 
 def _gpu_lanes(operations: GpuOpTable, start: int, names: Strings, styles: _Styles) -> Iterator[Lane]:
+    """Rows are numbers into `operations` throughout: there may be millions, of many columns."""
     kernel_names = np.array([*(names.add(name) for name in operations.names), names.add("kernel")], np.int32)
-    working = operations.take(operations.kind != OpKind.SYNC)
-    for device in np.unique(working.device).tolist():
-        mine = working.take(working.device == device)
+    working = operations.kind != OpKind.SYNC
+    for device in np.unique(operations.device[working]).tolist():
+        mine = np.flatnonzero(working & (operations.device == device))
+        kind = operations.kind[mine]
         heading = f"GPU {device}" if device >= 0 else "GPU"
-        compute = mine.take((mine.kind == OpKind.KERNEL) | (mine.kind == OpKind.GRAPH))
-        streams, count = np.unique(compute.stream, return_counts=True)
+        compute = mine[(kind == OpKind.KERNEL) | (kind == OpKind.GRAPH)]
+        stream = operations.stream[compute]
+        streams, count = np.unique(stream, return_counts=True)
         own = streams[np.argsort(-count, kind="stable")][:STREAMS].tolist() if len(streams) > 1 else []
-        lanes = [(f"kernels, stream {stream}", compute.stream == stream) for stream in sorted(own)]
-        others = ~np.isin(compute.stream, own)
+        lanes = [(f"kernels, stream {number}", compute[stream == number]) for number in sorted(own)]
+        others = compute[~np.isin(stream, own)]
         lanes.append(("kernels" if not own else "kernels, other streams", others))
         for title, rows in lanes:
-            part = compute.take(rows)
-            look = np.full(len(part), styles.add(KERNEL), np.int32)
-            yield _lane(heading, title, "kernel", part, start, look, kernel_names[part.name])
-        yield from _copy_lanes(mine, heading, start, names, styles)
+            look = np.full(len(rows), styles.add(KERNEL), np.int32)
+            yield _lane(heading, title, "kernel", operations, rows, start, look, kernel_names[operations.name[rows]])
+        yield from _copy_lanes(operations, mine[kind == OpKind.COPY], heading, start, names, styles)
+        blank = mine[kind == OpKind.MEMSET]
+        look, text = (np.full(len(blank), number, np.int32) for number in (styles.add(MEMSET), names.add("memset")))
+        yield _lane(heading, "memset", "memset", operations, blank, start, look, text)
+        yield from _migration_lanes(operations, mine[kind == OpKind.MIGRATION], heading, start, names, styles)
 
 
-def _copy_lanes(mine: GpuOpTable, heading: str, start: int, names: Strings, styles: _Styles) -> Iterator[Lane]:
-    copies = mine.take(mine.kind == OpKind.COPY)
-    direction = DIRECTION[copies.copy_kind]
+def _copy_lanes(
+    operations: GpuOpTable, copies: Int64, heading: str, start: int, names: Strings, styles: _Styles
+) -> Iterator[Lane]:
+    direction = DIRECTION[operations.copy_kind[copies]]
     for number, key in enumerate(DIRECTIONS):
-        part = copies.take(direction == number)
-        if len(part):
-            memory = part.dst_kind if key == "D2H" else part.src_kind
+        rows = copies[direction == number]
+        if len(rows):
+            memory = (operations.dst_kind if key == "D2H" else operations.src_kind)[rows]
             kinds, of = np.unique(memory, return_inverse=True)
             words = [memory_name(kind) for kind in kinds.tolist()]
             look = np.array([styles.add(memory_style(word)) for word in words], np.int32)[of.reshape(-1)]
             text = np.array([names.add(f"{word} memory, {DIRECTION_WORDS[key]}") for word in words], np.int32)
-            yield _lane(heading, f"copies {key}", "copy", part, start, look, text[of.reshape(-1)])
-    part = mine.take(mine.kind == OpKind.MEMSET)
-    blank = np.full(len(part), names.add("memset"), np.int32)
-    yield _lane(heading, "memset", "memset", part, start, np.full(len(part), styles.add(MEMSET), np.int32), blank)
-    moved = mine.take(mine.kind == OpKind.MIGRATION)
-    direction = DIRECTION[moved.copy_kind]
+            yield _lane(heading, f"copies {key}", "copy", operations, rows, start, look, text[of.reshape(-1)])
+
+
+def _migration_lanes(
+    operations: GpuOpTable, moved: Int64, heading: str, start: int, names: Strings, styles: _Styles
+) -> Iterator[Lane]:
+    direction = DIRECTION[operations.copy_kind[moved]]
     for number, key in enumerate(DIRECTIONS):
-        part = moved.take(direction == number)
-        if len(part):
-            cause = cause_styles(part.cause)
-            used, of = np.unique(cause, return_inverse=True)
+        rows = moved[direction == number]
+        if len(rows):
+            used, of = np.unique(cause_styles(operations.cause[rows]), return_inverse=True)
             look = np.array([styles.add(FIELD_STYLES[one]) for one in used.tolist()], np.int32)[of.reshape(-1)]
             text = np.array([names.add(FIELD_STYLES[one].label) for one in used.tolist()], np.int32)
-            yield _lane(heading, f"migrations {key}", "migration", part, start, look, text[of.reshape(-1)])
+            title = f"migrations {key}"
+            yield _lane(heading, title, "migration", operations, rows, start, look, text[of.reshape(-1)])
 
 
-def _lane(heading: str, title: str, kind: str, part: GpuOpTable, start: int, style: Int32, name: Int32) -> Lane:
-    spans = Spans.single(part.start_ns - start, part.end_ns - start, style, name, size_bytes=part.size_bytes)
-    return Lane(heading, title, kind, thin(spans, LANE_LIMIT)[0], len(part))
+def _lane(
+    heading: str, title: str, kind: str, operations: GpuOpTable, rows: Int64, start: int, style: Int32, name: Int32
+) -> Lane:
+    begin, end = operations.start_ns[rows] - start, operations.end_ns[rows] - start
+    spans = Spans.single(begin, end, style, name, size_bytes=operations.size_bytes[rows])
+    return Lane(heading, title, kind, thin(spans, LANE_LIMIT)[0], len(rows))
 
 
 def _fault_lanes(analysis: Analysis, start: int, styles: _Styles) -> Iterator[Lane]:
