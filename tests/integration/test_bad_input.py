@@ -146,7 +146,7 @@ def test_every_truncation_reads_what_is_whole_or_says_why_not(perf_data: Path, t
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
 def test_without_perf_the_package_to_install_is_named(tmp_path: Path) -> None:
     result = subprocess.run(
-        [sys.executable, "-m", "pinprof", "record", "-o", "x", "--", sys.executable, "-c", "0"],
+        [sys.executable, "-m", "pinprof", "record", "--with", "perf", "-o", "x", "--", sys.executable, "-c", "0"],
         cwd=tmp_path,
         env={**os.environ, "PATH": str(tmp_path)},
         capture_output=True,

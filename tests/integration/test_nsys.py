@@ -31,7 +31,8 @@ from pinprof.read import ReadOptions, read
 PINPROF = [sys.executable, "-m", "pinprof"]
 DEMO = Path(__file__).parents[1] / "data/nsys/nvtx.c"
 SECRET = "hunter2-in-the-environment"
-BUSY = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: sum(range(1000))"
+# Processor time, of which a busy machine gives less in a second.
+BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: sum(range(1000))"
 
 
 def missing() -> str:
@@ -76,13 +77,14 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     monkeypatch.setenv("TMPDIR", str(temporary))
     before = of_nsys()
     yield
-    deadline = time.monotonic() + 10
-    while left := of_nsys() - before:
-        assert time.monotonic() < deadline, f"left behind: {left}"
-        time.sleep(0.05)
-    files = list(temporary.glob("pinprof-nsys-*"))
-    shutil.rmtree(temporary)
-    assert files == []
+    try:
+        deadline = time.monotonic() + 30
+        while left := of_nsys() - before:
+            assert time.monotonic() < deadline, f"left behind: {left}"
+            time.sleep(0.05)
+        assert list(temporary.glob("pinprof-nsys-*")) == []
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def record(
@@ -183,9 +185,9 @@ def test_a_c_program_is_recorded_and_reported_as_nsys_itself_counts(demo: str, t
     assert capture.activity is not None
     assert [capture.ranges.name.count(name) for name in ("iteration", "alloc", "side", "unclosed")] == [3, 3, 3, 1]
     assert [entry["name"] for entry in capture.manifest.collectors] == ["nsys"]
-    assert sorted(path.name for path in (tmp_path / "out.pinprof").iterdir()) == [
-        "collector.log", "kallsyms.gz", "manifest.json", "nsys.sqlite", "symbols.json.gz",
-    ]  # fmt: skip
+    assert {path.name for path in (tmp_path / "out.pinprof").iterdir()} == {
+        "collector.log", "kallsyms.gz", "manifest.json", "memory.jsonl", "nsys.sqlite", "symbols.json.gz",
+    }  # fmt: skip
     calls = capture.activity.os_calls
     ours = {
         name: (int(np.count_nonzero(calls.name == row)), int((calls.end_ns - calls.start_ns)[calls.name == row].sum()))
@@ -241,7 +243,7 @@ def test_the_report_is_kept_only_when_asked_for_since_it_holds_the_environment(t
 @with_perf
 def test_both_collectors_record_one_run_on_one_clock(demo: str, tmp_path: Path) -> None:
     code = f"import subprocess\n{BUSY.format(0.4)}\nsubprocess.run([{demo!r}], check=True)\nraise SystemExit(3)"
-    result = record(tmp_path, *python(code), tools="perf,nsys", options=())
+    result = record(tmp_path, *python(code), tools="perf,nsys", options=("--python", "off"))
     assert result.returncode == 3, result.stderr
     assert result.stdout == "done\n"
     capture = captured(tmp_path)
@@ -304,10 +306,10 @@ def test_a_scenario_recorded_by_nsys_alone_has_its_ranges_and_only_its_region(tm
 def test_a_signal_ends_the_program_and_keeps_the_recording(number: signal.Signals, tmp_path: Path) -> None:
     code = (
         "import signal\nsignal.signal(signal.SIGTERM, signal.default_int_handler)\n"
-        f"try:\n    exec({BUSY.format(30)!r})\nexcept KeyboardInterrupt:\n    raise SystemExit(42)"
+        f"try:\n    open('started', 'w').close()\n    exec({BUSY.format(30)!r})\n"
+        "except KeyboardInterrupt:\n    raise SystemExit(42)"
     )
-    with recording(tmp_path, *after_start(code)) as process:
-        time.sleep(0.3)
+    with recording(tmp_path, *python(code)) as process:
         process.send_signal(number)
     assert process.returncode == 42
     assert outcome(tmp_path)["state"] == "interrupted"

