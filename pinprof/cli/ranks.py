@@ -8,6 +8,7 @@ began; where the launch has an id of its own, which ranks on other machines shar
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 from collections.abc import Mapping
@@ -83,13 +84,20 @@ def _launch(environment: Mapping[str, str], launcher: str) -> str:
     torch, restart = environment.get("TORCHELASTIC_RUN_ID", ""), environment.get("TORCHELASTIC_RESTART_COUNT", "0")
     ids = {
         "torchrun": "" if torch in _NO_IDS else torch,
-        "mpirun": environment.get("PMIX_NAMESPACE") or environment.get("OMPI_MCA_ess_base_jobid", ""),
+        "mpirun": _unnamed(environment.get("PMIX_NAMESPACE", "")) or environment.get("OMPI_MCA_ess_base_jobid", ""),
         "srun": environment.get("SLURM_JOB_ID", "") and "slurm-{SLURM_JOB_ID}".format_map(environment),
     }
     step = environment.get("SLURM_STEP_ID", "")
     found = ids[launcher] + (f".{step}" if launcher == "srun" and step.isdecimal() else "")
     again = f"-restart-{restart}" if launcher == "torchrun" and restart.isdecimal() and int(restart) else ""
     return (_plain(found) or _parent_began()) + again
+
+
+def _unnamed(namespace: str) -> str:
+    """A PMIx namespace without the host name that Open MPI 5 puts into it (`prterun-HOST-PID@N`)."""
+    if not namespace or namespace.isdecimal():
+        return namespace
+    return f"mpi-{hashlib.sha256(namespace.encode('utf-8', 'surrogateescape')).hexdigest()[:12]}"
 
 
 def _plain(text: str) -> str:

@@ -24,7 +24,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.collect import permission
+from pinprof.collect import perf_host_name, permission
 from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult, find_program
 from pinprof.collect.control import Control
 from pinprof.collect.limits import check_values
@@ -76,7 +76,8 @@ class Attached:
     def __init__(self, request: RecordRequest, writer: CaptureWriter, program: Program, control: Control) -> None:
         self._perf = find_perf()
         self._request, self._control, self._log = request, control, writer.path / LOG
-        argv = command_line(self._perf, request, control.paths, writer.path / PERF_DATA, program.pid)
+        self._data = writer.path / PERF_DATA
+        argv = command_line(self._perf, request, control.paths, self._data, program.pid)
         self._pid, self._shown = program.pid, _shown(argv, request, program.pid, control)
         try:
             self.recorder = Recorder(argv, _perf_environment(), self._log)
@@ -122,6 +123,7 @@ class Attached:
             },
             "cpu_ns": self.recorder.cpu_ns,
         }
+        perf_host_name.forget(self._data)
         return ToolResult(facts, failure=_failure(self.recorder, self._log))
 
     def _still_starting(self, session: Session) -> None:

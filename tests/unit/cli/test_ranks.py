@@ -27,7 +27,7 @@ BEGAN = re.compile(rf"\d{{8}}-\d{{6}}-{os.getppid()}")
         ),
         (
             {"OMPI_COMM_WORLD_RANK": "5", "OMPI_COMM_WORLD_SIZE": "6", "PMIX_NAMESPACE": "prterun-host-12@1"},
-            5, 6, "mpirun", "prterun-host-12_1",
+            5, 6, "mpirun", "mpi-d3e0a5f48148",
         ),
         ({"PMIX_RANK": "2", "PMIX_NAMESPACE": "1234"}, 2, None, "mpirun", "1234"),
         ({"PMI_RANK": "1", "PMI_SIZE": "4"}, 1, 4, "mpirun", None),
