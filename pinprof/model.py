@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import Activity
+from pinprof.activity import Activity, MarkTable
 from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
@@ -271,5 +271,7 @@ class Capture:
     """What memory operations cost on the machine of the run; None when nobody measured."""
     memory: MemoryLog | None = None
     """Memory over time; None when nothing recorded it."""
+    marks: MarkTable = field(default_factory=MarkTable.empty)
+    """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""

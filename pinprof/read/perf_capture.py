@@ -92,7 +92,7 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
         capture = replace(perf_data.with_notes(capture, *called.notes), activity=called.activity)
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
-    return replace(capture, path=str(directory), threads=named)
+    return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
 
 
 def seal(directory: Path) -> frozenset[int]:

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof import store
+from pinprof.activity import MarkTable
 from pinprof.model import Int64, RangeTable
 from pinprof.read import nvtx_injection
 from pinprof.read.ranges import LoadedRanges, parse_ranges, read_ranges
@@ -28,6 +29,8 @@ class CaptureRanges:
     notes: tuple[str, ...]
     thread_names: Mapping[tuple[int, int], str] = field(default_factory=dict)
     """(pid, tid) → the name that the program gave the thread through NVTX."""
+    marks: MarkTable = field(default_factory=MarkTable.empty)
+    """Instants that the program marked through NVTX."""
 
 
 def load(directory: Path, given: Path | None, *, measured_only: bool) -> CaptureRanges:
@@ -42,11 +45,13 @@ def load(directory: Path, given: Path | None, *, measured_only: bool) -> Capture
     injected = nvtx_injection.read_folder(directory / store.NVTX)
     table = injected.ranges
     keep = ~doubles(table, written.table)
+    marks = injected.marks
     if measured_only and len(written.table):
-        keep &= (table.start_ns >= written.table.start_ns.min()) & (table.end_ns <= written.table.end_ns.max())
-    return CaptureRanges(
-        _joined(written, table, np.flatnonzero(keep)), (*written.notes, *injected.notes), injected.thread_names
-    )
+        first, last = int(written.table.start_ns.min()), int(written.table.end_ns.max())
+        keep &= (table.start_ns >= first) & (table.end_ns <= last)
+        marks = marks.take((marks.time_ns >= first) & (marks.time_ns <= last))
+    joined = _joined(written, table, np.flatnonzero(keep))
+    return CaptureRanges(joined, (*written.notes, *injected.notes), injected.thread_names, marks)
 
 
 def doubles(ranges: RangeTable, lines: RangeTable) -> NDArray[np.bool_]:

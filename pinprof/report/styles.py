@@ -54,6 +54,7 @@ CAUSES: Mapping[Cause, Style] = {
 KERNEL = Style("kernel", "user")
 FAULT_GROUP = Style("GPU faults being served", "fault")
 MEMSET = Style("memset", "sys")
+MARK = Style("mark", "sys")
 RANGE = Style("range", "other")
 DIRECTIONS: Mapping[str, str] = {
     "H2D": "host to device", "D2H": "device to host", "D2D": "device to device", "H2H": "host to host",

@@ -16,13 +16,13 @@ from pinprof.analyze.calls import plain_name, purpose_of
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.transfers import DIRECTION, DIRECTIONS, memory_name
-from pinprof.model import CONTINUED, Int32, Int64
+from pinprof.model import CONTINUED, Capture, Int32, Int64
 from pinprof.report.flame_tables import Strings
 from pinprof.report.memory_rows import MemoryData
 from pinprof.report.migration_field import FIELD_STYLES, cause_styles
 from pinprof.report.rows import is_timed, range_threads, start_ns, thread_names, thread_numbers
 from pinprof.report.styles import DIRECTIONS as DIRECTION_WORDS
-from pinprof.report.styles import FAULT_GROUP, KERNEL, MEMSET, PURPOSES, RANGE, Style, memory_style
+from pinprof.report.styles import FAULT_GROUP, KERNEL, MARK, MEMSET, PURPOSES, RANGE, Style, memory_style
 from pinprof.report.thinning import Spans, thin
 
 LANE_LIMIT = 3_000
@@ -127,6 +127,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
     densities = tuple(_densities(analysis, start, bin_ns, chosen)) if timed and main else ()
     lanes = [
         *_range_lanes(analysis, start, names, styles, chosen),
+        *_mark_lanes(capture, start, names, styles, chosen),
         *_wait_lanes(analysis, start, end, names, styles, chosen),
         *_call_lanes(analysis, start, names, styles, chosen),
     ]
@@ -243,6 +244,21 @@ def _range_lanes(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
         yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT)[0], len(row))
+
+
+def _mark_lanes(
+    capture: Capture, start: int, names: Strings, styles: _Styles, chosen: dict[tuple[int, int], str]
+) -> Iterator[Lane]:
+    """Instants that the program marked."""
+    marks = capture.marks if len(capture.marks) or capture.activity is None else capture.activity.marks
+    if not len(marks):
+        return
+    text = np.array([*(names.add(name) for name in marks.names), names.add("(mark without a text)")], np.int32)
+    for (pid, tid), heading in chosen.items():
+        rows = np.flatnonzero((marks.pid == pid) & (marks.tid == tid))
+        begin, look = marks.time_ns[rows] - start, np.full(len(rows), styles.add(MARK), np.int32)
+        spans = Spans.single(begin, begin, look, text[marks.name[rows]])
+        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT)[0], len(rows))
 
 
 def _wait_lanes(

@@ -6,7 +6,7 @@ import { fitCanvas, fitText, timeTicks, unpackSpans } from "./spans.js";
 import { themed } from "./theme.js";
 
 const TIME_AXIS_PX = 26;
-const LANE_PX = { range: 20, wait: 14, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
+const LANE_PX = { range: 20, mark: 14, wait: 14, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
 const LANE_GAP_PX = 5;
 const HEADING_PX = 30;
 const DENSITY_PX = 40;
@@ -215,7 +215,7 @@ export class TimelinePanel {
       const y = row.top + spans.depth[at] * line;
       const key = spans.depth[at] * 64 + spans.style[at];
       if (to - from < 1 && (drawn.get(key) ?? -1) >= from) continue;
-      const box = Math.max(to - from, 1);
+      const box = Math.max(to - from, row.kind === "mark" ? 2 : 1);
       drawn.set(key, from + box);
       context.globalAlpha = spans.count[at] > 1 ? Math.min(1, 0.3 + 0.7 * (spans.busy[at] / Math.max(spans.length[at], 1))) : 1;
       // Ranges are the ground that everything else is read against: they stay quiet.
@@ -501,7 +501,7 @@ export class TimelinePanel {
     const many = spans.count[hit.at];
     const label = this.timeline.styles[spans.style[hit.at]].label;
     const name = spans.name[hit.at] >= 0 ? this.timeline.names[spans.name[hit.at]] : label;
-    const words = [many > 1 ? `${formatCount(many)} × ${label}` : name, `${formatNs(hit.length)}, ${since}`];
+    const words = [many > 1 ? `${formatCount(many)} × ${label}` : name, row.kind === "mark" ? since : `${formatNs(hit.length)}, ${since}`];
     const size = spans.size[hit.at];
     if (row.kind === "fault") words.push(`${formatCount(size)} faults`);
     else if (size) words.push(`${formatBytes(size)}, ${(size / Math.max(spans.busy[hit.at], 1)).toFixed(1)} GB/s`);

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from pinprof.activity import MarkTable
 from pinprof.analyze import analyze
 from pinprof.model import MemoryLog, ProcessMemory
 from pinprof.report import export_trace, gather, plots
@@ -47,6 +48,19 @@ def test_without_recorded_waits_there_is_no_such_lane() -> None:
     found = timeline(analyze(capture(SAMPLES[::2], events=(CLOCK,))))
     assert found is not None
     assert not [lane for lane in found.lanes if lane.kind == "wait"]
+
+
+def test_marks_have_a_lane_under_their_threads_ranges() -> None:
+    none = np.zeros(2, np.int32)
+    marks = MarkTable(
+        np.array([2, 7]) * MS, np.array([0, 1], np.int32), none, none + 100, none + 100, ("epoch 1", "epoch 2")
+    )
+    found = timeline(analyze(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), marks=marks)))
+    assert found is not None
+    (lane,) = [lane for lane in found.lanes if lane.kind == "mark"]
+    assert (lane.heading, lane.total) == ("test · 100", 2)
+    assert [found.names[name] for name in lane.spans.name.tolist()] == ["epoch 1", "epoch 2"]
+    assert not (lane.spans.end_ns - lane.spans.start_ns).any()
 
 
 def test_memory_is_curves_peaks_and_sentences() -> None:
