@@ -17,8 +17,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import inspect
 import os
 import sys
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -38,6 +40,17 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 _active: Recording | None = None
+_starting = threading.Lock()
+"""Held while the one that becomes `_active` is chosen: several threads may begin at once."""
+
+
+def _forget() -> None:
+    """A forked child has no recording of its own yet, nor the thread that may have held the lock."""
+    global _active, _starting
+    _active, _starting = None, threading.Lock()
+
+
+os.register_at_fork(after_in_child=_forget)
 
 
 class Result:
@@ -148,18 +161,28 @@ class Recording:
 
     def __enter__(self) -> Self:
         global _active
+        with _starting:
+            if _active is not None:
+                raise CollectError(
+                    f"This process is being recorded already ({_active.name!r}).",
+                    "Mark parts of it with `pinprof.phase(name)` instead.",
+                    "recording",
+                )
+            _active = self
+        try:
+            self._begin()
+        except BaseException:
+            _active = None
+            raise
+        return self
+
+    def _begin(self) -> None:
         from pinprof import workload
         from pinprof.collect import RecordRequest, host
         from pinprof.collect.within import OwnRecording
         from pinprof.store import CaptureWriter, new_manifest
         from pinprof.workload import ranges
 
-        if _active is not None:
-            raise CollectError(
-                f"This process is being recorded already ({_active.name!r}).",
-                "Mark parts of it with `pinprof.phase(name)` instead.",
-                "recording",
-            )
         options = self._options
         request = RecordRequest(
             command=("/proc/self/exe",),
@@ -180,27 +203,31 @@ class Recording:
             self._names.stop()
             self._discard()
             raise
-        _active = self
+        self._pid = os.getpid()
         self._before = os.environ.get(workload.RANGES_VARIABLE)
         os.environ[workload.RANGES_VARIABLE] = str((self._writer.path / "ranges.jsonl").resolve())
         self._phase = workload.phase(self.name)
         self._phase.__enter__()
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
         from pinprof import read, workload
         from pinprof.workload import ranges
 
+        if os.getpid() != self._pid:
+            # A forked child that leaves the block: it is recorded, but the recording is its parent's.
+            return
         self._phase.__exit__()
         ranges.flush()
         if self._before is None:
-            del os.environ[workload.RANGES_VARIABLE]
+            os.environ.pop(workload.RANGES_VARIABLE, None)
         else:
             os.environ[workload.RANGES_VARIABLE] = self._before
-        _active = None
-        outcome = self._session.stop(interrupted=kind is not None)
-        self._names.stop()
+        try:
+            outcome = self._session.stop(interrupted=kind is not None)
+        finally:
+            _active = None
+            self._names.stop()
         self._writer.release_reserve()
         facts = outcome.to_manifest()
         try:
@@ -213,11 +240,25 @@ class Recording:
 
     def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
         """Record every call of a function, each into a capture of its own; the last one is `wrapped.recording`."""
+        if inspect.iscoroutinefunction(function):
+            return self._coroutine(function)
 
         @functools.wraps(function)
         def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
             with Recording(self.name, self._options) as recording:
                 result = function(*arguments, **keywords)
+            recorded.recording = recording  # type: ignore[attr-defined]
+            return result
+
+        return recorded
+
+    def _coroutine(self, function: Callable[_P, Any]) -> Callable[_P, Any]:
+        """The same for an `async def`: recorded from its first step to its end, with what else the loop runs."""
+
+        @functools.wraps(function)
+        async def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
+            with Recording(self.name, self._options) as recording:
+                result = await function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
 

@@ -33,7 +33,11 @@ def _arguments(line: str) -> argparse.Namespace:
     parser.add_argument("name", nargs="?", default="cell")
     parser.add_argument("--frequency", type=int, default=999)
     parser.add_argument("--height", type=int, default=900)
-    return parser.parse_args(shlex.split(line))
+    try:
+        words = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"%%pinprof: {error}.", parser.format_usage().strip(), "magic") from error
+    return parser.parse_args(words)
 
 
 def load(shell: Any) -> None:

@@ -244,11 +244,16 @@ class Recorder:
                 ],
                 setpgroup=0,
                 setsigmask=[],
-                setsigdef=[*STOP_SIGNALS, signal.SIGPIPE],
+                setsigdef=[*STOP_SIGNALS, signal.SIGPIPE, signal.SIGCHLD],
             )
         finally:
             os.close(lifeline)
+        self._process = -1
+        with contextlib.suppress(OSError):  # before Linux 5.3
+            self._process = os.pidfd_open(self.pid)
         self.wait_status: int | None = None
+        self.status_lost = False
+        """Another part of this process took its status, or nobody can (SIGCHLD ignored): `wait_status` says nothing."""
         self.cpu_ns = 0
         """CPU time that it used, known once it has ended."""
         self.died_first = False
@@ -265,17 +270,28 @@ class Recorder:
     def reap(self) -> bool:
         """Whether the recorder has ended; does not wait."""
         if self.wait_status is None:
-            pid, status, usage = os.wait4(self.pid, os.WNOHANG)
-            if pid:
+            try:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self.wait_status, self.status_lost = 0, True
+            else:
+                if not pid:
+                    return False
                 self.wait_status = status
                 self.cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
-                os.close(self._lifeline)
-        return self.wait_status is not None
+            for file in (self._lifeline, self._process):
+                if file >= 0:
+                    os.close(file)
+        return True
 
     def send(self, number: int) -> None:
-        """Send the recorder a signal, unless it has ended."""
+        """Send the recorder a signal, unless it has ended; nobody else, whoever has its pid by now."""
         if self.wait_status is None:
-            os.kill(self.pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                if self._process >= 0:
+                    signal.pidfd_send_signal(self._process, number)
+                else:
+                    os.kill(self.pid, number)
 
     @property
     def ended_well(self) -> bool:
@@ -356,6 +372,8 @@ def signals_held() -> Iterator[HeldSignals]:
     before = signal.pthread_sigmask(signal.SIG_BLOCK, _WATCHED)
     strays: list[int] = []
     handlers = {number: signal.signal(number, lambda caught, _: strays.append(caught)) for number in STOP_SIGNALS}
+    # Ignored, it would be as if nobody ever ended: no signal, and nothing to wait for (wait(2)).
+    handlers[signal.SIGCHLD] = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     ignored = tuple(number for number, handler in handlers.items() if handler is signal.SIG_IGN)
     try:
         yield HeldSignals(frozenset(signal.Signals(number) for number in before), ignored, strays)

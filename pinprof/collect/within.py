@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import os
 import resource
+import signal
 import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
 from pinprof.collect import counters, kallsyms, native
-from pinprof.collect.base import FINISH_TIMEOUT_S, Outcome, RecordRequest, resources
+from pinprof.collect.base import FINISH_TIMEOUT_S, Outcome, Recorder, RecordRequest, resources
 from pinprof.collect.control import open_control
 from pinprof.collect.native.attached import Attached
 from pinprof.errors import CollectError
@@ -55,6 +56,8 @@ class OwnRecording:
             self._tool = self._patience.tool = Attached(self._request, self._writer, ThisProcess(), control)
             self._tool.await_ready(self._patience)
         except BaseException:
+            if self._patience.tool is not None:
+                self._kill(self._patience.tool.recorder)
             self._places.close()
             raise
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
@@ -74,7 +77,8 @@ class OwnRecording:
         while not recorder.reap() and time.monotonic() < deadline:
             time.sleep(0.005)
         if recorder.wait_status is None:
-            recorder.send(9)
+            self._kill(recorder)
+            self._places.close()
             raise CollectError(
                 f"The collector did not end within {FINISH_TIMEOUT_S:.0f} s.", "Record again for the whole.", "native"
             )
@@ -92,6 +96,13 @@ class OwnRecording:
             notes=tuple(dict.fromkeys(note for note in notes if note)),
             failure=result.failure,
         )
+
+    @staticmethod
+    def _kill(recorder: Recorder) -> None:
+        """End the collector, leaving no process behind."""
+        recorder.send(signal.SIGKILL)
+        while not recorder.reap():
+            time.sleep(0.001)
 
     def _resources(self) -> dict[str, int]:
         return resources(resource.getrusage(resource.RUSAGE_SELF))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -90,6 +91,40 @@ def test_a_decorated_function_is_recorded_at_every_call() -> None:
     assert step.recording.result.ranges.name.tolist() == ["step"]  # type: ignore[attr-defined]
 
 
+def test_a_coroutine_is_recorded_to_its_end() -> None:
+    @pinprof.record("step", output="step")
+    async def step(amount: int) -> int:
+        await asyncio.sleep(0.01)
+        with pinprof.phase("awaited"):
+            touch(1)
+        return amount + 1
+
+    assert asyncio.run(step(1)) == 2
+    assert set(step.recording.result.ranges.name) == {"step", "awaited"}  # type: ignore[attr-defined]
+
+
+def test_of_threads_that_begin_at_once_one_records() -> None:
+    outcomes, together = [], threading.Barrier(4)
+
+    def attempt(number: int) -> None:
+        together.wait()
+        try:
+            with pinprof.record("part", output=f"part-{number}"):
+                outcomes.append("recorded")
+                together.wait()
+        except CollectError as error:
+            outcomes.append(error.slug)
+            together.wait()
+
+    threads = [threading.Thread(target=attempt, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(outcomes) == ["recorded", "recording", "recording", "recording"]
+    assert len(list(Path().glob("part-*.pinprof"))) == len(list(Path().iterdir())) == 1
+
+
 def test_mistakes_are_told_in_a_sentence_and_leave_nothing_behind(elsewhere: Path) -> None:
     with pinprof.record("outer", output="outer") as recording:
         with pytest.raises(CollectError, match="being recorded already"), pinprof.record("inner"):
@@ -135,3 +170,5 @@ def test_a_cell_shows_its_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert "<script" not in frame  # the page is an attribute's text
     assert shell.magic("--bogus", "touch()") is None  # type: ignore[operator]
     assert "pinprof: %%pinprof: unrecognized arguments" in capsys.readouterr().out
+    assert shell.magic("'my cell", "touch()") is None  # type: ignore[operator]
+    assert "pinprof: %%pinprof: No closing quotation. usage: %%pinprof" in capsys.readouterr().out

@@ -158,7 +158,8 @@ class Attached:
         """Why the recording is not whole."""
         recorder = self.recorder
         assert recorder.wait_status is not None
-        if not recorder.died_first and recorder.ended_well:
+        finished = "lost_records" in said
+        if not recorder.died_first and recorder.ended_well and (finished or not recorder.status_lost):
             return None
         when = "while the program was running" if recorder.died_first else "before it had written everything"
         if os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT):
@@ -167,7 +168,9 @@ class Attached:
                 "Free some room, or write to another disk with -o.",
                 "disk-full",
             )
-        if os.WIFSIGNALED(recorder.wait_status):
+        if recorder.status_lost:
+            how = "ended"
+        elif os.WIFSIGNALED(recorder.wait_status):
             how = f"was ended by {signal.Signals(os.WTERMSIG(recorder.wait_status)).name}"
         else:
             how = f"ended with status {os.waitstatus_to_exitcode(recorder.wait_status)}"
