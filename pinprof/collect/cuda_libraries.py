@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import stat
 import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,7 +25,7 @@ _FOLDERS = (
 )  # fmt: skip
 """Where drivers and containers put them, besides what the linker's cache knows."""
 _LARGEST_SYMBOLS = 256 << 20
-_NAME = re.compile(rb"(cu(?:da)?[A-Z]\w*)(?=\0)")
+_NAME = re.compile(rb"(cu(?:da)?[A-Z]\w{0,60})(?=\0)")
 
 _EHDR = np.dtype([("skip", "V40"), ("shoff", "<u8"), ("flags", "<u4"), ("sizes", "<u2", 3), ("entry", "<u2"),
                   ("count", "<u2"), ("names", "<u2")])  # fmt: skip
@@ -44,7 +45,8 @@ def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
             status = path.stat()
         except OSError:
             continue
-        found.setdefault((status.st_dev, status.st_ino), path.resolve())
+        if stat.S_ISREG(status.st_mode):
+            found.setdefault((status.st_dev, status.st_ino), path.resolve())
     return [Site(str(path), offset) for path in found.values() for offset in functions_in(path)]
 
 

@@ -40,7 +40,11 @@ needs_probes = pytest.mark.skipif(bool(missing()), reason=missing() or "uprobes 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder with libcuda.so.1, libcudart.so.13 and the program."""
-    folder = tmp_path_factory.mktemp("cuda")
+    return build(tmp_path_factory.mktemp("cuda"))
+
+
+def build(folder: Path) -> Path:
+    """The same in any folder: its libraries have no other names than their paths."""
     driver, runtime = folder / "libcuda.so.1", folder / "libcudart.so.13"
     origin = "-Wl,-rpath,$ORIGIN"
     for command in (
@@ -137,6 +141,23 @@ def test_calls_can_be_left_out_and_nothing_stays_defined(
     )
     left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert all(Path(f"/proc/{entry[1]}").exists() for entry in eval(left))
+
+
+@needs_probes
+def test_a_library_may_lie_where_the_kernels_words_end(tmp_path: Path) -> None:
+    folder = tmp_path / "a b#c\nd"
+    folder.mkdir()
+    target, _ = record(build(folder), tmp_path, "--no-report")
+    calls = read.read(target).activity
+    assert calls is not None
+    assert "cudaMallocHost" in calls.calls.names
+
+
+def test_what_is_no_file_is_not_opened(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "libcudart.so.13")  # to open one would wait for a writer
+    assert not [
+        site for site in find_sites("/bin/true", {"LD_LIBRARY_PATH": str(tmp_path)}) if str(tmp_path) in site.path
+    ]
 
 
 @needs_probes

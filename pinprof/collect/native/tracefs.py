@@ -27,6 +27,7 @@ ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "
 ENTER, LEAVE = "enter", "leave"
 _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE = 1 << 14 | 1 << 18
+_PLAIN = re.compile(r"/[\w./+,@=~:-]{1,1000}", re.ASCII)
 _GROUP = re.compile(r"^[pr]:(pinprof_(\d+))/(\w+) ", re.MULTILINE)
 
 
@@ -63,8 +64,10 @@ def probes(sites: Sequence[Site]) -> Iterator[Tracepoints]:
         group = f"pinprof_{os.getpid()}"
         try:
             fetched = " ".join(f"a{n}={register}:u64" for n, register in enumerate(ARGUMENTS[platform.machine()]))
-            for kind, name, arguments in (("p", ENTER, fetched), ("r", LEAVE, "value=$retval:u64")):
-                _define(root, [f"{kind}:{group}/{name} {site.path}:{site.offset:#x} {arguments}" for site in sites])
+            with _spelled({site.path for site in sites}) as path:
+                for kind, name, arguments in (("p", ENTER, fetched), ("r", LEAVE, "value=$retval:u64")):
+                    places = [f"{path[site.path]}:{site.offset:#x}" for site in sites if site.path in path]
+                    _define(root, [f"{kind}:{group}/{name} {place} {arguments}" for place in places])
             ids = [int((root / "events" / group / name / "id").read_text()) for name in (ENTER, LEAVE)]
             yield Tracepoints(*ids)
         finally:
@@ -88,6 +91,24 @@ def _mounted() -> Iterator[Path]:
             yield Path(place)
         finally:
             libc.umount2(os.fsencode(place), 2)  # MNT_DETACH
+
+
+@contextlib.contextmanager
+def _spelled(paths: Iterable[str]) -> Iterator[dict[str, str]]:
+    """Each file as a definition can name it. The kernel splits definitions at blanks, ends them at `#` and newlines:
+    a path that holds such, which may be somebody's on purpose, is named by an open file instead.
+    """
+    with contextlib.ExitStack() as opened:
+        found = {}
+        for path in paths:
+            if _PLAIN.fullmatch(path):
+                found[path] = path
+                continue
+            with contextlib.suppress(OSError):
+                file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                opened.callback(os.close, file)
+                found[path] = f"/proc/self/fd/{file}"
+        yield found
 
 
 def _define(root: Path, lines: Iterable[str]) -> None:
