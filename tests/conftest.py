@@ -7,22 +7,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
-RECORDING = Path(__file__).parent / "integration"
-BROWSER = Path(__file__).parent / "browser"
+HERE = Path(__file__).parent
+REAL = ("integration", "browser", "unit/collect", "unit/workloads", "unit/report/test_serve.py", "unit/test_nsys.py")
+"""Where tests start programs, sample or measure."""
 RETRIES = 2
+
+# The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others.
+settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("random", deadline=None, suppress_health_check=list(HealthCheck))
+settings.load_profile("same")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a test again that failed on a real recording or in a real browser; the run's last lines name each retry.
+    """Run a test again that failed on real processes or in a real browser; the run's last lines name each retry.
 
     The kernel samples at random instants and a loaded machine delays both: one failure in a thousand runs says nothing
     about the code, three in a row do. Tests of code alone are never retried. `-p no:rerunfailures` retries none.
     """
     if not config.pluginmanager.hasplugin("rerunfailures"):
         return
+    places = [HERE / name for name in REAL]
     for item in items:
-        if RECORDING in item.path.parents or BROWSER in item.path.parents:
+        if any(place in (item.path, *item.path.parents) for place in places):
             item.add_marker(pytest.mark.flaky(reruns=RETRIES))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 import time
@@ -35,7 +37,7 @@ def test_an_interpreter_below_the_program_is_found() -> None:
     command = ["sh", "-c", f"'{sys.executable}' -c 'import time; time.sleep(30)'; true"]
     with subprocess.Popen(command, start_new_session=True) as process:
         assert soon(process.pid)
-        subprocess.run(["pkill", "-KILL", "-s", str(process.pid)], check=False)
+        os.killpg(process.pid, signal.SIGKILL)
 
 
 def test_a_copy_of_pinprof_is_not_the_program_yet(monkeypatch: pytest.MonkeyPatch) -> None:

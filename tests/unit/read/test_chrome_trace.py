@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKind, OpKind, SyncKind
@@ -17,7 +17,7 @@ from pinprof.errors import FormatError, PinprofError
 from pinprof.model import Capture
 from pinprof.read import byte_source, chrome_trace, kineto, read
 
-ANY_CAPTURE = settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+ANY_CAPTURE = settings(max_examples=100)
 
 
 def x(category: str, name: str, ts: float, dur: float, tid: int | str = 7, **args: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof import read
@@ -86,7 +86,7 @@ def test_small_file_cut_at_every_byte(tmp_path: Path) -> None:
         read_or_refuse(tmp_path / "perf.data", SMALL[:length])
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=12))
 def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     raw = bytearray(SMALL)
@@ -95,7 +95,7 @@ def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: lis
     read_or_refuse(tmp_path / "perf.data", bytes(raw))
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150)
 @given(st.integers(0, len(SMALL) // 8 - 1), st.integers(0, 2**64 - 1), st.booleans())
 def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, value: int, near: bool) -> None:
     raw = bytearray(SMALL)
@@ -105,7 +105,7 @@ def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, 
     read_or_refuse(tmp_path / "perf.data", bytes(raw))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100)
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_behind_a_header_raise_nothing_but_our_errors(tmp_path: Path, tail: bytes, pipe: bool) -> None:
     spec = pf.Spec()

@@ -164,7 +164,7 @@ def test_the_vdso_of_this_process_has_its_functions() -> None:
     assert read_elf_bytes(own_vdso(), "00" * 20) is None
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(data=st.data())
 def test_mutated_programs_never_raise(
     program: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

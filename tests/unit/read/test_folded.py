@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
@@ -142,7 +142,7 @@ def test_counts_beyond_64_bits_are_an_error(tmp_path: Path) -> None:
         parse(tmp_path, "a 9000000000000000000\nb 900000000000000000\n")
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=60)
 @given(samples)
 def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[Sample]) -> None:
     for name in ("cpu-clock/freq=999/", "alloc"):
@@ -162,7 +162,7 @@ def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[
         assert weights(folded.read(path)) == weights(again)
 
 
-@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=200)
 @given(
     st.binary(max_size=400)
     | st.lists(st.sampled_from([b"a;b", b" 1", b"\n", b"_[k]", b"\xff", b"`", b";"])).map(b"".join)

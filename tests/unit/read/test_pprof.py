@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
@@ -18,7 +18,7 @@ from pinprof.report.export_pprof import write
 from tests.profiles import Sample, capture_of, samples, weights
 
 DATA = Path(__file__).parents[2] / "data" / "profiles"
-ANY_CAPTURE = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+ANY_CAPTURE = settings(max_examples=80)
 
 
 def exported(capture: Capture) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.errors import FormatError, PinprofError
@@ -17,7 +17,7 @@ from pinprof.read import read, speedscope
 from pinprof.report.export_speedscope import write_capture
 from tests.profiles import Sample, capture_of, samples, weights
 
-ANY_CAPTURE = settings(max_examples=80, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+ANY_CAPTURE = settings(max_examples=80)
 
 
 def document(*profiles: dict[str, Any], frames: tuple[str, ...] = ("main", "work", "idle"), **more: Any) -> str:

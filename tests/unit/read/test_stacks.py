@@ -60,7 +60,7 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
 CHAIN = st.lists(st.integers(0, len(ADDRESSES) - 1), max_size=12)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.lists(st.tuples(CHAIN, st.integers(0, 2)), min_size=1, max_size=60), st.randoms(), st.booleans())
 def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them: bool) -> None:  # type: ignore[no-untyped-def]
     chains, versions = [list(chain) for chain, _ in samples], [version for _, version in samples]
