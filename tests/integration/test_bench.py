@@ -1,4 +1,4 @@
-"""`pinprof bench` as a user runs it, on the host backend, with small sizes and little time."""
+"""`pinprof bench` as a user runs it, on the host backend, with small sizes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def pinprof(home: Path) -> Run:
 @pytest.fixture(scope="module")
 def measured(pinprof: Run) -> subprocess.CompletedProcess[str]:
     only = [word for measure in MEASURES for word in ("--only", measure)]
-    options = ["--backend", "host", "--time", "6s", "--size-min", "64KiB", "--size-max", "1MiB", "-o", "out/run.json"]
+    options = ["--backend", "host", "--time", "30s", "--size-min", "64KiB", "--size-max", "1MiB", "-o", "out/run.json"]
     return pinprof("pinprof", "bench", "--quick", *only, *options)
 
 
