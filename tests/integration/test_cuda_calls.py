@@ -180,4 +180,3 @@ def test_only_files_with_cuda_functions_are_probed(built: Path) -> None:
     sites = find_sites(str(built / "program"), {"LD_LIBRARY_PATH": str(built)})
     mine = Counter(Path(site.path).name for site in sites if Path(site.path).parent == built)
     assert mine == {"libcuda.so.1": 7, "libcudart.so.13": 3}
-    assert tracefs.supported()
