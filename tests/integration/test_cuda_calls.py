@@ -44,6 +44,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(folder: Path) -> Path:
     """The same in any folder: its libraries have no other names than their paths."""
+    if shutil.which("cc") is None:
+        pytest.skip("cc is not installed")
     driver, runtime = folder / "libcuda.so.1", folder / "libcudart.so.13"
     origin = "-Wl,-rpath,$ORIGIN"
     for command in (
@@ -144,8 +146,6 @@ def test_calls_can_be_left_out_and_nothing_stays_defined(
 
 @needs_probes
 def test_a_library_may_lie_where_the_kernels_words_end(tmp_path: Path) -> None:
-    if shutil.which("cc") is None:
-        pytest.skip("cc is not installed")
     folder = tmp_path / "a b#c\nd"
     folder.mkdir()
     target, _ = record(build(folder), tmp_path, "--no-report")
