@@ -146,7 +146,7 @@ def read(path: Path) -> Rates:
     """Rates from a file, which may come from elsewhere; CaptureError when it is not what `to_json` writes."""
     try:
         return _parsed(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError) as error:
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
         raise CaptureError(
             f"The rates in {path} cannot be read: {type(error).__name__}, {error}.",
             "Remove the file, and measure this machine again with `pinprof bench`.",
@@ -165,7 +165,7 @@ def _rates(rows: Iterable[Mapping[str, Any]]) -> Iterable[Rate]:
         times = [float(row[name]) for name in ("median_ns", "low_ns", "high_ns")]
         size = int(row["size_bytes"])
         # JSON readers let NaN and Infinity pass; nothing that is computed from them could be trusted.
-        if size < 0 or not all(0 <= time < float("inf") for time in times):
+        if not 0 <= size < 2**63 or not all(0 <= time < float("inf") for time in times):
             raise ValueError(f"no possible rate: {dict(row)}")
         yield Rate(str(row["measure"]), size, *times)
 

@@ -58,6 +58,11 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def format_counted(count: int, one: str, many: str) -> str:
+    """A count with what is counted, in its singular or plural: `1 call was`, `12 calls were`."""
+    return f"{format_count(count)} {one if count == 1 else many}"
+
+
 def format_weight(value: float, unit: str) -> str:
     """A weight in its event's unit (`ns`, `bytes`, `faults`, `samples`), with the unit spelled out."""
     if unit == "ns":

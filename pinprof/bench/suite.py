@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,12 +27,15 @@ def load_suite(path: Path) -> Any:
         suite = pyperf.BenchmarkSuite.load(str(path))
     except OSError as error:
         reason = error.strerror
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, RecursionError) as error:
         reason = f"it is no result of pyperf ({error})"
     else:
-        if any(_measures(suite)):
+        if not all(math.isfinite(value) for one in suite.get_benchmarks() for value in one.get_values()):
+            reason = "it holds a value that is no time"
+        elif any(_measures(suite)):
             return suite
-        reason = "none of its benchmarks comes from `pinprof bench`"
+        else:
+            reason = "none of its benchmarks comes from `pinprof bench`"
     raise CaptureError(f"{path} cannot be read: {reason}.", "Give a file that `pinprof bench -o` wrote.", "bench-file")
 
 

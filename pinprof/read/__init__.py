@@ -20,6 +20,7 @@ from typing import cast
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Capture
 from pinprof.store import MEMORY, PYTHON_STACKS
+from pinprof.units import format_counted
 
 __all__ = ["READERS", "ReadOptions", "Reader", "read", "seal_symbols"]
 
@@ -116,7 +117,12 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     if (path / MEMORY).is_file():
         from pinprof.read.memory import read_memory
 
-        capture = replace(capture, memory=read_memory(path / MEMORY))
+        log = read_memory(path / MEMORY)
+        capture = replace(capture, memory=log)
+        if log is not None and log.bad_lines:
+            what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
+            notes = (*capture.losses.notes, f"{what} of the memory log left out.")
+            capture = replace(capture, losses=replace(capture.losses, notes=notes))
     return machine_rates.brought(capture, path)
 
 

@@ -7,6 +7,7 @@ not help, a free belongs to the only live allocation of its kind whose address i
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,12 +22,15 @@ from pinprof.read import perf_data
 from pinprof.read.mappings import AddressSpaces
 from pinprof.read.nsys_activity import outermost
 from pinprof.read.symbols import Resolver
+from pinprof.units import format_counted
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = "cuda calls"
 _ENTER, _LEAVE = "call-enter", "call-leave"
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
+_DEEPEST = 64
+"""Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 _KINDS = (
     (("Managed",), MemoryKind.MANAGED),
@@ -72,9 +76,11 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     calls, memory = _memory(calls, pointer, raw.areas)
     notes = []
     if open_calls:
-        notes.append(f"{open_calls} CUDA calls had not returned when the recording ended; they are left out.")
+        what = format_counted(open_calls, "CUDA call", "CUDA calls")
+        notes.append(f"{what} had not returned when the recording ended; left out.")
     if raw.lost_samples:
-        notes.append(f"{raw.lost_samples} records of CUDA calls were lost: the calls' counts are too low.")
+        what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
+        notes.append(f"{what} lost: the calls' counts are too low.")
     recorded = frozenset({TRACED})
     return CudaCalls(replace(Activity.empty(SOURCE), calls=calls, memory=memory, recorded=recorded), tuple(notes))
 
@@ -93,7 +99,7 @@ def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: U
         if not leaves:
             stack.append(row)
             continue
-        for depth in range(len(stack) - 1, -1, -1):
+        for depth in range(len(stack) - 1, max(len(stack) - 1 - _DEEPEST, -1), -1):
             if int(function[stack[depth]]) == address:
                 entered.append(stack[depth])
                 left.append(row)
@@ -182,7 +188,7 @@ def _memory(
     roles = [FUNCTIONS.get(name, Function()) for name in calls.names]
     kinds = [_kind(name) for name in calls.names]
     mapped: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    for clock, pid, tid, start, end in areas:
+    for clock, pid, tid, start, end in sorted(areas):
         mapped[pid, tid].append((clock, start, end))
     live: dict[tuple[int, MemoryKind, int], int] = {}
     adrift: dict[tuple[int, MemoryKind], list[int]] = defaultdict(list)
@@ -241,9 +247,8 @@ def _address(calls: ApiCallTable, row: int, mapped: dict[tuple[int, int], list[t
     """Where an allocation lies: the smallest mapping made inside the call that can hold it; 0 when there is none."""
     assert calls.size_bytes is not None
     wanted = int(calls.size_bytes[row])
-    made = [
-        (end - start, start)
-        for clock, start, end in mapped.get((int(calls.pid[row]), int(calls.tid[row])), ())
-        if calls.start_ns[row] <= clock <= calls.end_ns[row] and end - start >= wanted
-    ]
+    areas = mapped.get((int(calls.pid[row]), int(calls.tid[row])), [])
+    first = bisect_left(areas, int(calls.start_ns[row]), key=lambda area: area[0])
+    last = bisect_right(areas, int(calls.end_ns[row]), key=lambda area: area[0])
+    made = [(end - start, start) for _, start, end in areas[first:last] if end - start >= wanted]
     return min(made)[1] if made else 0

@@ -18,8 +18,11 @@ from pinprof.model import MemoryLog, ProcessMemory
 
 _MAX = 2**63 - 1
 _MOST_LINE = 1 << 20
+_MOST_COUNTERS = 256
+"""/proc/vmstat has fewer; each costs a number for every line."""
 PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
+_KEPT = ("pid", *PROCESS_FIELDS)
 
 
 def read_memory(path: Path) -> MemoryLog | None:
@@ -36,7 +39,10 @@ def read_memory(path: Path) -> MemoryLog | None:
                 if entry is None or (times and entry["t"] <= times[-1]):
                     bad += 1
                     continue
-                _append(machine, entry["machine"], len(times))
+                known = {key: value for key, value in entry["machine"].items() if key in machine}
+                room = _MOST_COUNTERS - len(machine)
+                fresh = [item for item in entry["machine"].items() if item[0] not in machine][:room]
+                _append(machine, known | dict(fresh), len(times))
                 for process in entry["processes"]:
                     pid = process.pop("pid")
                     names.setdefault(pid, str(process.pop("name", "")))
@@ -83,7 +89,7 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         "t": raw["t"],
         "machine": {key: value for key, value in machine.items() if _number(value)},
         "processes": [
-            {key: value for key, value in process.items() if key == "name" or _number(value)}
+            {key: value for key, value in process.items() if key == "name" or (key in _KEPT and _number(value))}
             for process in listed
             if isinstance(process, dict) and _number(process.get("pid"))
         ],

@@ -102,6 +102,8 @@ class NvtxFile:
 
 def load(path: Path) -> NvtxFile | None:
     """The events of a file; None for one that is no such file, or cannot be read."""
+    if not path.is_file():  # to open a FIFO would wait for a writer
+        return None
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return parse(data)

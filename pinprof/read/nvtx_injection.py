@@ -23,7 +23,7 @@ from pinprof.model import Int64, RangeTable
 from pinprof.read import nvtx_file
 from pinprof.read.nvtx_events import NvtxEvents, numbered
 from pinprof.read.nvtx_file import Kind, NvtxFile
-from pinprof.units import format_count
+from pinprof.units import format_counted
 
 DEEPEST = 128
 """Ranges of a thread that are shown inside one another."""
@@ -53,17 +53,14 @@ class LoadedNvtx:
     def notes(self) -> tuple[str, ...]:
         """Sentences for the reader about what was left out or assumed."""
         counts = (
-            (self.open_ranges, "NVTX ranges never ended; they are taken to end with the last event of their process."),
-            (self.unmatched, "ends of NVTX ranges have no beginning and were left out."),
-            (self.too_deep, f"NVTX ranges lie inside more than {DEEPEST} others and were left out."),
-            (
-                self.lost,
-                "NVTX events were not recorded: their file had no room, or a signal handler spoke amid another.",
-            ),
-            (self.damaged, "damaged parts of the NVTX recording were left out."),
-            (self.cut, "NVTX texts were longer than 1024 bytes; they end in `…`."),
+            (self.open_ranges, "NVTX range", "NVTX ranges", "never ended: taken to end with the process."),
+            (self.unmatched, "end of an NVTX range", "ends of NVTX ranges", "without a beginning: left out."),
+            (self.too_deep, "NVTX range", "NVTX ranges", f"inside more than {DEEPEST} others: left out."),
+            (self.lost, "NVTX event", "NVTX events", "not recorded: no room in the file, or a signal came amid it."),
+            (self.damaged, "damaged part", "damaged parts", "of the NVTX recording left out."),
+            (self.cut, "NVTX text", "NVTX texts", "of more than 1024 bytes cut there, which `…` shows."),
         )
-        return tuple(f"{format_count(count)} {text}" for count, text in counts if count)
+        return tuple(f"{format_counted(count, one, many)} {what}" for count, one, many, what in counts if count)
 
 
 def read_folder(folder: Path) -> LoadedNvtx:

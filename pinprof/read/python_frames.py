@@ -27,7 +27,7 @@ from pinprof.model import NO_NODE, USER, Capture, Dso, Int32, StackTable
 from pinprof.read import python_stacks
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python_stacks import NO_STACK, PythonFrame, PythonStacks
-from pinprof.units import format_count, format_ns, format_share
+from pinprof.units import format_counted, format_ns, format_share
 
 _TRAMPOLINE = re.compile(r"py::(.*?):((?:/|<|[^:]*\.pyx?$).*)", re.DOTALL)
 """_PyPerf_Callbacks, Python/perf_trampoline.c: `py::%s:%s` of co_qualname and co_filename."""
@@ -280,8 +280,8 @@ def _notes(
         without = int((processes & ~grafted & ~named).sum())
         notes.append(
             f"Python lines come from py-spy, and are those of the sample's time within "
-            f"{format_ns(stacks.uncertainty_ns)}; {format_count(without)} samples of Python processes "
-            f"({format_share(without, int(processes.sum()))}) have none: of threads that run no Python, or before "
+            f"{format_ns(stacks.uncertainty_ns)}; {format_counted(without, 'sample', 'samples')} of Python processes "
+            f"({format_share(without, int(processes.sum()))}) without any: of threads that run no Python, or before "
             "py-spy saw them."
         )
     elif trampolines:
@@ -291,8 +291,8 @@ def _notes(
         )
     if stacks.unnamed_threads:
         notes.append(
-            f"{format_count(stacks.unnamed_threads)} Python threads could not be told from others: CPython before 3.11 "
-            "does not note the kernel's thread id."
+            f"{format_counted(stacks.unnamed_threads, 'Python thread', 'Python threads')} could not be told apart: "
+            "CPython before 3.11 does not note the kernel's thread id."
         )
     if stacks.damaged:
         notes.append("A part of the recorded Python stacks is damaged and was left out.")

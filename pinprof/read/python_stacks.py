@@ -26,6 +26,8 @@ from pinprof.model import Int32, Int64
 
 MAX_BYTES = 1 << 30
 """Of text, which one file may unpack to."""
+MAX_LINE_BYTES = 1 << 27
+"""Of text in one line, which is held as a whole, in Python's objects, while it is read."""
 
 NO_STACK = -1
 
@@ -139,7 +141,7 @@ def _lines(path: Path, found: PythonStacks) -> Iterator[bytes]:
                 found.damaged = True
                 return
             left -= len(text)
-            if left < 0:
+            if left < 0 or len(carry) > MAX_LINE_BYTES:
                 found.damaged = True
                 return
             *whole, carry = (carry + text).split(b"\n")

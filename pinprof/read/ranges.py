@@ -25,6 +25,7 @@ import numpy as np
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import RangeTable
+from pinprof.units import format_counted
 
 _MAX = 2**63 - 1
 _OPEN = -1
@@ -44,9 +45,11 @@ class LoadedRanges:
         """Sentences for the reader about what was left out or assumed."""
         notes = []
         if self.bad_lines:
-            notes.append(f"{self.bad_lines} unreadable lines of the ranges file were left out.")
+            what = format_counted(self.bad_lines, "unreadable line", "unreadable lines")
+            notes.append(f"{what} of the ranges file left out.")
         if self.open_ranges:
-            notes.append(f"{self.open_ranges} ranges never ended; they are taken to end with the last one recorded.")
+            what = format_counted(self.open_ranges, "range", "ranges")
+            notes.append(f"{what} never ended; taken to end with the last one recorded.")
         return tuple(notes)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import defaultdict
 from pathlib import Path
 
@@ -226,9 +227,16 @@ def test_what_is_no_such_file_is_counted(tmp_path: Path) -> None:
     (tmp_path / "3-1.bin").write_bytes(WHOLE)
     (tmp_path / "4-1.bin").mkdir()
     (tmp_path / "5-1.bin").write_bytes(WHOLE.replace(b"PINPNVTX\x01", b"PINPNVTX\x02"))
+    os.mkfifo(tmp_path / "6-1.bin")
     found = read_folder(tmp_path)
     assert len(found.ranges) == 300
-    assert found.damaged == 4
+    assert found.damaged == 5
+
+
+def test_one_of_a_kind_is_told_as_one() -> None:
+    (writer := Writer()).say(Kind.PUSH, 10, "alone")
+    (note,) = loaded(writer).notes
+    assert note == "1 NVTX range never ended: taken to end with the process."
 
 
 @pytest.mark.parametrize("length", [PAGE + 40, PAGE + 500, 2 * PAGE - 1])

@@ -93,7 +93,7 @@ def test_a_sample_gets_the_stack_of_its_thread_and_time(tmp_path: Path) -> None:
     assert [stack[0] for stack in names(found)] == [
         "memset", "load (train.py:5)", "memset", "load (train.py:5)", "step (train.py:6)", "memset",
     ]  # fmt: skip
-    assert any("3 samples of Python processes (50 %) have none" in note for note in found.losses.notes)
+    assert any("3 samples of Python processes (50 %) without any" in note for note in found.losses.notes)
 
 
 def test_a_wait_gets_the_line_of_its_middle(tmp_path: Path) -> None:
