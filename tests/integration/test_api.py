@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -99,7 +100,9 @@ def test_a_coroutine_is_recorded_to_its_end() -> None:
             touch(1)
         return amount + 1
 
-    assert asyncio.run(step(1)) == 2
+    # In a thread of its own: Playwright's loop runs in this one once a browser test has begun.
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(asyncio.run, step(1)).result() == 2
     assert set(step.recording.result.ranges.name) == {"step", "awaited"}  # type: ignore[attr-defined]
 
 
