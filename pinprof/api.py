@@ -135,7 +135,7 @@ class Result:
         return f"<pinprof result: {self.headline}>"
 
     def _table(self, name: str) -> pd.DataFrame:
-        from pinprof.report.export_tables import tables
+        from pinprof.report.export.tables import tables
 
         return _frame(tables(self.analysis).get(name, {}))
 

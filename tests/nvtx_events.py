@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.read.nvtx_file import CHUNK, CHUNK_MAGIC, CUT, HEADER, MAGIC, RECORD, REGISTERED, TEXT, VERSION, Kind
+from pinprof.read.nvtx.file import CHUNK, CHUNK_MAGIC, CUT, HEADER, MAGIC, RECORD, REGISTERED, TEXT, VERSION, Kind
 
 PAGE = 4096
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field
 
-from pinprof.read import perf_records as rec
+from pinprof.read.perf import records as rec
 
 SOFTWARE = 1
 SAMPLE_ID_ALL, FREQ, USE_CLOCKID = 1 << 18, 1 << 10, 1 << 25

@@ -23,7 +23,7 @@ from pinprof.analyze.wall import range_walls
 from pinprof.analyze.work import WORK_ATTRIBUTES
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
-from pinprof.read import nsys_export
+from pinprof.read.nsys import export as nsys_export
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "CallTree", "Category",

@@ -18,7 +18,7 @@ from pinprof.analyze.activity_view import ActivityRule, ActivityView
 from pinprof.analyze.iterations import ITERATION, measured_iterations
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, main_event
 from pinprof.model import Capture
-from pinprof.read import nsys_export
+from pinprof.read.nsys import export as nsys_export
 from pinprof.units import format_bytes, format_count, format_ns, format_share, format_weight
 
 FIRST_TOUCH_IN_PIN = 0.50

@@ -17,7 +17,7 @@ from pinprof.errors import CollectError, PinprofError
 if TYPE_CHECKING:
     from pinprof.bench import Request, Results
     from pinprof.rates import Rates
-    from pinprof.report.bench_data import BenchReport
+    from pinprof.report.bench.data import BenchReport
 
 _FILE = click.Path(path_type=Path)
 
@@ -98,7 +98,7 @@ def command(
 def compare(before: Path, after: Path) -> int:
     """Compare two measurements: per benchmark the ratio of the means, and whether it is significant."""
     from pinprof import bench
-    from pinprof.report.bench_text import print_comparison
+    from pinprof.report.bench.text import print_comparison
 
     print_comparison(bench.compare(before, after))
     return 0
@@ -116,13 +116,13 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
     measured = bench.rates_of(results.suite, rates.machine_of(facts), results.backend)
     stored = _store(measured)
     report = _report(results, measured, facts, words, file)
-    from pinprof.report.bench_text import print_bench
+    from pinprof.report.bench.text import print_bench
 
     print_bench(report)
     click.echo(f"\nResults: {file}")
     click.echo(stored)
     if page is not None:
-        from pinprof.report.bench_page import write_page
+        from pinprof.report.bench.page import write_page
 
         write_page(report, page)
         click.echo(f"Page: {page}")
@@ -131,7 +131,7 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
 def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
     from pinprof import bench
     from pinprof.analyze.bench import study
-    from pinprof.report.bench_data import BenchReport
+    from pinprof.report.bench.data import BenchReport
 
     return BenchReport(
         study=study(measured),

@@ -65,7 +65,7 @@ def command(
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
     if form == "folded":
         # Folding needs no analysis: this path imports nothing but the reader.
-        from pinprof.report import export
+        from pinprof.report.export import plain as export
 
         with working(f"Reading {paths[0].name}"):
             capture = read.read(paths[0], options)
@@ -93,6 +93,6 @@ def command(
         if serve:
             pipeline.serve(page, port)
     else:
-        from pinprof.report import formats
+        from pinprof.report.export import formats
 
         formats.export(form, analyses[0], output)

@@ -19,26 +19,13 @@ from typing import cast
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Capture
+from pinprof.read.options import ReadOptions
 from pinprof.store import MEMORY, PYTHON_STACKS
 from pinprof.units import format_counted
 
 __all__ = ["READERS", "ReadOptions", "Reader", "read", "seal_symbols"]
 
 _HEAD_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions:
-    """What the command line adds to a recording; each is found inside a capture directory by itself."""
-
-    kallsyms: Path | None = None
-    """A saved /proc/kallsyms of the recording boot, plain or gzip."""
-    symfs: Path | None = None
-    """A directory with the recording machine's files."""
-    ranges: Path | None = None
-    """NVTX ranges (`ranges.jsonl`)."""
-    interpreter_frames: bool = False
-    """Keep the Python interpreter's own functions in stacks that have Python functions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,25 +40,25 @@ class Reader:
 
 
 def _sniff_perf_data(head: bytes) -> bool:
-    from pinprof.read.perf_header import MAGICS
+    from pinprof.read.perf.header import MAGICS
 
     return head[:8] in MAGICS
 
 
 def _read_perf_data(path: Path, options: ReadOptions) -> Capture:
-    from pinprof.read import perf_capture
+    from pinprof.read.perf import capture as perf_capture
 
     return perf_capture.read_file(path, options)
 
 
 def _sniff_perf_script(head: bytes) -> bool:
-    from pinprof.read import perf_script
+    from pinprof.read.perf import script as perf_script
 
     return perf_script.sniff(head)
 
 
 def _read_perf_script(path: Path, options: ReadOptions) -> Capture:
-    from pinprof.read import perf_capture
+    from pinprof.read.perf import capture as perf_capture
 
     return perf_capture.read_script(path, options)
 
@@ -91,13 +78,13 @@ def _foreign(name: str, module: str, *, takes_options: bool = False) -> Reader:
 
 READERS: tuple[Reader, ...] = (
     Reader("perf.data", _sniff_perf_data, _read_perf_data),
-    _foreign("Nsight Systems export", "nsys_export", takes_options=True),
-    _foreign("Nsight Systems report", "nsys_tool", takes_options=True),
-    _foreign("speedscope file", "speedscope"),
-    _foreign("Chrome trace", "chrome_trace"),
-    _foreign("pprof profile", "pprof"),
+    _foreign("Nsight Systems export", "nsys.export", takes_options=True),
+    _foreign("Nsight Systems report", "nsys.tool", takes_options=True),
+    _foreign("speedscope file", "formats.speedscope"),
+    _foreign("Chrome trace", "formats.chrome_trace"),
+    _foreign("pprof profile", "formats.pprof"),
     Reader("perf script text", _sniff_perf_script, _read_perf_script),
-    _foreign("folded stacks", "folded"),
+    _foreign("folded stacks", "formats.folded"),
 )
 
 
@@ -106,7 +93,8 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
     CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
     """
-    from pinprof.read import machine_rates, python_frames
+    from pinprof.read import machine_rates
+    from pinprof.read.python import frames as python_frames
 
     path = Path(path)
     capture = _read(path, options)
@@ -129,7 +117,9 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 def _read(path: Path, options: ReadOptions) -> Capture:
     """The capture as its reader makes it."""
     if path.is_dir():
-        from pinprof.read import nsys_capture, nsys_export, perf_capture
+        from pinprof.read.nsys import capture as nsys_capture
+        from pinprof.read.nsys import export as nsys_export
+        from pinprof.read.perf import capture as perf_capture
 
         if nsys_export.sniff_directory(path):
             return nsys_export.read(path, options)
@@ -147,7 +137,8 @@ def seal_symbols(directory: Path) -> frozenset[int]:
 
     Returns the pids of the program's processes, as far as samples are recorded with them.
     """
-    from pinprof.read import nsys_capture, perf_capture
+    from pinprof.read.nsys import capture as nsys_capture
+    from pinprof.read.perf import capture as perf_capture
 
     if nsys_capture.is_traced_only(directory):
         nsys_capture.seal(directory)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pinprof import store
 from pinprof.activity import MarkTable
 from pinprof.model import Int64, RangeTable
-from pinprof.read import nvtx_injection
+from pinprof.read.nvtx import injection as nvtx_injection
 from pinprof.read.ranges import LoadedRanges, parse_ranges, read_ranges
 
 

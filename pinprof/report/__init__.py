@@ -23,21 +23,21 @@ def build(analysis: Analysis) -> ReportData:
 
 def print_text(data: ReportData, output: Path | None = None) -> None:
     """Print the terminal summary, or write it to a file."""
-    from pinprof.report.text import print_text as write
+    from pinprof.report.terminal.text import print_text as write
 
     write(data, output)
 
 
 def print_explanation(explanation: Explanation) -> None:
     """Print the top stacks of one cause with the frame that decided."""
-    from pinprof.report.text import print_explanation as write
+    from pinprof.report.terminal.text import print_explanation as write
 
     write(explanation)
 
 
 def write_json(data: ReportData, stream: IO[str]) -> None:
     """Write the documented JSON (docs/json.md)."""
-    from pinprof.report.export import write_json as write
+    from pinprof.report.export.plain import write_json as write
 
     write(data, stream)
 

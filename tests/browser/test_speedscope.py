@@ -12,10 +12,10 @@ import pytest
 from playwright.sync_api import Browser
 
 from pinprof.model import KERNEL, USER, Capture
-from pinprof.read import speedscope
 from pinprof.read.assembly import KERNEL_IMAGE
-from pinprof.report.export import write_folded
-from pinprof.report.export_speedscope import write_capture
+from pinprof.read.formats import speedscope
+from pinprof.report.export.plain import write_folded
+from pinprof.report.export.speedscope import write_capture
 from tests import h200
 from tests.profiles import DSOS, HOSTILE, capture_of, weights
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pinprof.report.export import write_json
-from pinprof.report.text import render
+from pinprof.report.export.plain import write_json
+from pinprof.report.terminal.text import render
 from tests.sample_report import sample_report
 
 HERE = Path(__file__).parent

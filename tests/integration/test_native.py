@@ -20,8 +20,9 @@ import pytest
 
 from pinprof.collect import permission
 from pinprof.model import Capture
-from pinprof.read import perf_data, read
-from pinprof.read import perf_records as rec
+from pinprof.read import read
+from pinprof.read.perf import data as perf_data
+from pinprof.read.perf import records as rec
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 

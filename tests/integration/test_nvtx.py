@@ -18,7 +18,7 @@ from pinprof.collect import nvtx
 from pinprof.collect.nvtx import build
 from pinprof.errors import ToolMissing
 from pinprof.read import ReadOptions, read
-from pinprof.read.nvtx_injection import LoadedNvtx, read_folder
+from pinprof.read.nvtx.injection import LoadedNvtx, read_folder
 
 DATA = Path(__file__).parents[1] / "data/nvtx"
 PINPROF = [sys.executable, "-m", "pinprof"]

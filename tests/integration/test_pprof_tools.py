@@ -14,8 +14,8 @@ import pytest
 
 from pinprof.analyze import Analysis, analyze
 from pinprof.model import USER
-from pinprof.report import formats
-from pinprof.report.export_pprof import write
+from pinprof.report.export import formats
+from pinprof.report.export.pprof import write
 from tests import h200
 from tests.profiles import DSOS, HOSTILE, capture_of
 

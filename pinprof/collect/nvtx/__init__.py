@@ -4,7 +4,7 @@
     build.py      building it
 
 It comes with a package that was built where there was a C compiler. Otherwise it is compiled when it is first needed,
-into the user's cache. Files that it writes are read by `read/nvtx_injection.py`.
+into the user's cache. Files that it writes are read by `read/nvtx/injection.py`.
 """
 
 from __future__ import annotations

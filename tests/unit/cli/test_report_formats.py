@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 from pinprof.cli.report import FORMATS
-from pinprof.report.formats import EXPORTS
+from pinprof.report.export.formats import EXPORTS
 
 
 def test_every_export_can_be_asked_for() -> None:

@@ -17,9 +17,9 @@ from pinprof.collect.native import attached, events, existing, perf_event, perf_
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
 from pinprof.errors import CollectError, ToolMissing, UsageError
-from pinprof.read import perf_data
-from pinprof.read import perf_records as rec
-from pinprof.read.elf import read_elf
+from pinprof.read.perf import data as perf_data
+from pinprof.read.perf import records as rec
+from pinprof.read.symbols.elf import read_elf
 
 STANDARD = events.standard(frequency=499, fault_period=8, off_cpu=True, kernel=True)
 

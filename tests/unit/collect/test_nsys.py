@@ -12,8 +12,8 @@ import pytest
 from pinprof import collect
 from pinprof.collect import RecordRequest, nsys, nsys_export, nsys_keeper, nsys_shim
 from pinprof.errors import CollectError, ToolMissing, UsageError
-from pinprof.read import nsys_export as reader
 from pinprof.read import read
+from pinprof.read.nsys import export as reader
 from tests.nsys_file import real
 
 SECRET = b"do-not-copy-me"

@@ -15,7 +15,8 @@ from pinprof.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKind, Op
 from pinprof.analyze import analyze
 from pinprof.errors import FormatError, PinprofError
 from pinprof.model import Capture
-from pinprof.read import byte_source, chrome_trace, kineto, read
+from pinprof.read import byte_source, read
+from pinprof.read.formats import chrome_trace, kineto
 
 ANY_CAPTURE = settings(max_examples=100)
 

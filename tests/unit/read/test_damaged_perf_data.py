@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from pinprof import read
 from pinprof.errors import PinprofError
 from pinprof.model import NO_NODE, Capture
-from pinprof.read import perf_records as rec
+from pinprof.read.perf import records as rec
 from tests import perf_file as pf
 
 H200 = Path(__file__).parents[2] / "data" / "h200"

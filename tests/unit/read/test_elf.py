@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.read.elf import ElfSymbols, read_elf, read_elf_bytes, same_build_id
-from pinprof.read.elf_symbols import SymbolTable, select_functions
-from pinprof.read.vdso import own_vdso
+from pinprof.read.symbols.elf import ElfSymbols, read_elf, read_elf_bytes, same_build_id
+from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
+from pinprof.read.symbols.vdso import own_vdso
 
 ROOT = Path("/")
 

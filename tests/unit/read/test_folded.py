@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from pinprof.analyze import analyze
 from pinprof.errors import FormatError, PinprofError
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
-from pinprof.read import folded, read
+from pinprof.read import read
 from pinprof.read.assembly import MAX_DEPTH
-from pinprof.report.export import write_folded
+from pinprof.read.formats import folded
+from pinprof.report.export.plain import write_folded
 from tests import h200
 from tests.profiles import Sample, capture_of, samples, weights
 
@@ -187,7 +188,7 @@ def test_the_reader_is_chosen_by_content(tmp_path: Path) -> None:
 _MEASURE = """
 import sys
 from pathlib import Path
-from pinprof.read import folded
+from pinprof.read.formats import folded
 found = folded.read(Path(sys.argv[1]))
 status = Path("/proc/self/status").read_text()
 peak = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM")))

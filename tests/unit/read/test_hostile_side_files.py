@@ -24,8 +24,8 @@ from pinprof.analyze.memory import summarise_memory
 from pinprof.bench.compare import compare
 from pinprof.bench.suite import load_suite, rates_of
 from pinprof.errors import CaptureError, PinprofError
-from pinprof.read import python_stacks
 from pinprof.read.memory import read_memory
+from pinprof.read.python import stacks as python_stacks
 from tests.stacks import CLOCK, FAULTS, Sample, capture
 
 ODD = [

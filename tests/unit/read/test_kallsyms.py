@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError, FormatError, PinprofError
-from pinprof.read.kallsyms import Kallsyms, load_kallsyms, parse_kallsyms
+from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms, parse_kallsyms
 
 PROC = Path("/proc/kallsyms")
 

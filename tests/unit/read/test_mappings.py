@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.model import Dso
-from pinprof.read.mappings import NO_DSO, AddressSpaces, Mapping, Version, user_dso
-from pinprof.read.perf_records import CommRecord, ForkRecord, MapRecord
+from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapping, Version, user_dso
+from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 PID = 7
 

@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.read import nvtx_file
-from pinprof.read.nvtx_file import Kind
-from pinprof.read.nvtx_injection import DEEPEST, LoadedNvtx, combine, read_folder
+from pinprof.read.nvtx import file as nvtx_file
+from pinprof.read.nvtx.file import Kind
+from pinprof.read.nvtx.injection import DEEPEST, LoadedNvtx, combine, read_folder
 from tests.nvtx_events import PAGE, Writer
 
 

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from pinprof import read
 from pinprof.model import READY, Capture
-from pinprof.read import perf_records as rec
-from pinprof.read.off_cpu import IN, OUT, PREEMPTED, Switches, waits
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, waits
 from tests.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer
 
 CLOCK = Spec(sample_type=BASIC | rec.IDENTIFIER, ids=(1,))

@@ -13,7 +13,7 @@ import zstandard
 from pinprof import read
 from pinprof.errors import FormatError, PinprofError
 from pinprof.model import NO_NODE, Capture
-from pinprof.read import perf_records as rec
+from pinprof.read.perf import records as rec
 from tests import perf_file as pf
 
 Reader = Callable[[bytes], Capture]

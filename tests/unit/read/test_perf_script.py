@@ -14,9 +14,9 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from pinprof.model import KERNEL, NO_NODE, USER, Capture, Frame
-from pinprof.read.perf_script import read_perf_script, sniff
+from pinprof.read.perf.script import read_perf_script, sniff
 from pinprof.read.ranges import parse_ranges
-from pinprof.read.symbols import Resolver
+from pinprof.read.symbols.resolver import Resolver
 from tests.unit.read.test_kallsyms import OVERLAPPING
 
 DEFAULT = """\

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from pinprof.analyze import analyze
 from pinprof.errors import FormatError, PinprofError
 from pinprof.model import KERNEL, NO_NODE, Capture
-from pinprof.read import pprof, protobuf, read
-from pinprof.report.export_pprof import write
+from pinprof.read import read
+from pinprof.read.formats import pprof, protobuf
+from pinprof.report.export.pprof import write
 from tests.profiles import Sample, capture_of, samples, weights
 
 DATA = Path(__file__).parents[2] / "data" / "profiles"

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from pinprof.read.perf_records import CommRecord, ForkRecord
-from pinprof.read.processes import is_system_wide, profiled_command, program_tree
+from pinprof.read.perf.processes import is_system_wide, profiled_command, program_tree
+from pinprof.read.perf.records import CommRecord, ForkRecord
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ import pytest
 
 from pinprof.analyze.attribution import attribute
 from pinprof.model import Capture
-from pinprof.read.python_frames import settle
+from pinprof.read.python.frames import settle
 from tests.stacks import OFF_CPU, Sample, capture
 
 LIB = "@/usr/lib/libpython3.11.so.1.0"

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.read.python_stacks import load
+from pinprof.read.python.stacks import load
 
 
 def one(start: int, times: list[int], stacks: list[int], **more: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.model import RangeTable
 from pinprof.read import range_sources
-from pinprof.read.nvtx_file import Kind
+from pinprof.read.nvtx.file import Kind
 from pinprof.read.ranges import parse_ranges
 from tests.nvtx_events import Writer
 

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 
 from pinprof.errors import FormatError, PinprofError
 from pinprof.model import NO_NODE, Capture
-from pinprof.read import read, speedscope
-from pinprof.report.export_speedscope import write_capture
+from pinprof.read import read
+from pinprof.read.formats import speedscope
+from pinprof.report.export.speedscope import write_capture
 from tests.profiles import Sample, capture_of, samples, weights
 
 ANY_CAPTURE = settings(max_examples=80)

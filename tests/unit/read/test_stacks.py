@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.model import NO_NODE, Dso, UInt64
-from pinprof.read import stacks as stacks_module
-from pinprof.read.mappings import AddressSpaces
-from pinprof.read.perf_records import CommRecord, MapRecord
-from pinprof.read.stacks import Stacks, build_stacks
-from pinprof.read.symbols import Resolver
+from pinprof.read.perf import stacks as stacks_module
+from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.records import CommRecord, MapRecord
+from pinprof.read.perf.stacks import Stacks, build_stacks
+from pinprof.read.symbols.resolver import Resolver
 
 KERNEL = 2**63
 ADDRESSES = np.array([0x10, 0x11, 0x20, 0x90, KERNEL + 1, KERNEL + 2, KERNEL + 0x50], np.uint64)

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError
 from pinprof.model import Dso, Int32, UInt64
-from pinprof.read.demangle import demangle
-from pinprof.read.perf_map import parse_perf_map
-from pinprof.read.sealed import SealedAddresses, SealedSymbols
-from pinprof.read.symbols import Resolver
+from pinprof.read.symbols.demangle import demangle
+from pinprof.read.symbols.perf_map import parse_perf_map
+from pinprof.read.symbols.resolver import Resolver
+from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols
 from tests.unit.read.test_kallsyms import OVERLAPPING
 
 needs_gcc = pytest.mark.skipif(not all(map(shutil.which, ("g++", "c++filt", "nm"))), reason="g++ is not installed")

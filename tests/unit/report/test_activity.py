@@ -24,7 +24,7 @@ from pinprof.report.data import ReportData
 from pinprof.report.drawing import packed
 from pinprof.report.html import render as render_page
 from pinprof.report.plots import transfer_figure
-from pinprof.report.text import render
+from pinprof.report.terminal.text import render
 from pinprof.report.thinning import MERGED, Spans, thin
 from pinprof.report.timeline import LANE_LIMIT
 from tests.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced

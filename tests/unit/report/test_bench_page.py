@@ -10,9 +10,9 @@ import pytest
 
 from pinprof.analyze.bench import study
 from pinprof.rates import Rates
-from pinprof.report.bench_data import BenchReport
-from pinprof.report.bench_page import render
-from pinprof.report.bench_text import print_bench
+from pinprof.report.bench.data import BenchReport
+from pinprof.report.bench.page import render
+from pinprof.report.bench.text import print_bench
 from tests.bench_rates import gpu_rates
 
 HOSTILE = '</script><script>alert(1)</script>\x1b[31m"<b>'

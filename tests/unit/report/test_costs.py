@@ -9,8 +9,9 @@ import pytest
 from rich.console import Console
 
 from pinprof.analyze.cost_results import Counterfactual, Estimate, PinningCurve, PinningTime
-from pinprof.report import cost_rows, html, text_costs
+from pinprof.report import cost_rows, html
 from pinprof.report.data import ReportData
+from pinprof.report.terminal import costs as text_costs
 from tests.sample_report import sample_report
 
 MS = 1_000_000

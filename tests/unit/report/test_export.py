@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.errors import UsageError
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
-from pinprof.report.export import write_folded
+from pinprof.report.export.plain import write_folded
 from tests.small_capture import small_capture
 
 

@@ -17,8 +17,12 @@ import pytest
 from pinprof.analyze import Analysis, analyze
 from pinprof.errors import CollectError, UsageError
 from pinprof.model import USER, RangeTable
-from pinprof.read import chrome_trace, read
-from pinprof.report import export_firefox, export_tables, export_trace, formats
+from pinprof.read import read
+from pinprof.read.formats import chrome_trace
+from pinprof.report.export import firefox as export_firefox
+from pinprof.report.export import formats
+from pinprof.report.export import tables as export_tables
+from pinprof.report.export import trace as export_trace
 from tests import h200
 from tests.profiles import DSOS, HOSTILE, capture_of
 from tests.unit.read.test_chrome_trace import TORCH

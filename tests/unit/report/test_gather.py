@@ -9,7 +9,7 @@ from dataclasses import replace
 from pinprof.analyze import analyze
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.data import ReportData
-from pinprof.report.export import write_json
+from pinprof.report.export.plain import write_json
 from pinprof.report.gather import build
 from tests.small_capture import small_capture
 

@@ -14,7 +14,8 @@ import pytest
 
 import pinprof.report
 from pinprof.errors import PinprofError
-from pinprof.report import bench_page, collection, html
+from pinprof.report import collection, html
+from pinprof.report.bench import page as bench_page
 from pinprof.report.html import MODULES, PLOT_SCRIPT, bundle, embed_json, flattened, render, write_html
 from pinprof.report.summary import hero_facts, quoted
 from tests.sample_report import sample_report

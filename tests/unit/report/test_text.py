@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from pinprof.errors import PinprofError
-from pinprof.report.text import print_text, render
+from pinprof.report.terminal.text import print_text, render
 from tests.sample_report import sample_report
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500

@@ -11,7 +11,8 @@ import numpy as np
 from pinprof.activity import MarkTable
 from pinprof.analyze import analyze
 from pinprof.model import MemoryLog, ProcessMemory
-from pinprof.report import export_trace, gather, plots
+from pinprof.report import gather, plots
+from pinprof.report.export import trace as export_trace
 from pinprof.report.memory_rows import memory_json, memory_notes, memory_tiles
 from pinprof.report.timeline import timeline
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture

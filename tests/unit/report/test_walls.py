@@ -8,8 +8,9 @@ import pytest
 from rich.console import Console
 
 from pinprof.analyze import analyze
-from pinprof.report import gather, html, text
+from pinprof.report import gather, html
 from pinprof.report.data import ReportData
+from pinprof.report.terminal import text
 from pinprof.report.walls import REMAINDER, WallData
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 

@@ -1,0 +1,1 @@
+"""Formats of other tools: Chrome traces, folded stacks, speedscope, pprof."""

@@ -1,0 +1,352 @@
+"""Traces in the Trace Event Format (Chrome, Perfetto), as torch.profiler, Kineto and pinprof itself write them.
+
+Operators, Python functions, annotations and any other slices become ranges, with their category as the domain. CUDA
+calls become `ApiCallTable`, kernels, copies, memsets and synchronisations `GpuOpTable`; the memory kinds of a copy
+stand in its name, `Memcpy HtoD (Pageable -> Device)`. A trace has no samples. The file is read as a stream.
+
+Nothing else of a file is kept: Kineto also writes file paths, device properties and distributed settings.
+
+Source: "Trace Event Format" (Google, 2016); `kineto` has what stands in names and categories.
+"""
+
+from __future__ import annotations
+
+import re
+from array import array
+from collections import defaultdict
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+
+from pinprof.activity import UNRECORDED, Activity, ApiCallTable, GpuOpTable, OpKind
+from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable
+from pinprof.read.assembly import SampleColumns, StackBuilder, foreign_capture
+from pinprof.read.formats.json_source import ArrayStream, not_json
+from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
+
+_NOT_RANGES = {
+    "gpu_user_annotation",
+    "Trace",
+    "overhead",
+    "cause",
+    "wait",
+    "gpu_graph",
+    "gpu_faults",
+    "ac2g",
+    "async_gpu",
+    "collective_comm",
+}
+"""Slices that repeat others on the GPU's track, or the profiler's own, or pinprof's sampled causes."""
+
+_NOT_SLICES = frozenset("MCiInsftbneSTpFNODPvVRc(),")
+"""Phases of the format that are no slices: metadata, counters, instants, flows, asynchronous events, objects, dumps."""
+
+_VERSION = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
+_MAX_NS = 1 << 62
+_MAX_US = (1 << 61) // 1000
+
+
+def sniff(head: bytes) -> bool:
+    """Whether JSON names `traceEvents`, or begins as an array of events."""
+    start = head.lstrip(b"\xef\xbb\xbf \t\r\n")
+    if start[:1] == b"{":
+        return b'"traceEvents"' in head or (b'"schemaVersion"' in head and b'"deviceProperties"' in head)
+    return start[:1] == b"[" and b'"ph"' in head
+
+
+def read(path: Path) -> Capture:
+    """Ranges and activity, no samples; FormatError when there is no event in the file."""
+    stream = ArrayStream(path, "traceEvents", "Trace Event Format")
+    trace = _Trace()
+    for event in stream.elements():
+        trace.add(event)
+    if not trace.events:
+        raise not_json(path, "Trace Event Format", 0, "no event" if not stream.damage else stream.damage)
+    base = stream.others.get("baseTimeNanoseconds")
+    torch = "deviceProperties" in stream.others or "schemaVersion" in stream.others
+    source = "torch.profiler" if torch else "Chrome trace"
+    return trace.capture(str(path), source, base if _is_integer(base) and abs(base) < _MAX_NS else 0, stream.damage)
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+@dataclass
+class _Columns:
+    """Slices being collected: times, thread, and the position of the name in `names`."""
+
+    start: array[int] = field(default_factory=lambda: array("q"))
+    end: array[int] = field(default_factory=lambda: array("q"))
+    pid: array[int] = field(default_factory=lambda: array("i"))
+    tid: array[int] = field(default_factory=lambda: array("i"))
+    name: array[int] = field(default_factory=lambda: array("i"))
+    kind: array[int] = field(default_factory=lambda: array("i"))
+    """The domain of a range (in `names`), the `Api` of a call, the `OpKind` of GPU work."""
+    correlation: array[int] = field(default_factory=lambda: array("q"))
+    device: array[int] = field(default_factory=lambda: array("i"))
+    stream: array[int] = field(default_factory=lambda: array("i"))
+    size: array[int] = field(default_factory=lambda: array("q"))
+    cause: array[int] = field(default_factory=lambda: array("B"))
+    names: dict[str, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def intern(self, text: str) -> int:
+        """The number of a text."""
+        return self.names.setdefault(text, len(self.names))
+
+    def times(self) -> tuple[Int64, Int64]:
+        """Starts and ends."""
+        return np.array(self.start, np.int64), np.array(self.end, np.int64)
+
+
+class _Trace:
+    """Sorts the events of a trace into tables."""
+
+    def __init__(self) -> None:
+        self.ranges, self.calls, self.ops = _Columns(), _Columns(), _Columns()
+        self.threads: dict[tuple[int, int], str] = {}
+        self.open: dict[tuple[int, int], list[dict[str, Any]]] = defaultdict(list)
+        self.events = 0
+        self.broken = 0
+        self.unknown = 0
+
+    def add(self, event: Any) -> None:
+        """Take in one element of the array."""
+        self.events += 1
+        phase = event.get("ph") if isinstance(event, dict) else None
+        if phase == "X":
+            self._slice(event, event.get("ts"), event.get("dur", 0))
+        elif phase == "B":
+            self.open[_track(event)].append(event)
+        elif phase == "E":
+            begun = self.open[_track(event)]
+            if begun:
+                first = begun.pop()
+                self._slice(first, first.get("ts"), _difference(event.get("ts"), first.get("ts")))
+            else:
+                self.broken += 1
+        elif phase == "M":
+            self._metadata(event)
+        elif not isinstance(phase, str):
+            self.events -= 1
+            self.broken += 1
+        elif phase not in _NOT_SLICES:
+            self.unknown += 1
+
+    def _metadata(self, event: dict[str, Any]) -> None:
+        arguments = event.get("args")
+        if event.get("name") == "thread_name" and isinstance(arguments, dict):
+            name = arguments.get("name")
+            if isinstance(name, str):
+                self.threads[_track(event)] = name
+
+    def _slice(self, event: dict[str, Any], ts: Any, dur: Any) -> None:
+        """One slice; times in microseconds, whole or with a fraction."""
+        start, length = _ns(ts), _ns(dur)
+        if start is None or length is None or length < 0:
+            self.broken += 1
+            return
+        found = event.get("args")
+        arguments: dict[str, Any] = found if isinstance(found, dict) else {}
+        category = str(event.get("cat", ""))
+        name = str(event.get("name", ""))
+        if category in CALLS:
+            columns, kind = self.calls, int(CALLS[category])
+            name = _VERSION.sub("", name)
+        elif category in OPS:
+            columns, kind = self.ops, int(OPS[category])
+            columns.device.append(_small(arguments.get("device", event.get("pid"))))
+            columns.stream.append(_small(arguments.get("stream")))
+            columns.size.append(_count(arguments.get("bytes")))
+            columns.cause.append(CAUSES.get(str(arguments.get("cause")), UNRECORDED))
+        elif category in _NOT_RANGES:
+            return
+        else:
+            domain = arguments.get("domain") if category == "nvtx" else None
+            columns, kind = self.ranges, self.ranges.intern(domain if isinstance(domain, str) else category)
+        pid, tid = _track(event)
+        columns.start.append(start)
+        columns.end.append(start + length)
+        columns.pid.append(pid)
+        columns.tid.append(tid)
+        columns.name.append(columns.intern(name))
+        columns.kind.append(kind)
+        correlation = arguments.get("correlation")
+        columns.correlation.append(correlation if _is_integer(correlation) and 0 <= correlation < _MAX_NS else -1)
+
+    def capture(self, path: str, source: str, base_ns: int, damage: str) -> Capture:
+        """The tables, with times from `base_ns` on."""
+        unclosed = sum(map(len, self.open.values()))
+        notes = ["A trace has no samples: what happened inside a range is known from its calls and GPU work only."]
+        if unclosed:
+            notes.append(f"{unclosed} slices never ended; left out.")
+        if self.broken:
+            notes.append(f"{self.broken} events are damaged, or end without having begun; left out.")
+        if damage:
+            notes.append(f"The file ends early: {damage}.")
+        calls, outer = self._calls(base_ns)
+        activity = replace(
+            Activity.empty(source),
+            calls=calls,
+            gpu_ops=self._gpu_ops(base_ns, outer),
+            recorded=frozenset({"cuda"} if len(self.calls) or len(self.ops) else ()),
+        )
+        ranges = self._ranges(base_ns)
+        present = {
+            *zip(self.ranges.pid, self.ranges.tid, strict=True),
+            *zip(self.calls.pid, self.calls.tid, strict=True),
+        }
+        capture = foreign_capture(
+            path,
+            source,
+            (),
+            SampleColumns().table(),
+            StackBuilder().table(),
+            threads={thread: name for thread, name in self.threads.items() if thread in present},
+            clock=ClockSync("trace", 0, 0),
+            ranges=ranges,
+            losses=Losses(unknown_records=self.unknown + self.broken + unclosed, notes=tuple(notes)),
+        )
+        return replace(capture, activity=activity)
+
+    def _ranges(self, base_ns: int) -> RangeTable:
+        columns = self.ranges
+        start, end = columns.times()
+        order = np.lexsort((-end, start))
+        pid, tid = np.array(columns.pid, np.int32), np.array(columns.tid, np.int32)
+        names = list(columns.names)
+        return RangeTable(
+            name=tuple(names[columns.name[row]] for row in order.tolist()),
+            domain=tuple(names[columns.kind[row]] for row in order.tolist()),
+            start_ns=start[order] + base_ns,
+            end_ns=end[order] + base_ns,
+            pid=pid[order],
+            tid=tid[order],
+            depth=_nesting(start, end, pid, tid, order)[0][order],
+        )
+
+    def _calls(self, base_ns: int) -> tuple[ApiCallTable, dict[int, int]]:
+        """Calls that lie in no other call of their thread, and the correlation ids of the others → of the outer one."""
+        columns = self.calls
+        start, end = columns.times()
+        pid, tid = np.array(columns.pid, np.int32), np.array(columns.tid, np.int32)
+        correlation = np.array(columns.correlation, np.int64)
+        order = np.lexsort((-end, start))
+        depth, outermost = _nesting(start, end, pid, tid, order)
+        inner = depth > 0
+        folded = np.bincount(outermost[inner], minlength=len(start)).astype(np.int32)
+        # A runtime call's own id may be missing from the GPU work that its driver call caused, and the other way round.
+        outer = dict(zip(correlation[inner].tolist(), correlation[outermost[inner]].tolist(), strict=True))
+        outer.pop(-1, None)
+        keep = order[~inner[order]]
+        return (
+            ApiCallTable(
+                start_ns=start[keep] + base_ns,
+                end_ns=end[keep] + base_ns,
+                name=np.array(columns.name, np.int32)[keep],
+                pid=pid[keep],
+                tid=tid[keep],
+                correlation_id=correlation[keep],
+                status=np.zeros(len(keep), np.int32),
+                api=np.array(columns.kind, np.uint8)[keep],
+                folded=folded[keep],
+                names=tuple(columns.names),
+            ),
+            outer,
+        )
+
+    def _gpu_ops(self, base_ns: int, outer: dict[int, int]) -> GpuOpTable:
+        columns = self.ops
+        start, end = columns.times()
+        order = np.lexsort((end, start))
+        names = list(columns.names)
+        details_of = np.array([described(name) for name in names], np.uint8).reshape(-1, 4)
+        name, kind = np.array(columns.name, np.int32)[order], np.array(columns.kind, np.uint8)[order]
+        details = details_of[name]
+        copy, memset, sync = (
+            (kind == OpKind.COPY) | (kind == OpKind.MIGRATION),
+            kind == OpKind.MEMSET,
+            kind == OpKind.SYNC,
+        )
+        correlation = np.array([outer.get(number, number) for number in columns.correlation], np.int64)[order]
+        return GpuOpTable(
+            start_ns=start[order] + base_ns,
+            end_ns=end[order] + base_ns,
+            kind=kind,
+            name=np.where(kind == OpKind.KERNEL, name, -1).astype(np.int32),
+            pid=self._callers(correlation),
+            device=np.array(columns.device, np.int32)[order],
+            stream=np.array(columns.stream, np.int32)[order],
+            correlation_id=correlation,
+            size_bytes=np.array(columns.size, np.int64)[order],
+            copy_kind=np.where(copy, details[:, 0], UNRECORDED).astype(np.uint8),
+            src_kind=np.where(copy, details[:, 1], UNRECORDED).astype(np.uint8),
+            dst_kind=np.where(copy | memset, details[:, 2], UNRECORDED).astype(np.uint8),
+            cause=np.array(columns.cause, np.uint8)[order],
+            sync=np.where(sync, details[:, 3], UNRECORDED).astype(np.uint8),
+            address=np.zeros(len(order), np.uint64),
+            names=tuple(names),
+        )
+
+    def _callers(self, correlation: Int64) -> Int32:
+        """The process of each op: its call's, else the only one there is, else unknown. Tracks of GPUs name devices."""
+        processes = dict(zip(self.calls.correlation, self.calls.pid, strict=True))
+        processes.pop(-1, None)
+        only = next(iter(processes.values()), -1) if len(set(processes.values())) == 1 else -1
+        return np.array([processes.get(number, only) for number in correlation.tolist()], np.int32)
+
+
+def _nesting(start: Int64, end: Int64, pid: Int32, tid: Int32, order: Int64) -> tuple[Int32, Int64]:
+    """Per slice how many slices of its thread enclose it, and the outermost of them; `order` has outer ones first."""
+    depth = np.zeros(len(start), np.int32)
+    outermost = np.arange(len(start))
+    ends, pids, tids, starts = end.tolist(), pid.tolist(), tid.tolist(), start.tolist()
+    stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
+    for row in order.tolist():
+        enclosing = stacks[pids[row], tids[row]]
+        while enclosing and (ends[enclosing[-1]] < ends[row] or ends[enclosing[-1]] <= starts[row]):
+            enclosing.pop()
+        if enclosing:
+            depth[row] = len(enclosing)
+            outermost[row] = enclosing[0]
+        enclosing.append(row)
+    return depth, outermost
+
+
+def _track(event: dict[str, Any]) -> tuple[int, int]:
+    return _small(event.get("pid")), _small(event.get("tid"))
+
+
+def _small(value: Any) -> int:
+    """A process, thread, device or stream number, also from `"456"` and `"stream 7"`; -1 for anything else."""
+    if isinstance(value, str):
+        text = value.removeprefix("stream ").strip()
+        value = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    return value if _is_integer(value) and -1 <= value < 1 << 31 else -1
+
+
+def _count(value: Any) -> int:
+    return value if _is_integer(value) and 0 <= value < _MAX_NS else 0
+
+
+def _ns(microseconds: Any) -> int | None:
+    """Integer nanoseconds of a time in microseconds, None for what is none; torch writes three decimals."""
+    if isinstance(microseconds, str):
+        try:
+            microseconds = float(microseconds)
+        except ValueError:
+            return None
+    if isinstance(microseconds, bool) or not isinstance(microseconds, (int, float)):
+        return None
+    # Compared before it is scaled: infinite, not a number and beyond 64 bits all fail here.
+    return round(microseconds * 1000) if -_MAX_US <= microseconds <= _MAX_US else None
+
+
+def _difference(later: Any, earlier: Any) -> float | None:
+    end, start = _ns(later), _ns(earlier)
+    return None if end is None or start is None else (end - start) / 1000

@@ -1,0 +1,190 @@
+"""Folded stacks: `root;…;leaf count` lines, as stackcollapse-*.pl, inferno, bpftrace scripts and py-spy write them.
+
+`frame_names` has the conventions that tell objects and kernel functions.
+
+The file is read as a stream and stacks are merged on the way: memory grows with distinct stacks, not with lines.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from pinprof.errors import FormatError
+from pinprof.model import NO_NODE, Capture, Event, Int64, Losses
+from pinprof.read.assembly import MAX_WEIGHT, StackBuilder, aggregated, foreign_capture
+from pinprof.read.byte_source import ByteSource
+from pinprof.read.formats.frame_names import FrameNames
+
+NO_CALLCHAIN = "[no callchain]"
+"""What pinprof's own export writes for samples that were recorded without a stack."""
+
+_LINE = re.compile(rb"(.*\S)\s+(\d{1,19}(?:\.\d*)?)", re.DOTALL)
+_MAX_LINE = 16 << 20
+_CACHED_BYTES = 48 << 20
+
+
+def sniff(head: bytes) -> bool:
+    """Whether most lines look like stacks: `something count`, or at least `a;b`."""
+    lines = [line for line in head.split(b"\n")[:64] if line.strip()]
+    if len(lines) > 1 and not head.endswith(b"\n"):
+        lines.pop()
+    looks = [not line[:1].isspace() and (b";" in line or _LINE.fullmatch(line.rstrip()) is not None) for line in lines]
+    return bool(lines) and b"\0" not in head and 2 * sum(looks) > len(lines)
+
+
+def read(path: Path) -> Capture:
+    """One event in samples, one sample per distinct stack, no times; FormatError when no line has a count."""
+    source = ByteSource(path)
+    tally = _Tally(str(path))
+    carry = b""
+    for chunk in source.chunks():
+        lines, carry = _whole_lines(carry, chunk, tally)
+        tally.add(lines)
+    tally.add([carry])
+    if not tally.lines:
+        raise FormatError(
+            str(path),
+            expected="lines that end in a count",
+            found="none" if tally.skipped else "an empty file",
+            offset=0,
+            remedy="Folded stacks look like `main;work;malloc 12`; stackcollapse-perf.pl and py-spy write them.",
+            slug="folded",
+        )
+    nodes = np.flatnonzero(tally.seen[: tally.used])
+    notes = _notes(tally, source.damage)
+    return foreign_capture(
+        str(path),
+        "folded",
+        [Event("samples", "samples", None, None)],
+        aggregated((nodes + NO_NODE).astype(np.int32), tally.weight[nodes]),
+        tally.builder.table(),
+        losses=Losses(
+            corrupt_bytes=tally.skipped_bytes,
+            truncated_chains=tally.builder.cut_chains,
+            missing_stacks=int(tally.seen[0]),
+            unresolved_frames=0,
+            notes=notes,
+        ),
+    )
+
+
+def _whole_lines(carry: bytes, chunk: bytes, tally: _Tally) -> tuple[list[bytes], bytes]:
+    """The lines that end in this chunk, and what follows the last of them; a line beyond all bounds is given up."""
+    head, newline, tail = chunk.rpartition(b"\n")
+    if newline:
+        lines = (carry + head).split(b"\n")
+        carry = tail
+    else:
+        lines, carry = [], carry + tail
+    if len(carry) > _MAX_LINE:
+        tally.skip(carry)
+        carry = b""
+    return lines, carry
+
+
+def _notes(tally: _Tally, damage: str) -> tuple[str, ...]:
+    notes = ["Folded stacks do not say what their counts count, nor when and in which thread: they stand as samples."]
+    if tally.skipped:
+        notes.append(f"{tally.skipped} of {tally.skipped + tally.lines} lines have no stack or no count; left out.")
+    if tally.rounded:
+        notes.append(f"{tally.rounded} counts were fractions and are rounded.")
+    notes += tally.frames.notes()
+    if damage:
+        notes.append(f"The file ends early: {damage}.")
+    return tuple(notes)
+
+
+@dataclass
+class _Tally:
+    """Weight by node. Slot 0 of the columns is NO_NODE, slot n + 1 is node n."""
+
+    path: str
+    builder: StackBuilder = field(default_factory=StackBuilder)
+    weight: Int64 = field(default_factory=lambda: np.zeros(1024, np.int64))
+    seen: np.typing.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1024, np.bool_))
+    used: int = 1
+    total: int = 0
+    lines: int = 0
+    skipped: int = 0
+    skipped_bytes: int = 0
+    rounded: int = 0
+    node_of: dict[bytes, int] = field(default_factory=dict)
+    cached: int = 0
+
+    def __post_init__(self) -> None:
+        self.frames = FrameNames(self.builder)
+
+    def add(self, lines: list[bytes]) -> None:
+        """Count some lines."""
+        counts: dict[bytes, int] = {}
+        for line in lines:
+            stack, _, count = line.rpartition(b" ")
+            if stack and len(count) < 19 and count.isdigit():
+                counts[stack] = counts.get(stack, 0) + int(count)
+                self.lines += 1
+            elif line and not line.isspace():
+                self._add_oddity(line, counts)
+        self._add_counts(counts)
+
+    def skip(self, line: bytes) -> None:
+        """Leave a line out, but not silently."""
+        self.skipped += 1
+        self.skipped_bytes += len(line) + 1
+
+    def _add_oddity(self, line: bytes, counts: dict[bytes, int]) -> None:
+        """A line with a carriage return, another separator, or a fraction."""
+        match = _LINE.fullmatch(line.rstrip())
+        if match is None:
+            self.skip(line)
+            return
+        whole, point, _ = match[2].partition(b".")
+        count = round(float(match[2])) if point else int(whole)
+        self.rounded += bool(point)
+        self.lines += 1
+        counts[match[1]] = counts.get(match[1], 0) + count
+
+    def _add_counts(self, counts: dict[bytes, int]) -> None:
+        self.total += sum(counts.values())
+        if self.total > MAX_WEIGHT:
+            raise FormatError(
+                self.path,
+                expected="counts that sum to less than 2^63",
+                found="more",
+                offset=0,
+                remedy="Check what wrote the file.",
+                slug="folded",
+            )
+        new = [stack for stack in counts if stack not in self.node_of]
+        nodes = dict(zip(new, self.builder.stacks([self._chain(stack) for stack in new]).tolist(), strict=True))
+        slots = np.fromiter(
+            (nodes[stack] if stack in nodes else self.node_of[stack] for stack in counts), np.int64, len(counts)
+        )
+        slots -= NO_NODE
+        self._reserve(int(slots.max(initial=0)) + 1)
+        np.add.at(self.weight, slots, np.fromiter(counts.values(), np.int64, len(counts)))
+        self.seen[slots] = True
+        self._remember(nodes)
+
+    def _chain(self, stack: bytes) -> list[int]:
+        """Frame numbers, root first; none for the export's stand-in of a missing callchain."""
+        text = stack.decode("utf-8", "replace")
+        return [] if text == NO_CALLCHAIN else self.frames.chain(text.split(";"))
+
+    def _reserve(self, used: int) -> None:
+        self.used = max(self.used, used)
+        if self.used > len(self.weight):
+            grown = 1 << self.used.bit_length()
+            self.weight = np.concatenate([self.weight, np.zeros(grown - len(self.weight), np.int64)])
+            self.seen = np.concatenate([self.seen, np.zeros(grown - len(self.seen), np.bool_)])
+
+    def _remember(self, nodes: dict[bytes, int]) -> None:
+        """Spare the next chunks the splitting of stacks known by their text, within bounds."""
+        self.cached += sum(map(len, nodes)) + 120 * len(nodes)
+        if self.cached > _CACHED_BYTES:
+            self.node_of.clear()
+            self.cached = 0
+        self.node_of |= nodes

@@ -1,0 +1,198 @@
+"""The tables of `pinprof.activity` from an Nsight Systems export."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import (
+    UNRECORDED,
+    Api,
+    ApiCallTable,
+    CopyKind,
+    GpuOpTable,
+    MemoryUsageTable,
+    OpKind,
+    OsCallTable,
+    PageFaultTable,
+    SchedTable,
+)
+from pinprof.model import Int32, Int64
+from pinprof.read.by_thread import outermost
+from pinprof.read.nsys import schema
+from pinprof.read.nsys.source import Numbers
+from pinprof.read.nsys.tables import Tables, address_column, amount_column, enum_column, id_column, time_order
+
+_SUFFIX = re.compile(r"(_ptsz|_ptds)?(_v\d+)?$")
+"""`cudaHostAlloc_v3020`, `cuMemAlloc_v2`, `cudaMemcpyAsync_ptsz_v7000`: what the program calls has no suffix."""
+
+_OPERATIONS = (
+    (OpKind.KERNEL, schema.KERNELS),
+    (OpKind.COPY, schema.COPIES),
+    (OpKind.MEMSET, schema.MEMSETS),
+    (OpKind.SYNC, schema.SYNCS),
+    (OpKind.GRAPH, schema.GRAPHS),
+)
+
+
+def read_cuda(tables: Tables) -> tuple[ApiCallTable, GpuOpTable]:
+    """Calls, folded, and GPU work, which points to the outer call where the inner one caused it."""
+    calls, inner, outer = _calls(tables)
+    operations = _operations(tables)
+    if len(inner):
+        key = operations.pid.astype(np.int64) << 32 | operations.correlation_id & 0xFFFF_FFFF
+        place = np.minimum(np.searchsorted(inner, key), len(inner) - 1)
+        moved = np.where(inner[place] == key, outer[place], operations.correlation_id)
+        operations = replace(operations, correlation_id=moved)
+    return calls, operations
+
+
+def _calls(tables: Tables) -> tuple[ApiCallTable, Int64, Int64]:
+    """Calls ordered by start; and of the folded ones the sorted keys `pid << 32 | correlation` with the outer's id."""
+    raw = tables.read_timed(schema.CALLS)
+    order = time_order(raw["start"], raw["end"])
+    raw = {name: values[order] for name, values in raw.items()}
+    outer = outermost(raw["start"], raw["end"], raw["pid"], raw["tid"])
+    folded = np.bincount(outer, minlength=len(outer)) - 1
+    kept = np.flatnonzero(outer == np.arange(len(outer)))
+    name, names = _plain_names(*tables.names(raw["name"]))
+    correlation = id_column(raw["correlation_id"])
+    inside = np.flatnonzero((outer != np.arange(len(outer))) & (correlation > 0))
+    keys, first = np.unique(raw["pid"][inside].astype(np.int64) << 32 | correlation[inside], return_index=True)
+    api = enum_column(raw["api"][kept])
+    table = ApiCallTable(
+        start_ns=raw["start"][kept],
+        end_ns=raw["end"][kept],
+        name=name[kept],
+        pid=raw["pid"][kept],
+        tid=raw["tid"][kept],
+        correlation_id=correlation[kept],
+        status=raw["status"][kept],
+        api=np.where(api <= Api.DRIVER, api, np.uint8(UNRECORDED)),
+        folded=folded[kept].astype(np.int32),
+        names=names,
+    )
+    return table, keys, correlation[outer[inside[first]]]
+
+
+def _plain_names(index: Int32, names: tuple[str, ...]) -> tuple[Int32, tuple[str, ...]]:
+    """Names without version suffixes, equal ones merged."""
+    merged: dict[str, int] = {}
+    place = [merged.setdefault(_SUFFIX.sub("", name) or name, len(merged)) for name in names]
+    return np.append(np.array(place, np.int32), np.int32(-1))[index], tuple(merged)
+
+
+def _operations(tables: Tables) -> GpuOpTable:
+    pieces = [(kind, tables.read_timed(table)) for kind, table in _OPERATIONS]
+    counts = [len(piece["start"]) for _, piece in pieces]
+
+    def column(name: str, dtype: Any, missing: int) -> NDArray[Any]:
+        whole = np.full(sum(counts), missing, dtype)
+        at = 0
+        for (_, piece), count in zip(pieces, counts, strict=True):
+            if name in piece:
+                whole[at : at + count] = piece.pop(name)
+            at += count
+        return whole[order]
+
+    start = np.concatenate([piece.pop("start") for _, piece in pieces])
+    order = time_order(start)
+    name, names = tables.names(column("name", np.int32, -1))
+    copy_kind = enum_column(column("copy_kind", np.int8, -1))
+    kind = np.repeat(np.array([kind for kind, _ in pieces], np.uint8), counts)[order]
+    kind[(kind == OpKind.COPY) & (copy_kind >= CopyKind.UVM_HOST_TO_DEVICE) & (copy_kind != UNRECORDED)] = (
+        OpKind.MIGRATION
+    )
+    return GpuOpTable(
+        start_ns=start[order],
+        end_ns=column("end", np.int64, 0),
+        kind=kind,
+        name=name,
+        pid=column("pid", np.int32, -1),
+        device=column("device", np.int32, -1),
+        stream=column("stream", np.int32, -1),
+        correlation_id=id_column(column("correlation_id", np.int32, -1)),
+        size_bytes=amount_column(column("size_bytes", np.int64, 0)),
+        copy_kind=copy_kind,
+        src_kind=enum_column(column("src_kind", np.int8, -1)),
+        dst_kind=enum_column(column("dst_kind", np.int8, -1)),
+        cause=enum_column(column("cause", np.int8, -1)),
+        sync=enum_column(column("sync", np.int8, -1)),
+        address=address_column(column("address", np.int64, schema.MISSING)),
+        names=names,
+    )
+
+
+def read_faults(tables: Tables) -> PageFaultTable:
+    """GPU fault groups and CPU faults in one table."""
+    gpu, cpu = tables.read_timed(schema.GPU_FAULTS), tables.read_timed(schema.CPU_FAULTS)
+    on_gpu, on_cpu = len(gpu["start"]), len(cpu["start"])
+    time = np.concatenate([gpu["start"], cpu["start"]])
+    order = time_order(time)
+    function, names = tables.names(np.concatenate([np.full(on_gpu, -1, np.int32), cpu["function"]]))
+
+    def joined(of_gpu: NDArray[Any], of_cpu: NDArray[Any]) -> NDArray[Any]:
+        return np.concatenate([of_gpu, of_cpu])[order]
+
+    return PageFaultTable(
+        time_ns=time[order],
+        duration_ns=joined(gpu["end"] - gpu["start"], np.zeros(on_cpu, np.int64)),
+        device=joined(np.maximum(gpu["device"], 0).astype(np.int32), np.full(on_cpu, -1, np.int32)),
+        address=joined(address_column(gpu["address"]), address_column(cpu["address"])),
+        count=joined(amount_column(gpu["count"]), np.ones(on_cpu, np.int64)),
+        access=joined(enum_column(gpu["access"]), np.full(on_cpu, UNRECORDED, np.uint8)),
+        pid=joined(gpu["pid"], cpu["pid"]),
+        function=function[order],
+        names=names,
+    )
+
+
+def read_memory(tables: Tables) -> MemoryUsageTable:
+    """Allocations and frees."""
+    raw = _in_order(tables.read_timed(schema.MEMORY))
+    return MemoryUsageTable(
+        time_ns=raw["start"],
+        size_bytes=amount_column(raw["size_bytes"]),
+        address=address_column(raw["address"]),
+        memory_kind=enum_column(raw["memory_kind"]),
+        operation=enum_column(raw["operation"]),
+        device=raw["device"].astype(np.int32),
+        pid=raw["pid"],
+        correlation_id=id_column(raw["correlation_id"]),
+    )
+
+
+def read_os_calls(tables: Tables) -> OsCallTable:
+    """Calls into libc."""
+    raw = _in_order(tables.read_timed(schema.OS_CALLS))
+    name, names = tables.names(raw["name"])
+    return OsCallTable(
+        start_ns=raw["start"],
+        end_ns=raw["end"],
+        name=name,
+        pid=raw["pid"],
+        tid=raw["tid"],
+        nesting=np.maximum(raw["nesting"], 0),
+        names=names,
+    )
+
+
+def read_sched(tables: Tables) -> SchedTable:
+    """Context switches of every process that nsys saw."""
+    raw = _in_order(tables.read_timed(schema.SCHED))
+    return SchedTable(
+        time_ns=raw["start"],
+        cpu=raw["cpu"],
+        pid=raw["pid"],
+        tid=raw["tid"],
+        running=(raw["running"] > 0).astype(np.uint8),
+    )
+
+
+def _in_order(raw: Numbers) -> Numbers:
+    order = time_order(raw["start"])
+    return {name: values[order] for name, values in raw.items()}

@@ -1,0 +1,139 @@
+"""A capture directory that nsys recorded into, alone or beside perf.
+
+nsys traces the whole process, so a scenario is restricted here to its measured region, from the first range of
+ranges.jsonl to the end of the last. Those count on CLOCK_MONOTONIC and nsys from the start of its session; the
+collector notes UTC minus CLOCK_MONOTONIC, and nsys the UTC of its start (2.4 µs apart on an H200).
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof import store
+from pinprof.activity import Activity, Table
+from pinprof.manifest import Manifest
+from pinprof.model import Capture, Losses, RangeTable, SampleTable
+from pinprof.read.nsys import export as nsys_export
+from pinprof.read.options import ReadOptions
+from pinprof.read.perf import capture as perf_capture
+from pinprof.read.ranges import read_ranges
+from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.units import format_count
+
+_Columns = TypeVar("_Columns", RangeTable, SampleTable)
+
+_MARGIN_NS = 100_000
+"""By which the two clocks may disagree."""
+
+
+def is_traced(directory: Path) -> bool:
+    """Whether a directory is a capture with an export of nsys."""
+    return store.is_capture(directory) and (directory / store.NSYS_SQLITE).is_file()
+
+
+def is_traced_only(directory: Path) -> bool:
+    """Whether nsys alone recorded into it."""
+    return is_traced(directory) and not (directory / store.PERF_DATA).is_file()
+
+
+def read_directory(directory: Path, options: ReadOptions) -> Capture:
+    """The capture: perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
+    manifest = store.read_manifest(directory)
+    symbols = directory / store.SYMBOLS
+    alone = is_traced_only(directory)
+    resolver = Resolver(
+        kallsyms=options.kallsyms or _present(directory / store.KALLSYMS),
+        symfs=options.symfs,
+        sealed=SealedSymbols.load(symbols) if alone and symbols.is_file() else None,
+    )
+    capture = _read(directory, options, manifest, resolver, alone=alone)
+    if alone:
+        return capture
+    # The manifest describes both collectors already.
+    traced = replace(capture, manifest=replace(capture.manifest, command=(), collectors=()))
+    return replace(perf_capture.read_directory(directory, options), traced=traced)
+
+
+def seal(directory: Path) -> None:
+    """Store the symbols of the kernel addresses that nsys sampled."""
+    resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
+    nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
+    resolver.seal().save(directory / store.SYMBOLS)
+
+
+def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: Resolver, *, alone: bool) -> Capture:
+    capture = nsys_export.read(directory / store.NSYS_SQLITE, replace(options, ranges=None), resolver)
+    known = {key: value for key, value in manifest.host.items() if value not in (None, [], ())}
+    capture = replace(capture, path=str(directory), manifest=replace(manifest, host={**capture.manifest.host, **known}))
+    offset = _offset(manifest, capture.activity)
+    path = options.ranges or _present(directory / store.RANGES)
+    if offset is None or path is None:
+        return capture
+    loaded = read_ranges(path)
+    ranges = _moved(loaded.table, -offset)
+    if alone and len(ranges) > len(capture.ranges):
+        # nsys 2022.4 misses those of Python's nvtx since 0.2.17. Beside perf, joining chooses.
+        capture = replace(capture, ranges=ranges, losses=_noted(capture, *loaded.notes))
+    if manifest.scenario and len(ranges):
+        capture = _restricted(capture, int(ranges.start_ns.min()) - _MARGIN_NS, int(ranges.end_ns.max()) + _MARGIN_NS)
+    return capture
+
+
+def _offset(manifest: Manifest, activity: Activity | None) -> int | None:
+    """What moves nsys's times onto CLOCK_MONOTONIC; None where either side did not note its time."""
+    noted = next((entry.get("utc_offset_ns") for entry in manifest.collectors if entry.get("name") == "nsys"), None)
+    if not isinstance(noted, int) or activity is None or activity.start_utc_ns is None:
+        return None
+    return activity.start_utc_ns - noted
+
+
+def _moved(ranges: RangeTable, offset_ns: int) -> RangeTable:
+    return replace(ranges, start_ns=ranges.start_ns + offset_ns, end_ns=ranges.end_ns + offset_ns)
+
+
+def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
+    """What began inside an interval."""
+    assert capture.activity is not None
+    left_out = 0
+    tables: dict[str, Any] = {}
+    for column in fields(capture.activity):
+        table = getattr(capture.activity, column.name)
+        if isinstance(table, Table) and len(table):
+            inside = _inside(getattr(table, fields(table)[0].name), start_ns, end_ns)
+            left_out += len(table) - int(np.count_nonzero(inside))
+            tables[column.name] = table.take(inside)
+    samples = capture.samples.take(_inside(capture.samples.time_ns, start_ns, end_ns))
+    left_out += len(capture.samples) - len(samples)
+    note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
+    return replace(
+        capture,
+        samples=samples,
+        ranges=_taken(capture.ranges, _inside(capture.ranges.start_ns, start_ns, end_ns)),
+        activity=replace(capture.activity, **tables),
+        losses=_noted(capture, *([note] if left_out else [])),
+    )
+
+
+def _inside(times: NDArray[np.int64], start_ns: int, end_ns: int) -> NDArray[np.bool_]:
+    return (times >= start_ns) & (times < end_ns)
+
+
+def _taken(table: _Columns, rows: NDArray[np.bool_]) -> _Columns:
+    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
+    places = np.flatnonzero(rows).tolist()
+    for name, values in columns.items():
+        columns[name] = values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in places)
+    return type(table)(**columns)
+
+
+def _noted(capture: Capture, *notes: str) -> Losses:
+    return replace(capture.losses, notes=tuple(dict.fromkeys((*capture.losses.notes, *notes))))
+
+
+def _present(path: Path) -> Path | None:
+    return path if path.is_file() else None

@@ -1,0 +1,24 @@
+"""An Nsight Systems report (.nsys-rep, .qdrep) or raw stream (.qdstrm) → Capture, through nsys's own export."""
+
+from __future__ import annotations
+
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+
+from pinprof import nsys
+from pinprof.model import Capture
+from pinprof.read.nsys import export as nsys_export
+from pinprof.read.options import ReadOptions
+
+
+def sniff(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is a report or a raw stream."""
+    return nsys.is_report(head)
+
+
+def read(path: Path, options: ReadOptions) -> Capture:
+    """The capture in a report; errors as of `nsys.export_sqlite` and `nsys_export.read`."""
+    with tempfile.TemporaryDirectory(prefix="pinprof-nsys-") as directory:
+        export = nsys.export_sqlite(path, Path(directory))
+        return replace(nsys_export.read(export, options), path=str(path))

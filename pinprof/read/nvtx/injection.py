@@ -1,0 +1,195 @@
+"""NVTX ranges that pinprof's injection library recorded, one file for each process; times are CLOCK_MONOTONIC.
+
+Pushes and pops match within a thread and a domain, starts and ends within a process. Rules for what does not fit:
+
+- a range without its end ends with the last event of its process;
+- a pop without its push, an end without its start (a forked child ends what its parent began): counted;
+- a range deeper than 128 others of its thread (a loop that never pops): left out and counted;
+- what is written in no file that can be read: counted as damaged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import MarkTable
+from pinprof.model import Int64, RangeTable
+from pinprof.read.nvtx import file as nvtx_file
+from pinprof.read.nvtx.events import NvtxEvents, numbered
+from pinprof.read.nvtx.file import Kind, NvtxFile
+from pinprof.units import format_counted
+
+DEEPEST = 128
+"""Ranges of a thread that are shown inside one another."""
+
+_Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class LoadedNvtx:
+    """What the files of a capture say, and what was wrong with them."""
+
+    ranges: RangeTable
+    categories: tuple[str, ...]
+    """Per range the name of its category, its number where it has no name, empty for none."""
+    marks: MarkTable
+    thread_names: Mapping[tuple[int, int], str]
+    """(pid, tid) → the name that the program gave the thread through NVTX."""
+    open_ranges: int = 0
+    unmatched: int = 0
+    """Pops without a push and ends without a start."""
+    too_deep: int = 0
+    lost: int = 0
+    damaged: int = 0
+    cut: int = 0
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the reader about what was left out or assumed."""
+        counts = (
+            (self.open_ranges, "NVTX range", "NVTX ranges", "never ended: taken to end with the process."),
+            (self.unmatched, "end of an NVTX range", "ends of NVTX ranges", "without a beginning: left out."),
+            (self.too_deep, "NVTX range", "NVTX ranges", f"inside more than {DEEPEST} others: left out."),
+            (self.lost, "NVTX event", "NVTX events", "not recorded: no room in the file, or a signal came amid it."),
+            (self.damaged, "damaged part", "damaged parts", "of the NVTX recording left out."),
+            (self.cut, "NVTX text", "NVTX texts", "of more than 1024 bytes cut there, which `…` shows."),
+        )
+        return tuple(f"{format_counted(count, one, many)} {what}" for count, one, many, what in counts if count)
+
+
+def read_folder(folder: Path) -> LoadedNvtx:
+    """All files of a capture's folder together."""
+    found = [nvtx_file.load(path) for path in sorted(folder.glob("*.bin"))]
+    return combine([file for file in found if file is not None], unreadable=found.count(None))
+
+
+def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
+    """Ranges, marks and names of several processes."""
+    events = NvtxEvents(files)
+    begin, end, unmatched = _pairs(events)
+    depth = _depths(events, begin, end)
+    nested = events.kind[begin] == Kind.PUSH
+    last = np.array([int(file.time_ns.max(initial=0)) for file in files], np.int64)
+    start_ns = events.time_ns[begin]
+    end_ns = np.where(end >= 0, events.time_ns[end], np.maximum(last[events.file[begin]], start_ns))
+    backward, deep = end_ns < start_ns, nested & (depth[begin] >= DEEPEST)
+    rows = np.flatnonzero(~backward & ~deep)
+    rows = rows[np.lexsort((depth[begin[rows]], -end_ns[rows], start_ns[rows]))]
+    begun = begin[rows]
+    table = RangeTable(
+        name=events.names(begun),
+        domain=events.domains(begun),
+        start_ns=start_ns[rows],
+        end_ns=end_ns[rows],
+        pid=events.pid[begun],
+        tid=events.tid[begun],
+        depth=np.minimum(depth[begun], DEEPEST).astype(np.int32),
+    )
+    return LoadedNvtx(
+        ranges=table,
+        categories=events.categories(begun),
+        marks=_marks(events),
+        thread_names=_thread_names(events),
+        open_ranges=int(np.count_nonzero(end[rows] < 0)),
+        unmatched=unmatched,
+        too_deep=int(np.count_nonzero(deep)),
+        lost=sum(file.lost for file in files),
+        damaged=sum(file.damaged for file in files) + int(np.count_nonzero(backward)) + unreadable,
+        cut=sum(file.cut for file in files),
+    )
+
+
+def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
+    """Rows of the beginnings of ranges, of their ends (-1: never ended), and the number of ends without a beginning."""
+    # The file within a process, the thread and the domain within the file: one stack of pushes each.
+    place = events.tid.astype(np.uint64) << np.uint64(32) | events.domain
+    group, _ = numbered(events.file, place)
+    rows = np.flatnonzero((events.kind == Kind.PUSH) | (events.kind == Kind.POP))
+    rows = rows[np.argsort(group[rows], kind="stable")]
+    push = events.kind[rows] == Kind.PUSH
+    level, matched = _levels(group[rows], push)
+    # On one level of one stack, pushes and pops take turns.
+    rows, push, level = rows[matched], push[matched], level[matched]
+    order = np.lexsort((level, group[rows]))
+    begin, end = _neighbours(rows[order], push[order], group[rows][order], level[order])
+
+    # Numbers of starts are unique within a process, and ends come from any thread.
+    ids = np.flatnonzero((events.kind == Kind.START) | (events.kind == Kind.END))
+    start = events.kind[ids] == Kind.START
+    order = np.lexsort((events.time_ns[ids], ~start, events.value[ids], events.file[ids]))
+    ids, start = ids[order], start[order]
+    started, ended = _neighbours(ids, start, events.file[ids], events.value[ids])
+    unmatched = int(np.count_nonzero(~matched))
+    unmatched += int(np.count_nonzero(~start)) - int(np.count_nonzero(ended >= 0))
+    return np.concatenate([begin, started]), np.concatenate([end, ended]), unmatched
+
+
+def _levels(group: Int64, push: _Bool) -> tuple[Int64, _Bool]:
+    """Per push and pop, ordered by group, the number of open pushes around it, and whether it is no pop of nothing."""
+    step = np.where(push, 1, -1)
+    count = len(step)
+    # One running sum and one running minimum over all groups: each begins below everything of those before it.
+    fresh = np.ones(count, np.bool_)
+    fresh[1:] = group[1:] != group[:-1]
+    number = np.cumsum(fresh) - 1
+    total = np.cumsum(step)
+    before = (total - step)[fresh]
+    height = total - before[number]
+    drop = number * (2 * count + 1)
+    floor = np.minimum(np.minimum.accumulate(height - drop) + drop, 0)
+    previous = np.zeros(count, np.int64)
+    previous[1:] = np.where(fresh[1:], 0, floor[:-1])
+    return height - floor - push, floor == previous
+
+
+def _neighbours(rows: Int64, begins: _Bool, *keys: NDArray[Any]) -> tuple[Int64, Int64]:
+    """Each beginning with the end right after it that has the same keys, -1 where that is none."""
+    follows = np.zeros(len(rows), np.bool_)
+    follows[:-1] = begins[:-1] & ~begins[1:]
+    for key in keys:
+        follows[:-1] &= key[:-1] == key[1:]
+    end = np.where(follows, np.append(rows[1:], -1)[: len(rows)], -1)
+    return rows[begins], end[begins]
+
+
+def _depths(events: NvtxEvents, begin: Int64, end: Int64) -> Int64:
+    """Per event the number of pushes of its thread, of any domain, that are open before it."""
+    step = np.zeros(len(events), np.int64)
+    pushes = events.kind[begin] == Kind.PUSH
+    step[begin[pushes]] = 1
+    step[end[pushes & (end >= 0)]] = -1
+    open_before = np.cumsum(step) - step
+    fresh = np.ones(len(events), np.bool_)
+    fresh[1:] = (events.file[1:] != events.file[:-1]) | (events.tid[1:] != events.tid[:-1])
+    depth: Int64 = open_before - open_before[fresh][np.cumsum(fresh) - 1]
+    return depth
+
+
+def _marks(events: NvtxEvents) -> MarkTable:
+    rows = np.flatnonzero(events.kind == Kind.MARK)
+    rows = rows[np.argsort(events.time_ns[rows], kind="stable")]
+    number: dict[str, int] = {}
+    name, domain = (
+        np.array([number.setdefault(text, len(number)) for text in texts], np.int32)
+        for texts in (events.names(rows), events.domains(rows))
+    )
+    return MarkTable(
+        time_ns=events.time_ns[rows],
+        name=name,
+        domain=domain,
+        pid=events.pid[rows],
+        tid=events.tid[rows],
+        names=tuple(number),
+    )
+
+
+def _thread_names(events: NvtxEvents) -> dict[tuple[int, int], str]:
+    rows = np.flatnonzero((events.kind == Kind.THREAD_NAME) & (events.value < np.uint64(2**31)))
+    threads = zip(events.pid[rows].tolist(), events.value[rows].tolist(), strict=True)
+    return dict(zip(threads, events.names(rows), strict=True))

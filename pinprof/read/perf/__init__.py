@@ -1,0 +1,1 @@
+"""Linux perf's recordings, and those of the native collector: perf.data and the text of `perf script`."""

@@ -1,0 +1,231 @@
+"""From a path to a Capture: a bare perf.data, the text of `perf script`, or a capture directory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import os
+import shutil
+import subprocess
+from collections.abc import Generator, Iterator
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from pinprof import store
+from pinprof.errors import CaptureError, FormatError, ToolMissing
+from pinprof.manifest import Manifest
+from pinprof.model import Capture, RangeTable
+from pinprof.read import range_sources
+from pinprof.read.byte_source import ByteSource
+from pinprof.read.options import ReadOptions
+from pinprof.read.perf import cuda_calls
+from pinprof.read.perf import data as perf_data
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.processes import IDLE_PID, program_tree
+from pinprof.read.ranges import parse_ranges, read_ranges
+from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+
+_KALLSYMS = Path("/proc/kallsyms")
+_SCRIPT_FIELDS = (
+    ("comm", 0),
+    ("pid", rec.TID),
+    ("tid", rec.TID),
+    ("cpu", rec.CPU),
+    ("time", rec.TIME),
+    ("period", 0),
+    ("event", 0),
+    ("addr", rec.ADDR),
+    ("ip", 0),
+    ("sym", 0),
+    ("dso", 0),
+)
+"""Fields of `perf script`, and what every event must record for perf to print one; it refuses otherwise."""
+
+
+def read_file(path: Path, options: ReadOptions) -> Capture:
+    """A bare perf.data; kernel symbols of this machine serve where they are those of the recording boot."""
+    recording = perf_data.load(path)
+    kallsyms = options.kallsyms or own_kallsyms(recording)
+    resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs)
+    ranges, notes = _ranges(options.ranges)
+    if kallsyms is None:
+        notes = (*notes, "Kernel functions have no names: give the recording boot's kallsyms with --kallsyms.")
+    return _finish(recording, resolver, None, ranges, notes, options)
+
+
+def read_script(path: Path, options: ReadOptions) -> Capture:
+    """The text of `perf script`, plain or gzip."""
+    from pinprof.read.perf.script import read_perf_script
+
+    resolver = Resolver(kallsyms=options.kallsyms, symfs=options.symfs) if options.kallsyms else None
+    ranges, notes = _ranges(options.ranges)
+    source = ByteSource(path)
+    capture = read_perf_script(_lines(source), str(path), resolver, ranges=ranges)
+    if source.damage:
+        notes = (*notes, f"The text ends early: {source.damage}.")
+    return perf_data.with_notes(capture, *notes)
+
+
+def read_directory(directory: Path, options: ReadOptions) -> Capture:
+    """A capture directory; options given beside it win over what lies inside."""
+    manifest = store.read_manifest(directory)
+    path = directory / store.PERF_DATA
+    if not path.is_file():
+        raise CaptureError(
+            f"{directory} holds no {store.PERF_DATA}: its recording ended before the first sample.",
+            "See its collector.log, and record again.",
+            "no-samples",
+        )
+    sealed = SealedSymbols.load(directory / store.SYMBOLS) if (directory / store.SYMBOLS).is_file() else None
+    resolver = Resolver(
+        kallsyms=options.kallsyms or _present(directory / store.KALLSYMS), symfs=options.symfs, sealed=sealed
+    )
+    ranges = range_sources.load(directory, options.ranges, measured_only=bool(manifest.scenario))
+    notes = ranges.notes
+    if resolver.kernel_hidden:
+        notes = (
+            *notes,
+            "Kernel addresses were hidden while recording (kptr_restrict): kernel functions have no names.",
+        )
+    capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
+    if (directory / store.CALLS_DATA).is_file():
+        called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
+        capture = replace(perf_data.with_notes(capture, *called.notes), activity=called.activity)
+    named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
+    return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+
+
+def seal(directory: Path) -> frozenset[int]:
+    """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it; the pids seen."""
+    path = directory / store.PERF_DATA
+    recording = perf_data.load(path)
+    if recording.needs_perf:
+        _store_script(recording, directory / store.PERF_SCRIPT)
+    resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
+    manifest = store.read_manifest(directory)
+    sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
+    if (directory / store.CALLS_DATA).is_file():
+        cuda_calls.load(directory / store.CALLS_DATA, resolver)
+    resolver.seal().save(directory / store.SYMBOLS)
+    roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
+    return program_tree(sorted(recording.raw.tasks, key=lambda task: task[0]), roots, manifest.command)
+
+
+def own_kallsyms(recording: perf_data.Recording) -> Path | None:
+    """This machine's kallsyms if it runs the recorded kernel, at the recorded address; None otherwise.
+
+    The kernel's address is random at every boot where KASLR is on; the release tells kernels apart where it is off.
+    """
+    symbol, address = recording.raw.kernel_reference
+    if not symbol or recording.header.features.facts.get("kernel") != os.uname().release:
+        return None
+    try:
+        with _KALLSYMS.open("rb") as lines:
+            for line in lines:
+                fields = line.split()
+                if len(fields) >= 3 and fields[2] == symbol.encode():
+                    return _KALLSYMS if int(fields[0], 16) == address else None
+    except (OSError, ValueError):
+        pass
+    return None
+
+
+def _finish(
+    recording: perf_data.Recording,
+    resolver: Resolver,
+    manifest: Manifest | None,
+    ranges: RangeTable,
+    notes: tuple[str, ...],
+    options: ReadOptions,
+) -> Capture:
+    """The capture of a recording, through `perf script` where only perf can make its call chains."""
+    if not recording.needs_perf:
+        return perf_data.with_notes(perf_data.to_capture(recording, resolver, manifest, ranges), *notes)
+    from pinprof.read.perf.script import read_perf_script
+
+    clock = perf_data.clock_of(recording.header.sources)
+    with closing(_script_lines(recording, options.symfs)) as lines:
+        capture = read_perf_script(lines, str(recording.path), resolver, ranges=ranges, clock=clock.source)
+    if not len(capture.samples):
+        raise FormatError(
+            str(recording.path),
+            expected="samples that perf script can print",
+            found="none",
+            offset=recording.header.data_offset,
+            remedy="Try `perf script -i` on it, and record again with --call-graph fp if that fails too.",
+            slug="perf-script",
+        )
+    note = "Call chains were made by perf script from copied stacks or branch records."
+    made = perf_data.synthesized_manifest(recording.header) if manifest is None else manifest
+    return perf_data.with_notes(replace(capture, manifest=made), *recording.header.notes, note, *notes)
+
+
+def _script_lines(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:
+    """What `perf script` makes of a recording: stored in the capture, or by running perf now."""
+    stored = recording.path.parent / store.PERF_SCRIPT
+    if stored.is_file() and symfs is None:
+        yield from _lines(ByteSource(stored))
+    else:
+        yield from _perf_script(recording, symfs)
+
+
+def _store_script(recording: perf_data.Recording, target: Path) -> None:
+    """Keep perf's text in the capture: unwinding needs the binaries of this machine."""
+    with closing(_perf_script(recording, None)) as lines, gzip.open(target, "wt", 6, "utf-8") as copy:
+        copy.writelines(lines)
+
+
+def _perf_script(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:
+    """The lines that perf prints."""
+    process = _start_perf_script(recording, symfs)
+    assert process.stdout is not None
+    with process, io.TextIOWrapper(process.stdout, "utf-8", "replace") as lines:
+        try:
+            yield from lines
+        finally:
+            process.kill()
+
+
+def _start_perf_script(recording: perf_data.Recording, symfs: Path | None) -> subprocess.Popen[bytes]:
+    perf = shutil.which("perf")
+    if perf is None:
+        raise ToolMissing(
+            f"{recording.path} holds copied stacks or branch records, and perf, which makes call chains of them, is "
+            "not installed.",
+            "Install perf (Debian: apt install linux-perf), or record with --call-graph fp.",
+            "perf-missing",
+        )
+    recorded = [source.attr.sample_type for source in recording.header.sources if not source.attr.is_dummy]
+    fields = [name for name, bit in _SCRIPT_FIELDS if all(kind & bit == bit for kind in recorded)]
+    options = ["--symfs", str(symfs)] if symfs else []
+    return subprocess.Popen(
+        # --no-inline: pinprof counts functions as the linker knows them, in every reader.
+        [perf, "script", "-i", str(recording.path), "--ns", "--no-inline", "-F", ",".join(fields), *options],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+    )
+
+
+def _lines(source: ByteSource) -> Iterator[str]:
+    """The lines of a text file; bytes that are not UTF-8 become U+FFFD."""
+    carry = b""
+    for chunk in source.chunks():
+        *whole, carry = (carry + chunk).split(b"\n")
+        for line in whole:
+            yield line.decode("utf-8", "replace")
+    yield carry.decode("utf-8", "replace")
+
+
+def _ranges(path: Path | None) -> tuple[RangeTable, tuple[str, ...]]:
+    if path is None:
+        return parse_ranges(b"").table, ()
+    loaded = read_ranges(path)
+    return loaded.table, loaded.notes
+
+
+def _present(path: Path) -> Path | None:
+    return path if path.is_file() else None

@@ -1,0 +1,325 @@
+"""perf.data → Capture, without perf.
+
+Weights: an event that samples time (cpu-clock, task-clock) weighs nanoseconds, one that samples page faults weighs
+faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) counts
+something that no report compares, so each of its samples weighs 1, in unit `samples`. Sampled context switches with
+their switch records become the event `off-cpu`, whose samples weigh the time until their thread ran again (off_cpu.py).
+
+Recordings with copied stacks (`--call-graph dwarf`) or branch records (`--call-graph lbr`) hold no user call chains:
+only perf can make them, so these are read through `perf script` (capture.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.errors import CaptureError, FormatError
+from pinprof.manifest import Manifest
+from pinprof.model import (
+    READY,
+    Capture,
+    ClockSync,
+    Event,
+    Int16,
+    Int32,
+    Int64,
+    Losses,
+    RangeTable,
+    SampleTable,
+    UInt8,
+    Unit,
+)
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.header import EventSource, Header, read_header
+from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.off_cpu import waits
+from pinprof.read.perf.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
+from pinprof.read.perf.samples import RawSamples
+from pinprof.read.perf.stacks import Stacks, build_stacks
+from pinprof.read.perf.stream import Raw, RecordReader, TaskRecord
+from pinprof.read.symbols.resolver import Resolver
+from pinprof.store import new_manifest
+
+CLOCK_MONOTONIC = 1
+_CLOCK_NAMES = {0: "realtime", CLOCK_MONOTONIC: "monotonic", 4: "monotonic-raw", 7: "boottime", 11: "tai"}
+
+_UNALIGNED = (
+    "Sample times count in the clock {}, not CLOCK_MONOTONIC, so ranges cannot be aligned with them; record with "
+    "`perf record -k CLOCK_MONOTONIC`."
+)
+
+
+OFF_CPU = Event("off-cpu", "ns", None, None, spans=True)
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A perf.data file read into columns, before symbols."""
+
+    path: Path
+    header: Header
+    raw: Raw
+
+    @property
+    def needs_perf(self) -> bool:
+        """Whether only perf can make the call chains of this file."""
+        return any(source.attr.needs_unwinding for source in self.header.sources)
+
+
+def load(path: Path) -> Recording:
+    """Read the records of a perf.data file; CaptureError if it cannot be opened, FormatError if it is none."""
+    try:
+        with path.open("rb", buffering=0) as file:
+            header = read_header(file, str(path))
+            reader = RecordReader(header)
+            if not any(source.attr.needs_unwinding for source in header.sources):
+                reader.run(file)
+    except OSError as error:
+        raise CaptureError(
+            f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.", "no-capture"
+        ) from error
+    recording = Recording(path, header, reader.result())
+    if not header.sources:
+        raise FormatError(
+            str(path),
+            expected="at least one event",
+            found="none",
+            offset=header.data_offset,
+            remedy="The file is cut short before its first event; record again.",
+            slug="perf-data-format",
+        )
+    return recording
+
+
+def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | None, ranges: RangeTable) -> Capture:
+    """The capture that a recording and its symbols make; `manifest` None makes one from the feature headers."""
+    header, raw = recording.header, recording.raw
+    facts = manifest or synthesized_manifest(header)
+    tasks = sorted(raw.tasks, key=lambda task: task[0])
+    spaces = AddressSpaces(times_by_pid(raw.samples))
+    for time, record in tasks:
+        spaces.apply(time, record, header.features.build_ids)
+    samples, left_out, notes = _of_program(raw.samples, tasks, spaces, header, facts, ranges)
+    off_cpu = _off_cpu_sources(raw, header.sources)
+    if off_cpu:
+        samples = samples.take(_may_wait(samples, spaces, off_cpu))
+    stacks = stacks_of(samples, raw, spaces, resolver)
+    events, event = _events(header.sources, samples.source, off_cpu)
+    weights = _weights(header.sources, samples)
+    wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
+    order = np.argsort(samples.clock, kind="stable")
+    clock = clock_of(header.sources)
+    notes = [*header.notes, *notes]
+    if clock.source != "monotonic":
+        notes.append(_UNALIGNED.format(clock.source))
+    if not any(source.attr.sample_type & rec.CALLCHAIN for source in header.sources):
+        notes.append("The recording has no call chains; record with `perf record -g`.")
+    if not raw.timed:
+        notes.append("The samples have no times, so ranges cannot be told apart.")
+    return Capture(
+        path=str(recording.path),
+        manifest=facts,
+        events=events,
+        samples=SampleTable(
+            time_ns=samples.clock[order] if raw.timed else np.zeros_like(samples.clock),
+            pid=samples.pid[order],
+            tid=samples.tid[order],
+            cpu=samples.cpu[order],
+            event=event[order],
+            weight=weights[order],
+            stack=stacks.node[order],
+            ip=samples.ip[order],
+            address=samples.addr[order],
+            wait=None if wait is None else wait[order],
+        ),
+        stacks=stacks.table,
+        ranges=ranges,
+        threads=_threads(tasks, samples),
+        clock=clock,
+        losses=Losses(
+            lost_samples=raw.lost_samples,
+            unknown_records=raw.unknown_records,
+            truncated_chains=raw.truncated_chains,
+            corrupt_bytes=raw.corrupt_bytes,
+            unresolved_frames=stacks.unresolved,
+            missing_stacks=int((samples.chain_length == 0).sum()),
+            other_processes=left_out,
+            notes=tuple(notes),
+        ),
+        utc_offset_ns=header.features.utc_offset_ns,
+    )
+
+
+def stacks_of(samples: RawSamples, raw: Raw, spaces: AddressSpaces, resolver: Resolver) -> Stacks:
+    """The stacks of some of a recording's samples; uses up what `raw` holds of call chains."""
+    return build_stacks(
+        raw.chains,
+        samples.chain_start,
+        samples.chain_length,
+        spaces.version_of(samples.pid, samples.clock),
+        raw.addresses,
+        spaces,
+        resolver,
+    )
+
+
+def synthesized_manifest(header: Header) -> Manifest:
+    """A manifest from what perf's feature headers say; the recording host's name is not among it."""
+    features = header.features
+    facts = dict(features.facts)
+    collector: dict[str, Any] = {"name": "perf", "version": facts.pop("perf_version", ""), "options": {}}
+    collector["command"] = list(features.command)
+    return new_manifest(
+        command=profiled_command(features.command),
+        host=facts,
+        collectors=(collector,),
+        outcome={"state": "interrupted" if header.data_size is None and header.notes else "complete"},
+    )
+
+
+def times_by_pid(samples: RawSamples) -> dict[int, Int64]:
+    """Per process its samples' times, ascending."""
+    order = np.lexsort((samples.clock, samples.pid))
+    pids, starts = np.unique(samples.pid[order], return_index=True)
+    return dict(zip(pids.tolist(), np.split(samples.clock[order], starts[1:]), strict=False))
+
+
+def _of_program(
+    samples: RawSamples,
+    tasks: list[tuple[int, TaskRecord]],
+    spaces: AddressSpaces,
+    header: Header,
+    manifest: Manifest,
+    ranges: RangeTable,
+) -> tuple[RawSamples, int, list[str]]:
+    """The samples of the recorded program, its descendants and the kernel; how many others; notes.
+
+    A recording of a program alone holds nothing else, so only system-wide ones are sifted.
+    """
+    pids = np.unique(samples.pid).tolist()
+    system_wide = is_system_wide(header.features.command)
+    if system_wide is None:
+        system_wide = IDLE_PID in pids
+    if not system_wide:
+        return samples, 0, []
+    tree = program_tree(tasks, _known_pids(manifest, ranges) & set(pids), manifest.command)
+    if not tree:
+        return samples, 0, ["The recording is system-wide and names no program, so every process is shown."]
+    kept = [pid for pid in pids if pid in tree or pid == IDLE_PID or (pid > 0 and not spaces.has_mappings(pid))]
+    rows = np.isin(samples.pid, np.array(kept, np.int32))
+    if rows.all():
+        return samples, 0, []
+    return samples.take(rows), int((~rows).sum()), []
+
+
+def _known_pids(manifest: Manifest, ranges: RangeTable) -> set[int]:
+    """Pids that are the program's for certain: its collector's, and those that marked ranges."""
+    named = [part.get("pid") for part in (manifest.outcome, *manifest.collectors)]
+    return {pid for pid in (*named, *np.unique(ranges.pid).tolist()) if isinstance(pid, int) and pid > IDLE_PID}
+
+
+def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
+    """The events whose samples are switch-outs that switch records can end."""
+    if not len(raw.switches) or not raw.timed:
+        return []
+    return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
+
+
+def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> NDArray[np.bool_]:
+    """All samples but switch-outs of kernel threads and idle loops, which wait most of the time, and of dead threads:
+    the last one, seen by a system-wide recording alone, has no thread any more.
+    """
+    switched = np.isin(samples.source, off_cpu)
+    pids = np.unique(samples.pid[switched]).tolist()
+    waiting = [pid for pid in pids if pid > IDLE_PID and spaces.has_mappings(pid)]
+    return ~switched | (np.isin(samples.pid, np.array(waiting, np.int32)) & (samples.tid > 0))
+
+
+def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: Raw) -> UInt8:
+    """Give each switch-out the time until its thread ran again; per sample READY where it could have run on."""
+    row = np.flatnonzero(np.isin(samples.source, off_cpu))
+    last = max(int(raw.switches.time_ns.max()), int(raw.samples.clock.max(initial=0)))
+    found = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
+    weights[row] = found.end_ns - samples.clock[row]
+    wait = np.zeros(len(weights), np.uint8)
+    wait[row] = np.where(found.ready, READY, 0)
+    return wait
+
+
+def _events(
+    sources: list[EventSource], source: Int32, off_cpu: Collection[int] = ()
+) -> tuple[tuple[Event, ...], Int16]:
+    """The events that can have samples, and per sample its index among them; time off the processors comes last."""
+    shown = [index for index, entry in enumerate(sources) if not entry.attr.is_dummy]
+    shown.sort(key=lambda index: index in off_cpu)
+    place = np.zeros(max(len(sources), 1), np.int16)
+    place[shown] = np.arange(len(shown))
+    return tuple(OFF_CPU if index in off_cpu else _event(sources[index]) for index in shown), place[source]
+
+
+def _event(source: EventSource) -> Event:
+    attr = source.attr
+    unit = _unit(attr)
+    return Event(
+        name=source.name or attr.default_name(),
+        unit=unit,
+        period=None if attr.freq or unit == "samples" else attr.period_or_freq,
+        freq_hz=attr.period_or_freq if attr.freq else None,
+    )
+
+
+def _unit(attr: rec.Attr) -> Unit:
+    if attr.type == rec.TYPE_SOFTWARE and attr.config in rec.CLOCKS:
+        return "ns"
+    if attr.type == rec.TYPE_SOFTWARE and attr.config in rec.FAULTS:
+        return "faults"
+    return "samples"
+
+
+def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
+    """Per sample its weight in its event's unit; see the top of this module."""
+    weights = samples.period.copy()
+    for index, source in enumerate(sources):
+        attr = source.attr
+        fixed = None
+        if _unit(attr) == "samples":
+            fixed = 1
+        elif not attr.sample_type & rec.PERIOD:
+            per_sample = 10**9 // max(attr.period_or_freq, 1) if _unit(attr) == "ns" else 1
+            fixed = min(per_sample if attr.freq else attr.period_or_freq, 1 << 48)
+        if fixed is not None:
+            weights[samples.source == index] = fixed
+    return weights
+
+
+def _threads(tasks: list[tuple[int, TaskRecord]], samples: RawSamples) -> dict[tuple[int, int], str]:
+    """Names of the threads that have samples: the last one given, or inherited when the thread began."""
+    names: dict[int, str] = {0: "swapper"}
+    for _, record in tasks:
+        if isinstance(record, rec.CommRecord):
+            names[record.tid] = record.name
+        elif isinstance(record, rec.ForkRecord) and record.parent_tid in names:
+            names[record.tid] = names[record.parent_tid]
+    packed = np.unique((samples.pid.astype(np.int64) << 32) | samples.tid.view(np.uint32))
+    pairs = zip((packed >> 32).tolist(), packed.astype(np.int32).tolist(), strict=True)
+    return {(pid, tid): names[tid] for pid, tid in pairs if tid in names}
+
+
+def clock_of(sources: list[EventSource]) -> ClockSync:
+    """The clock of the samples' times."""
+    attr = sources[0].attr
+    if not attr.use_clockid:
+        return ClockSync("perf", 0, 0)
+    return ClockSync(_CLOCK_NAMES.get(attr.clockid, f"clock-{attr.clockid}"), 0, 0)
+
+
+def with_notes(capture: Capture, *notes: str) -> Capture:
+    """The capture with more notes."""
+    losses = replace(capture.losses, notes=capture.losses.notes + notes)
+    return replace(capture, losses=losses)

@@ -1,0 +1,171 @@
+"""Which file lay where in which process, and since when.
+
+An address space begins with a fork (a copy of the parent's) or an exec (empty). A later mapping replaces what it
+overlaps. Unmapping is not recorded by the kernel, so a mapping lasts until something else takes its place. Samples
+name the *version* of an address space: a new version begins only where a new mapping displaces a different one, so
+that most processes have a single version, whatever they map in the course of time.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping as Lookup
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from pinprof.model import Dso, Int32, Int64, UInt64
+from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
+
+NO_DSO = -1
+EMPTY = 0
+"""The version without any mapping: kernel threads, processes nothing is known of."""
+
+_DELETED = " (deleted)"
+_ADDRESSED_BY_PROCESS = ("jit", "anon")
+
+
+@dataclass(frozen=True, slots=True)
+class Mapping:
+    """One mapped interval [start, end) of an address space."""
+
+    start: int
+    end: int
+    shift: int
+    """Added to an address to get the offset in the DSO's file; 0 for code made at run time."""
+    dso: int
+
+    def cut(self, start: int, end: int) -> Mapping:
+        """The part of this mapping inside [start, end)."""
+        return Mapping(max(self.start, start), min(self.end, end), self.shift, self.dso)
+
+
+@dataclass
+class Version:
+    """One version of a process's address space: disjoint mappings in ascending order."""
+
+    pid: int
+    mappings: list[Mapping] = field(default_factory=list)
+
+    def overlapping(self, start: int, end: int) -> slice:
+        """The mappings that share an address with [start, end)."""
+        first = bisect_right(self.mappings, start, key=lambda mapping: mapping.end)
+        return slice(first, max(first, bisect_left(self.mappings, end, key=lambda mapping: mapping.start)))
+
+    def put(self, new: Mapping) -> None:
+        """Lay a mapping over what is there."""
+        place = self.overlapping(new.start, new.end)
+        displaced = self.mappings[place]
+        below = [old.cut(0, new.start) for old in displaced[:1] if old.start < new.start]
+        above = [old.cut(new.end, old.end) for old in displaced[-1:] if old.end > new.end]
+        self.mappings[place] = [*below, new, *above]
+
+    def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
+        """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
+        if not self.mappings:
+            return np.full(len(addresses), NO_DSO, np.int32), addresses
+        starts = np.array([mapping.start for mapping in self.mappings], np.uint64)
+        ends = np.array([mapping.end for mapping in self.mappings], np.uint64)
+        shifts = np.array([mapping.shift % 2**64 for mapping in self.mappings], np.uint64)
+        dsos = np.array([mapping.dso for mapping in self.mappings], np.int32)
+        index = np.maximum(np.searchsorted(starts, addresses, side="right") - 1, 0)
+        inside = (starts[index] <= addresses) & (addresses < ends[index])
+        return np.where(inside, dsos[index], NO_DSO).astype(np.int32), addresses + shifts[index]
+
+
+class AddressSpaces:
+    """Replays task records in time order; afterwards tells the version of any (pid, time) and resolves addresses."""
+
+    def __init__(self, sample_times: Lookup[int, Int64]) -> None:
+        """`sample_times`: per pid its samples' times, ascending; a version that no sample sees is not kept."""
+        self.versions: list[Version] = [Version(-1)]
+        self.dsos: list[Dso] = []
+        self._dso_index: dict[tuple[str, str], int] = {}
+        self._history: dict[int, tuple[list[int], list[int]]] = {}
+        self._sample_times = sample_times
+        self.forked_from: dict[int, int] = {}
+        """Of processes that execute what they were forked with, the parent: code made at run time is its too."""
+
+    def apply(self, time: int, record: MapRecord | CommRecord | ForkRecord, build_ids: Lookup[str, str]) -> None:
+        """Take in one record; `build_ids` gives those that are not in the record itself."""
+        if isinstance(record, MapRecord):
+            self._map(time, record, record.build_id or build_ids.get(record.path, ""))
+        elif isinstance(record, ForkRecord):
+            if record.pid != record.parent_pid:
+                parent = self._current(record.parent_pid) if record.clones else None
+                if parent:
+                    self.forked_from[record.pid] = record.parent_pid
+                self._begin(time, record.pid, list(parent.mappings) if parent else [])
+        elif record.exec:
+            self.forked_from.pop(record.pid, None)
+            self._begin(time, record.pid, [])
+
+    def has_mappings(self, pid: int) -> bool:
+        """Whether a process ever had user code mapped: kernel threads never do."""
+        return any(self.versions[version].mappings for version in self._history.get(pid, ([], []))[1])
+
+    def version_of(self, pids: Int32, times: Int64) -> Int32:
+        """Per sample, the version of its process's address space at its time."""
+        versions = np.full(len(pids), EMPTY, np.int32)
+        order = np.argsort(pids, kind="stable")
+        distinct, starts = np.unique(pids[order], return_index=True)
+        for pid, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=False):
+            since, which = self._history.get(pid, ([], []))
+            if which:
+                index = np.searchsorted(np.array(since, np.int64), times[rows], side="right") - 1
+                versions[rows] = np.array(which, np.int32)[np.maximum(index, 0)]
+        return versions
+
+    def _map(self, time: int, record: MapRecord, build_id: str) -> None:
+        dso = self._dso(record.path, build_id)
+        shift = 0 if self.dsos[dso].kind in _ADDRESSED_BY_PROCESS else record.pgoff - record.start
+        new = Mapping(record.start, record.end, shift, dso)
+        version = self._current(record.pid) or self._begin(time, record.pid, [])
+        displaced = version.mappings[version.overlapping(new.start, new.end)]
+        if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
+            version = self._begin(time, record.pid, list(version.mappings))
+        version.put(new)
+
+    def _seen(self, pid: int, time: int) -> bool:
+        """Whether a sample of the process falls between the start of its current version and `time`."""
+        times = self._sample_times.get(pid)
+        if times is None:
+            return False
+        return bool(np.searchsorted(times, time) > np.searchsorted(times, self._history[pid][0][-1]))
+
+    def _current(self, pid: int) -> Version | None:
+        history = self._history.get(pid)
+        return self.versions[history[1][-1]] if history else None
+
+    def _begin(self, time: int, pid: int, mappings: list[Mapping]) -> Version:
+        """Start a new version, or reuse the current one if no sample has seen it."""
+        since, which = self._history.setdefault(pid, ([], []))
+        if which and not self._seen(pid, time):
+            self.versions[which[-1]].mappings = mappings
+            return self.versions[which[-1]]
+        since.append(time)
+        which.append(len(self.versions))
+        self.versions.append(Version(pid, mappings))
+        return self.versions[-1]
+
+    def _dso(self, path: str, build_id: str) -> int:
+        index = self._dso_index.setdefault((path, build_id), len(self.dsos))
+        if index == len(self.dsos):
+            self.dsos.append(user_dso(path, build_id))
+        return index
+
+
+def user_dso(path: str, build_id: str) -> Dso:
+    """The DSO that a mapping's file name stands for (names: `tools/perf/util/map.c`, `fs/proc/task_mmu.c`).
+
+    A deleted file keeps its mark unless its build id is known: the file that now has its name may be another one.
+    """
+    if path.startswith(("[vdso", "[vsyscall")):
+        return Dso(path, build_id, "vdso")
+    if path.startswith(("//anon", "/anon_hugepage", "/dev/zero", "/memfd:", "/SYSV")) or not path:
+        # Executable memory without a file of its own holds code made at run time.
+        name = path.removesuffix(_DELETED).rsplit("/", 1)[-1]
+        return Dso("[anon]" if name in ("", "anon", "zero", "anon_hugepage") else f"[{name}]", "", "jit")
+    if not path.startswith("/"):
+        return Dso(path if path.startswith("[") else f"[{path}]", "", "anon")
+    return Dso(path.removesuffix(_DELETED) if build_id else path, build_id, "file")

@@ -1,0 +1,307 @@
+"""The samples of a perf.data file, gathered from buffers of records into columns.
+
+All samples of one event have their fixed fields at the same places, so each field of a whole chunk is one numpy
+gather. Callchains are kept as numbers of their distinct addresses, half the size they have in the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Int32, Int64, UInt64
+from pinprof.read.interning import Interner
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.header import EventSource
+
+UNKNOWN_USER, GUEST, UNKNOWN_KERNEL = 0, 1, rec.KERNEL_START
+"""Addresses that stand for: a user frame whose address cannot be code, any guest frame, a kernel frame likewise."""
+
+MAX_WEIGHT = 1 << 48
+"""A period or a count beyond this is damage: nanoseconds of three days, more faults than there is memory."""
+
+PAYLOAD_WORDS = 6
+"""Of a tracepoint's own fields so much is kept, in 8-byte words: the common ones, and five of its own."""
+
+_MAX_RECORD = 1 << 16
+_MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
+
+
+@dataclass(frozen=True)
+class RawSamples:
+    """Sample columns in file order; a callchain is `Raw.chains[chain_start : chain_start + chain_length]`."""
+
+    clock: Int64
+    """Time, or the position in the file when the recording has no times."""
+    pid: Int32
+    tid: Int32
+    cpu: Int32
+    source: Int32
+    """Index into the header's sources."""
+    period: Int64
+    """0 when not recorded."""
+    ip: UInt64
+    addr: UInt64
+    chain_start: Int64
+    chain_length: Int32
+    """0 without callchain."""
+
+    def take(self, index: NDArray[Any]) -> RawSamples:
+        """The rows at `index` (positions or a mask)."""
+        return RawSamples(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
+
+
+class SampleGatherer:
+    """Grows the sample columns chunk by chunk; `sources_changed()` before the first chunk."""
+
+    def __init__(self) -> None:
+        self.layouts: list[rec.SampleLayout] = []
+        self.source_of_id: dict[int, int] = {}
+        self.count = 0
+        """Samples met so far."""
+        self.unknown_records = self.truncated_chains = self.corrupt_bytes = 0
+        self._sources: list[EventSource] = []
+        self._ids: UInt64 = _zeros(0)
+        self._id_sources: Int32 = np.empty(0, np.int32)
+        self._chunks: list[RawSamples] = []
+        self._addresses = Interner()
+        self._chains: list[Int32] = []
+        self._chained = 0
+        self._payloads: list[UInt64] = []
+
+    @property
+    def addresses(self) -> UInt64:
+        """Distinct addresses in callchains."""
+        return self._addresses.keys
+
+    def sources_changed(self, sources: list[EventSource]) -> None:
+        """Derive layouts and the id table from the events known by now."""
+        self._sources = sources
+        self.layouts = [rec.sample_layout(source.attr) for source in sources]
+        pairs = sorted((number, index) for index, source in enumerate(sources) for number in source.ids)
+        self._ids = np.array([number for number, _ in pairs], np.uint64)
+        self._id_sources = np.array([index for _, index in pairs], np.int32)
+        self.source_of_id = dict(pairs)
+
+    def result(self) -> tuple[RawSamples, Int32]:
+        """All samples, and their callchains end to end; the gatherer is empty afterwards."""
+        return _joined_samples(self._chunks), _joined_chains(self._chains)
+
+    def payload(self) -> UInt64:
+        """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample where any event has them, else none."""
+        return np.concatenate(self._payloads) if self._payloads else _zeros(0).reshape(0, PAYLOAD_WORDS)
+
+    def take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+        """Turn the samples at `starts` into columns."""
+        at = np.array(starts, np.int64)
+        if (at & 7).any():
+            buffer, at = aligned(buffer, starts)
+            end = len(buffer)
+        words = np.frombuffer(buffer, "<u8", end >> 3)
+        at >>= 3
+        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        source = self._sources_of(words, at, size)
+        chunk = RawSamples(*(np.zeros(len(at), dtype) for dtype in _COLUMN_TYPES.values()))
+        valid = np.zeros(len(at), np.bool_)
+        payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in self.layouts) else None
+        for index, layout in enumerate(self.layouts):
+            rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(self.layouts) > 1 else slice(None)
+            end_of_chain = self._gather(chunk, valid, rows, words, at[rows], size[rows], index, layout)
+            if payload is not None and layout.raw and len(end_of_chain):
+                payload[rows] = _payload(words, end_of_chain, at[rows] + size[rows])
+        if not valid.all():
+            known = source >= 0
+            self.unknown_records += int((~known).sum())
+            self.corrupt_bytes += 8 * int(size[known & ~valid].sum())
+            chunk = chunk.take(valid)
+        if payload is not None:
+            self._payloads.append(payload[valid])
+        self.count += len(starts)
+        self._chunks.append(chunk)
+
+    def _sources_of(self, words: UInt64, at: Int64, size: Int64) -> Int32:
+        """Per sample, the index of its event; -1 for an id that no event has."""
+        if len(self.layouts) <= 1:
+            return np.full(len(at), len(self.layouts) - 1, np.int32)
+        place = self.layouts[0].id
+        if place is None or not len(self._ids):
+            return np.zeros(len(at), np.int32)
+        known = size > place
+        ids = words[np.where(known, at + place, 0)]
+        found = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        known &= (self._ids[found] == ids) | (ids == 0)
+        # perf gives samples with id 0 to the first event.
+        return np.where(known, np.where(ids == 0, 0, self._id_sources[found]), -1).astype(np.int32)
+
+    def _gather(
+        self,
+        chunk: RawSamples,
+        valid: NDArray[np.bool_],
+        rows: NDArray[Any] | slice,
+        words: UInt64,
+        at: Int64,
+        size: Int64,
+        index: int,
+        layout: rec.SampleLayout,
+    ) -> Int64:
+        """Fill one event's rows of the columns, and mark those whose fields lie within their record.
+
+        Where in the words each sample's callchain ends; empty when no record is whole.
+        """
+        fits = size >= layout.tail
+        if not fits.any():
+            return np.zeros(0, np.int64)
+        base = np.where(fits, at, 0)
+        bound = np.where(fits, at + size, 0)
+
+        def column(place: int | None) -> UInt64:
+            return words[base + place] if place is not None else _zeros(len(at))
+
+        time = column(layout.time)
+        period = column(layout.period)
+        fits &= (time < np.uint64(rec.KERNEL_START)) & (period < np.uint64(MAX_WEIGHT))
+        identity = column(layout.tid)
+        chunk.clock[rows] = time.view(np.int64)
+        if layout.time is None:
+            chunk.clock[rows] = (np.arange(len(chunk.clock)) + self.count)[rows]
+        chunk.pid[rows] = (identity & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+        chunk.tid[rows] = (identity >> np.uint64(32)).astype(np.uint32).view(np.int32)
+        no_cpu = layout.cpu is None
+        chunk.cpu[rows] = -1 if no_cpu else column(layout.cpu).astype(np.uint32).view(np.int32)
+        chunk.source[rows] = index
+        chunk.period[rows] = period.view(np.int64)
+        chunk.ip[rows] = column(layout.ip)
+        chunk.addr[rows] = column(layout.addr)
+        behind = base + layout.tail
+        if layout.callchain:
+            first, length = _chain_extent(words, base, bound, fits, layout)
+            behind = first + length
+            entries, length = _strip_markers(words, first, length)
+            self._chains.append(self._addresses.ids(entries))
+            chunk.chain_start[rows] = self._chained + np.cumsum(length) - length
+            chunk.chain_length[rows] = length
+            self._chained += len(entries)
+            limit = self._sources[index].attr.sample_max_stack or rec.MAX_STACK
+            self.truncated_chains += int((length >= limit).sum())
+        valid[rows] = fits
+        return behind
+
+
+_COLUMN_TYPES: dict[str, type[np.generic]] = {
+    "clock": np.int64,
+    "pid": np.int32,
+    "tid": np.int32,
+    "cpu": np.int32,
+    "source": np.int32,
+    "period": np.int64,
+    "ip": np.uint64,
+    "addr": np.uint64,
+    "chain_start": np.int64,
+    "chain_length": np.int32,
+}
+
+
+def _joined_samples(chunks: list[RawSamples]) -> RawSamples:
+    """All chunks as one; empties the list on the way, so that memory holds little more than the samples once."""
+    total = sum(len(chunk.clock) for chunk in chunks)
+    columns = [np.empty(total, dtype) for dtype in _COLUMN_TYPES.values()]
+    while chunks:
+        chunk = chunks.pop()
+        begin = total - len(chunk.clock)
+        for column, name in zip(columns, _COLUMN_TYPES, strict=True):
+            column[begin:total] = getattr(chunk, name)
+        total = begin
+    return RawSamples(*columns)
+
+
+def _joined_chains(chunks: list[Int32]) -> Int32:
+    """The same for the callchains."""
+    end = sum(map(len, chunks))
+    chains = np.empty(end, np.int32)
+    while chunks:
+        chunk = chunks.pop()
+        chains[end - len(chunk) : end] = chunk
+        end -= len(chunk)
+    return chains
+
+
+def _chain_extent(
+    words: UInt64, base: Int64, bound: Int64, fits: NDArray[np.bool_], layout: rec.SampleLayout
+) -> tuple[Int64, Int64]:
+    """First word and number of words of each callchain; clears `fits` where it leaves its record."""
+    last = len(words) - 1
+    place = base + layout.tail + layout.read_words
+    if layout.read_group_words is not None:
+        before, each = layout.read_group_words
+        counters = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
+        place = place + before + each * counters
+    fits &= place < bound
+    length = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
+    fits &= place + 1 + length <= bound
+    return place + 1, np.where(fits, length, 0)
+
+
+def _payload(words: UInt64, place: Int64, bound: Int64) -> UInt64:
+    """The first fields of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
+    wanted = place[:, None] + np.arange(PAYLOAD_WORDS + 1)
+    found = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))
+    half = np.uint64(32)
+    return np.asarray((found[:, :-1] >> half) | (found[:, 1:] << half))
+
+
+def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64]:
+    """The addresses of all chains end to end without their context markers, and each chain's length without them.
+
+    Addresses that contradict their context (a user frame with a kernel address is a forged or torn frame) and guest
+    addresses, which mean nothing to the host's symbols, are replaced by the stand-ins at the top of this module.
+    """
+    ends = np.cumsum(length)
+    begins = ends - length
+    total = int(ends[-1]) if len(ends) else 0
+    entries = words[np.arange(total) + np.repeat(first - begins, length)]
+    markers = np.flatnonzero(entries >= np.uint64(rec.CONTEXT_LOWEST))
+    # Segments of one mode begin at each marker, and at each chain that does not begin with one.
+    plain = begins[(length > 0)]
+    plain = plain[entries[plain] < np.uint64(rec.CONTEXT_LOWEST)]
+    marker_values = entries[markers]
+    modes = np.full(len(markers), _MODE_GUEST, np.uint8)
+    modes[marker_values == np.uint64(rec.CONTEXT_KERNEL)] = _MODE_KERNEL
+    modes[marker_values == np.uint64(rec.CONTEXT_USER)] = _MODE_USER
+    if len(plain):
+        starts = np.concatenate([markers, plain])
+        modes = np.concatenate([modes, np.full(len(plain), _MODE_BY_VALUE, np.uint8)])
+        order = np.argsort(starts, kind="stable")
+        starts, modes = starts[order], modes[order]
+    else:
+        starts = markers
+    mode = np.repeat(modes, np.diff(starts, append=total))
+    keep = np.ones(total, np.bool_)
+    keep[markers] = False
+    entries, mode = entries[keep], mode[keep]
+    odd = mode != (entries >= np.uint64(rec.KERNEL_START))
+    if odd.any():
+        entries[odd & (mode == _MODE_USER)] = UNKNOWN_USER
+        entries[odd & (mode == _MODE_KERNEL)] = UNKNOWN_KERNEL
+        entries[mode == _MODE_GUEST] = GUEST
+    inside = np.searchsorted(markers, ends) - np.searchsorted(markers, begins)
+    return entries, length - inside
+
+
+def aligned(buffer: bytearray, starts: list[int]) -> tuple[bytearray, Int64]:
+    """The records at `starts` copied to 8-byte boundaries (records behind compressed ones may lie anywhere)."""
+    pieces, places, position = [], [], 0
+    for start in starts:
+        (size,) = struct.unpack_from("<H", buffer, start + 6)
+        padding = -size % 8
+        pieces.append(buffer[start : start + size] + bytes(padding))
+        places.append(position)
+        position += size + padding
+    return bytearray().join(pieces), np.array(places, np.int64)
+
+
+def _zeros(count: int) -> UInt64:
+    return np.zeros(count, np.uint64)

@@ -1,0 +1,1 @@
+"""Addresses to function names: sealed symbols, kallsyms, ELF files, perf maps, the vdso; demangling."""

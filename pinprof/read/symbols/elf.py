@@ -1,0 +1,267 @@
+"""Function symbols of ELF files: `.symtab`, else the separate debug file's, else `.dynsym` and MiniDebugInfo.
+
+pyelftools finds the sections; the symbol tables are then read as numpy arrays. Whatever is wrong with a file — cut,
+corrupt, big-endian, of another build — its addresses stay unresolved: no name is better than a wrong one.
+
+Sources: System V gABI chapters 4 and 5, perf `tools/perf/util/symbol-elf.c`, GDB manual "Separate Debug Files" and
+"MiniDebugInfo".
+"""
+
+from __future__ import annotations
+
+import io
+import lzma
+import os
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+from elftools.common.exceptions import ELFError
+from elftools.construct.core import ConstructError
+from elftools.elf.elffile import ELFFile
+
+from pinprof.model import Int32, UInt64
+from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
+
+MAX_MINI_DEBUG_BYTES = 256 << 20
+
+_GNU_BUILD_ID = 3
+_PT_LOAD, _PT_NOTE = "PT_LOAD", "PT_NOTE"
+_JUMP_SLOT = {"EM_X86_64": (7, 16), "EM_AARCH64": (1026, 32)}
+"""Per machine: the relocation type of a lazy PLT entry, and the size of the `.plt` header. Entries are 16 bytes."""
+_PLT_ENTRY = 16
+_TOP = 2**64 - 1
+
+_UNREADABLE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    EOFError,
+    LookupError,
+    MemoryError,
+    OSError,
+    TypeError,
+    ValueError,
+    lzma.LZMAError,
+    struct.error,
+    ELFError,
+    ConstructError,
+)
+"""What pyelftools raises, besides its own errors, for headers that point outside the file or hold unknown values."""
+
+_RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
+
+
+@dataclass(frozen=True)
+class ElfSymbols:
+    """The functions of one ELF file, addressed by file offset."""
+
+    build_id: str
+    """Lower-case hex; empty when the file has none."""
+    segments: tuple[tuple[int, int, int], ...]
+    """Loaded parts as (file offset, virtual address, bytes in the file), executable ones first."""
+    table: SymbolTable
+
+    def find(self, file_offsets: UInt64) -> Int32:
+        """Per file offset the row of its symbol in `table`, -1 if it lies in none."""
+        rows = np.full(len(file_offsets), -1, np.int32)
+        open_rows = np.ones(len(file_offsets), bool)
+        for offset, address, size in self.segments:
+            inside = (
+                open_rows & (file_offsets >= np.uint64(offset)) & (file_offsets - np.uint64(offset) < np.uint64(size))
+            )
+            rows[inside] = self.table.find(file_offsets[inside] - np.uint64(offset) + np.uint64(address))
+            open_rows &= ~inside
+        return rows
+
+    def name(self, row: int) -> str:
+        """The function's name as the linker knows it, without the version behind `@`."""
+        name = self.table.name(row)
+        unversioned, _, version = name.partition("@")
+        return name if version in ("", "plt") or not unversioned else unversioned
+
+
+@dataclass(frozen=True)
+class _Section:
+    """One section header, with its bytes at hand."""
+
+    name: str
+    kind: str
+    address: int
+    offset: int
+    size: int
+    link: int
+    flags: int
+    entry_size: int
+
+
+class _Image:
+    """An ELF file opened for reading: its headers, and bounded access to its bytes."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        elf: Any = ELFFile(stream)
+        self._stream = stream
+        self._size = stream.seek(0, os.SEEK_END)
+        if not elf.little_endian:
+            raise ValueError("big-endian")
+        self.wide: bool = elf.elfclass == 64
+        self.machine = str(elf["e_machine"])
+        self.sections = [
+            _Section(
+                name=str(section.name),
+                kind=str(section["sh_type"]),
+                address=int(section["sh_addr"]),
+                offset=int(section["sh_offset"]),
+                size=int(section["sh_size"]),
+                link=int(section["sh_link"]),
+                flags=int(section["sh_flags"]),
+                entry_size=int(section["sh_entsize"]),
+            )
+            for section in elf.iter_sections()
+        ]
+        segments = [segment.header for segment in elf.iter_segments()]
+        loads = [segment for segment in segments if segment["p_type"] == _PT_LOAD]
+        loads.sort(key=lambda segment: not segment["p_flags"] & 1)
+        self.loads = tuple((int(s["p_offset"]), int(s["p_vaddr"]), int(s["p_filesz"])) for s in loads)
+        self._notes = [(int(s["p_offset"]), int(s["p_filesz"])) for s in segments if s["p_type"] == _PT_NOTE]
+
+    def section(self, name: str) -> _Section | None:
+        return next((section for section in self.sections if section.name == name), None)
+
+    def bytes_at(self, offset: int, size: int) -> bytes:
+        """Up to `size` bytes; fewer when the file ends before."""
+        if not 0 <= offset < self._size:
+            return b""
+        self._stream.seek(offset)
+        return self._stream.read(min(size, self._size - offset))
+
+    def data(self, section: _Section) -> bytes:
+        return b"" if section.kind == "SHT_NOBITS" else self.bytes_at(section.offset, section.size)
+
+    def build_id(self) -> str:
+        """The GNU build id in hex, from the note sections, or from the note segments of a file without sections."""
+        places = [(s.offset, s.size) for s in self.sections if s.kind == "SHT_NOTE"] or self._notes
+        for offset, size in places:
+            notes = self.bytes_at(offset, min(size, 1 << 16))
+            at = 0
+            while at + 12 <= len(notes):
+                name_size, size, kind = struct.unpack_from("<III", notes, at)
+                name_at, value_at = at + 12, at + 12 + (name_size + 3 & ~3)
+                if kind == _GNU_BUILD_ID and notes[name_at : name_at + name_size] == b"GNU\0":
+                    return notes[value_at : value_at + size].hex()
+                at = value_at + (size + 3 & ~3)
+        return ""
+
+    def functions(self, kind: str) -> SymbolTable:
+        """Functions of the symbol table of a section type: SHT_SYMTAB or SHT_DYNSYM."""
+        for section in self.sections:
+            if section.kind == kind and section.link < len(self.sections):
+                ends = [min(s.address + s.size, _TOP) if s.flags & 4 else 0 for s in self.sections]
+                return select_functions(
+                    self.data(section),
+                    self.data(self.sections[section.link]),
+                    ends,
+                    wide=self.wide,
+                    thumb=self.machine == "EM_ARM",
+                )
+        return SymbolTable.empty()
+
+    def plt(self) -> SymbolTable:
+        """Entries of the procedure linkage table as `NAME@plt`, for x86-64 and arm64."""
+        relocations, dynsym = self.section(".rela.plt"), self.section(".dynsym")
+        stubs, header = self.section(".plt.sec"), 0
+        slot_type, lazy_header = _JUMP_SLOT.get(self.machine, (0, 0))
+        if stubs is None:
+            stubs, header = self.section(".plt"), lazy_header
+        if not (slot_type and self.wide and relocations and dynsym and stubs and dynsym.link < len(self.sections)):
+            return SymbolTable.empty()
+        data = self.data(relocations)
+        rows = np.frombuffer(data, _RELA, len(data) // _RELA.itemsize)[: stubs.size // _PLT_ENTRY]
+        symbols, strings = self.data(dynsym), self.data(self.sections[dynsym.link])
+        names, starts = [], []
+        for slot, info in enumerate(rows["info"].tolist()):
+            at = (info >> 32) * 24
+            if info & 0xFFFF_FFFF == slot_type and at + 24 <= len(symbols):
+                name_at = int.from_bytes(symbols[at : at + 4], "little")
+                names.append(strings[name_at : strings.find(b"\0", name_at)] + b"@plt")
+                starts.append(stubs.address + header + slot * _PLT_ENTRY)
+        return SymbolTable.of_names(np.array(starts, np.uint64), _PLT_ENTRY, names)
+
+    def mini_debug(self) -> SymbolTable:
+        """Functions of `.gnu_debugdata`: an xz-compressed ELF file with the symbols that `.dynsym` leaves out."""
+        section = self.section(".gnu_debugdata")
+        if section is not None:
+            with suppress(*_UNREADABLE):
+                inner = lzma.LZMADecompressor().decompress(self.data(section), MAX_MINI_DEBUG_BYTES)
+                return _Image(io.BytesIO(inner)).functions("SHT_SYMTAB")
+        return SymbolTable.empty()
+
+    def debug_link(self) -> str:
+        """File name in `.gnu_debuglink`, empty if there is none."""
+        section = self.section(".gnu_debuglink")
+        name = self.data(section).split(b"\0", 1)[0] if section else b""
+        return "" if b"/" in name else os.fsdecode(name)
+
+
+def read_elf(path: Path, build_id: str, root: Path) -> ElfSymbols | None:
+    """Functions of an ELF file; None if it is none, cannot be read, or has another build id than the one expected.
+
+    `build_id` is lower-case hex, empty when not known. Separate debug files are looked for below `root`.
+    """
+    with suppress(*_UNREADABLE), _open_regular(path) as stream:
+        image = _Image(stream)
+        image_id = image.build_id()
+        if build_id and not same_build_id(image_id, build_id):
+            return None
+        functions = image.functions("SHT_SYMTAB") or _debug_file_functions(path, image, image_id, root)
+        tables = [functions] if functions else [image.functions("SHT_DYNSYM"), image.mini_debug()]
+        return ElfSymbols(image_id, image.loads, SymbolTable.merged([*tables, image.plt()]))
+    return None
+
+
+def read_elf_bytes(data: bytes, build_id: str) -> ElfSymbols | None:
+    """As read_elf, for an image in memory: the vdso."""
+    with suppress(*_UNREADABLE):
+        image = _Image(io.BytesIO(data))
+        image_id = image.build_id()
+        if build_id and not same_build_id(image_id, build_id):
+            return None
+        return ElfSymbols(image_id, image.loads, image.functions("SHT_SYMTAB") or image.functions("SHT_DYNSYM"))
+    return None
+
+
+def same_build_id(one: str, other: str) -> bool:
+    """Whether two build ids agree; perf files older than 5.13 pad shorter ones with zeros to 20 bytes."""
+    return one == other or one.ljust(40, "0") == other.ljust(40, "0")
+
+
+def _debug_file_functions(path: Path, image: _Image, build_id: str, root: Path) -> SymbolTable:
+    """Functions of the separate debug file with the same build id, if one is installed."""
+    if not build_id:
+        return SymbolTable.empty()
+    candidates = [root / f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"]
+    if link := image.debug_link():
+        beside = path.parent
+        system = root / "usr/lib/debug" / str(path.absolute().parent).lstrip("/")
+        candidates += [beside / link, beside / ".debug" / link, system / link]
+    for candidate in candidates:
+        with suppress(*_UNREADABLE), _open_regular(candidate) as stream:
+            debug = _Image(stream)
+            if debug.build_id() == build_id and (functions := debug.functions("SHT_SYMTAB")):
+                return functions
+    return SymbolTable.empty()
+
+
+@contextmanager
+def _open_regular(path: Path) -> Iterator[BinaryIO]:
+    """A regular file opened for reading; OSError otherwise: a recording may name devices and pipes as if mapped."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as stream:  # noqa: PTH123 — Path.open takes no descriptor
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise OSError("not a regular file")
+        yield stream

@@ -1,0 +1,212 @@
+"""Addresses to function names: sealed symbols first, then kallsyms, ELF files, perf maps and the vdso."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import numpy as np
+
+from pinprof.model import Dso, Int32, UInt64
+from pinprof.read.symbols.demangle import demangle
+from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
+from pinprof.read.symbols.perf_map import load_perf_map
+from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols, UserKey, user_key
+from pinprof.read.symbols.vdso import own_vdso
+
+__all__ = ["Resolver", "SealedSymbols"]
+
+CORE_KERNEL = "[kernel.kallsyms]"
+
+
+class _Symbols(Protocol):
+    """What a source of symbols can do: rows of addresses, and the name of a row."""
+
+    def find(self, addresses: UInt64, /) -> Int32: ...
+    def name(self, row: int, /) -> str: ...
+
+
+class Resolver:
+    """Turns addresses into function names for one capture; results are indices into `names`, -1 if unresolved.
+
+    `kallsyms` is a saved /proc/kallsyms, `symfs` a directory that holds the recording machine's files, `sealed` the
+    capture's own symbols. With `recording`, the capture was made on this machine a moment ago: its perf maps and its
+    vdso are the ones found here, and every answer is remembered for `seal()`.
+
+    A file with another build id than the recorded one is not used. Of a capture with sealed symbols only `symfs` and
+    files of known build id are read beside them: what else lies here belongs to another machine or another time.
+    """
+
+    def __init__(
+        self,
+        *,
+        kallsyms: Path | None = None,
+        symfs: Path | None = None,
+        sealed: SealedSymbols | None = None,
+        recording: bool = False,
+    ) -> None:
+        self.names: list[str] = []
+        self._index: dict[str, int] = {}
+        self._kallsyms_path = kallsyms
+        self._kallsyms: Kallsyms | None = None
+        self._kernel_dsos: list[Dso] = []
+        self._kernel_dso_index: dict[str, int] = {}
+        self._symfs = symfs
+        self._sealed = sealed
+        self._recording = recording
+        self._sources: dict[UserKey, _Symbols | None] = {}
+        self._kernel_answers: list[tuple[UInt64, Int32, Int32]] = []
+        self._user_answers: dict[UserKey, list[tuple[UInt64, Int32]]] = defaultdict(list)
+        self._kernel_dso(CORE_KERNEL)
+
+    @property
+    def kernel_hidden(self) -> bool:
+        """Whether kptr_restrict hid the kernel's addresses from the recording: then no kernel frame has a name."""
+        if self._sealed is not None and not self._sealed.kernel_hidden:
+            return False
+        kallsyms = self._load_kallsyms()
+        return self._sealed is not None if kallsyms is None else kallsyms.hidden
+
+    def kernel(self, ips: UInt64) -> tuple[Int32, list[Dso], Int32]:
+        """Per kernel address: its name, the table of DSOs, and its index into that table.
+
+        Unresolved addresses belong to `[kernel.kallsyms]`, the table's first entry.
+        """
+        names, dsos = np.full(len(ips), -1, np.int32), np.zeros(len(ips), np.int32)
+        if (sealed := self._sealed) is not None:
+            rows = sealed.kernel.find(ips)
+            names = self._interned(np.where(rows >= 0, _at(sealed.kernel.names, rows), -1), sealed.names.__getitem__)
+            table = np.array([self._kernel_dso(path) for path in sealed.kernel_dsos] or [0], np.int32)
+            dsos = np.where(names >= 0, table[_at(sealed.kernel_dso, rows)], 0).astype(np.int32)
+        open_rows = np.flatnonzero(names < 0)
+        if open_rows.size and (kallsyms := self._load_kallsyms()) is not None:
+            rows = kallsyms.find(ips[open_rows])
+            names[open_rows] = self._interned(rows, kallsyms.name)
+            dsos[open_rows] = _per_row(rows, lambda row: self._kernel_dso(kallsyms.module(row)), missing=0)
+        if self._recording:
+            self._kernel_answers.append((ips, names, dsos))
+        return names, self._kernel_dsos, dsos
+
+    def user(self, dso: Dso, file_offsets: UInt64, pid: int) -> Int32:
+        """Per offset in a DSO's file its name; for the kinds `jit` and `anon` offsets are addresses of `pid`."""
+        key = user_key(dso, pid)
+        names = np.full(len(file_offsets), -1, np.int32)
+        if self._sealed is not None and (sealed := self._sealed.user.get(key)) is not None:
+            rows = sealed.find(file_offsets)
+            names = self._interned(np.where(rows >= 0, _at(sealed.names, rows), -1), self._sealed.names.__getitem__)
+        open_rows = np.flatnonzero(names < 0)
+        if open_rows.size and (source := self._source(dso, key)) is not None:
+            names[open_rows] = self._interned(
+                source.find(file_offsets[open_rows]), lambda row: demangle(source.name(row))
+            )
+        if self._recording:
+            self._user_answers[key].append((file_offsets, names))
+        return names
+
+    def seal(self) -> SealedSymbols:
+        """Every answer given so far, for a capture to carry; ValueError without `recording`."""
+        if not self._recording:
+            raise ValueError("only a resolver of a recording remembers its answers")
+        order = sorted(range(len(self.names)), key=self.names.__getitem__)
+        place = np.full(len(order) + 1, -1, np.int32)  # the last entry stands for a name of -1
+        place[order] = np.arange(len(order))
+        ips, rows = _first_of_each([answer[0] for answer in self._kernel_answers])
+        names = place[_joined([answer[1] for answer in self._kernel_answers])[rows]]
+        dsos = _joined([answer[2] for answer in self._kernel_answers])[rows]
+        user = {}
+        for key, answers in self._user_answers.items():
+            offsets, rows = _first_of_each([answer[0] for answer in answers])
+            user[key] = SealedAddresses(offsets, place[_joined([answer[1] for answer in answers])[rows]])
+        by_path = sorted(range(len(self._kernel_dsos)), key=lambda index: self._kernel_dsos[index].path)
+        rank = np.argsort(np.array(by_path)).astype(np.int32)
+        return SealedSymbols(
+            names=tuple(self.names[index] for index in order),
+            kernel=SealedAddresses(ips, names),
+            kernel_dso=rank[dsos],
+            kernel_dsos=tuple(self._kernel_dsos[index].path for index in by_path),
+            kernel_hidden=self.kernel_hidden,
+            user=user,
+        )
+
+    def _interned(self, rows: Int32, name: Callable[[int], str]) -> Int32:
+        """Per row of some table the index of its name, -1 for a row of -1."""
+        return _per_row(rows, lambda row: self._intern(name(row)), missing=-1)
+
+    def _intern(self, name: str) -> int:
+        index = self._index.setdefault(name, len(self.names))
+        if index == len(self.names):
+            self.names.append(name)
+        return index
+
+    def _kernel_dso(self, path: str) -> int:
+        index = self._kernel_dso_index.setdefault(path, len(self._kernel_dsos))
+        if index == len(self._kernel_dsos):
+            self._kernel_dsos.append(Dso(path, "", "kernel" if path == CORE_KERNEL else "module"))
+        return index
+
+    def _load_kallsyms(self) -> Kallsyms | None:
+        if self._kallsyms is None and self._kallsyms_path is not None:
+            self._kallsyms = load_kallsyms(self._kallsyms_path)
+        return self._kallsyms
+
+    def _source(self, dso: Dso, key: UserKey) -> _Symbols | None:
+        """The symbols of a DSO, loaded once."""
+        if key not in self._sources:
+            self._sources[key] = self._load(dso, key[3])
+        return self._sources[key]
+
+    def _load(self, dso: Dso, pid: int) -> _Symbols | None:
+        foreign = self._sealed is not None
+        if dso.kind in ("jit", "anon"):
+            roots = [self._symfs] if self._symfs else []
+            for root in roots if foreign else [*roots, Path("/")]:
+                if functions := load_perf_map(root / f"tmp/perf-{pid}.map"):
+                    return functions
+            return None
+        # Imported here: pyelftools takes 30 ms to import, and a sealed capture needs no ELF file.
+        from pinprof.read.symbols.elf import read_elf, read_elf_bytes
+
+        if dso.kind == "vdso":
+            return read_elf_bytes(own_vdso(), dso.build_id) if dso.build_id or self._recording else None
+        for root, path in self._candidates(dso, foreign=foreign):
+            if image := read_elf(path, dso.build_id, root):
+                return image
+        return None
+
+    def _candidates(self, dso: Dso, *, foreign: bool) -> Iterator[tuple[Path, Path]]:
+        """Where a DSO's file may be, as (root of the debug files, path): symfs, here, perf's cache of files."""
+        if dso.kind != "file" or not dso.path.startswith("/") or "\0" in dso.path:
+            return
+        here = Path("/")
+        if self._symfs is not None:
+            yield self._symfs, self._symfs / dso.path.lstrip("/")
+            yield self._symfs, self._symfs / dso.name
+        if dso.build_id or not (foreign or self._symfs):
+            yield here, Path(dso.path)
+        if len(dso.build_id) > 2 and dso.build_id.isalnum():
+            cache = Path(os.path.expanduser("~")) / ".debug/.build-id"  # noqa: PTH111 — Path.expanduser may raise
+            yield here, cache / dso.build_id[:2] / dso.build_id[2:] / "elf"
+
+
+def _at(column: Int32, rows: Int32) -> Int32:
+    """The column's values at rows, of which those that are -1 give any value."""
+    return column[rows] if len(column) else np.zeros(len(rows), np.int32)
+
+
+def _per_row(rows: Int32, value: Callable[[int], int], missing: int) -> Int32:
+    """Call `value` once per distinct row; rows of -1 give `missing`."""
+    distinct, inverse = np.unique(rows, return_inverse=True)
+    return np.array([missing if row < 0 else value(row) for row in distinct.tolist()] or [missing], np.int32)[inverse]
+
+
+def _joined(columns: list[Int32]) -> Int32:
+    return np.concatenate([np.zeros(0, np.int32), *columns])
+
+
+def _first_of_each(columns: list[UInt64]) -> tuple[UInt64, Int32]:
+    """The distinct addresses of several columns, ascending, and the row of each in the joined column."""
+    addresses, rows = np.unique(np.concatenate([np.zeros(0, np.uint64), *columns]), return_index=True)
+    return addresses, rows.astype(np.int32)

@@ -1,0 +1,1 @@
+"""What `pinprof bench` measured: its page, its plots, its tables in the terminal."""

@@ -1,0 +1,66 @@
+"""The page of `pinprof bench`: one self-contained file with curves, break-even counts and the decision tree.
+
+It is made as the reports' pages are (html.py): nothing is requested from anywhere, and the policy admits the page's own
+scripts only.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from importlib import resources
+from pathlib import Path
+
+from markupsafe import Markup
+
+from pinprof import __version__
+from pinprof.errors import PinprofError
+from pinprof.rates import MEASURES
+from pinprof.report import html
+from pinprof.report.bench.data import BenchReport, speed
+from pinprof.report.bench.plots import figures
+
+MODULES = ("format", "columns", "embedded", "theme", "plotscript", "plots", "bench")
+"""ES modules under assets/, each after those it imports."""
+
+
+def write_page(report: BenchReport, path: Path) -> None:
+    """Write the page to `path`; PinprofError if it cannot be written."""
+    try:
+        path.write_text(render(report), "utf-8", errors="replace")
+    except OSError as error:
+        raise PinprofError(
+            f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
+        ) from error
+
+
+def render(report: BenchReport) -> str:
+    """The page as text."""
+    script, plots = html.modules(*MODULES), figures(report.study)
+    plot = (resources.files("plotly") / "package_data" / html.PLOT_SCRIPT).read_bytes() if plots else b""
+    hashes = " ".join(html.script_hash(one) for one in (script, plot) if one)
+    sheets = "".join(html.asset(name) for name in ("page.css", "activity.css", "bench.css"))
+    return (
+        html.environment()
+        .get_template("bench.html.j2")
+        .render(
+            report=report,
+            study=report.study,
+            plots=plots,
+            style=Markup(sheets + html.level_rules()),  # noqa: S704  # the project's own style sheets
+            script=Markup(script),  # noqa: S704  # the project's own modules
+            policy=(
+                f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
+                "base-uri 'none'; form-action 'none'"
+            ),
+            page_data=html.embed_json({"plots": plots}),
+            plot_packed=base64.b64encode(gzip.compress(plot, 9, mtime=0)).decode("ascii") if plot else "",
+            meaning=_meaning,
+            speed=speed,
+            version=__version__,
+        )
+    )
+
+
+def _meaning(measure: str) -> str:
+    return MEASURES.get(measure) or MEASURES["prefault.tN"]

@@ -1,0 +1,188 @@
+"""The terminal's view of `pinprof bench` and `pinprof bench compare`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from pinprof.analyze.costs import GIB, BreakEven, Cost
+from pinprof.report.bench.data import BenchReport, speed
+from pinprof.report.names import printable
+from pinprof.units import format_bytes, format_ns, format_share
+
+_PLAIN_WIDTH = 120
+"""Width when the output is no terminal."""
+_MOST_SIZES = 6
+_NAMES_SHOWN = 4
+
+
+def print_bench(report: BenchReport) -> None:
+    """Print tables, break-even counts, the decision tree, what was left out, and pyperf's warnings."""
+    console = _console()
+    console.print(Text(report.headline, "bold"))
+    badge = Text("host emulation · ", "yellow") if report.emulated else Text()
+    console.print(badge + Text(" · ".join(map(printable, report.facts)), "dim"))
+    if report.makes:
+        _section(console, "Making, pinning and freeing: time of a call", _makes(report))
+    if report.moves:
+        _section(console, "Moving: GB/s", _moves(report))
+    if report.study.break_even:
+        _section(console, "Break-even: copies to the device that repay a pin", _break_even(report.study.break_even))
+    if report.study.answers:
+        _section(console, "What to choose on this machine", _answers(report))
+    omissions = [f"{what}: {reason}" for what, reason in report.omissions()]
+    if omissions:
+        _section(console, "Left out", Text("\n".join(map(printable, omissions))))
+    if report.unstable:
+        _section(console, "Stability, as pyperf sees it", _stability(report))
+
+
+def print_comparison(comparison: Any) -> None:
+    """Print the benchmarks whose means differ significantly, and how many do not (`bench.compare.Comparison`)."""
+    console = _console()
+    differing = [row for row in comparison.rows if row.significant]
+    same = len(comparison.rows) - len(differing)
+    verdict = f"{len(differing)} of {len(comparison.rows)} differ" if differing else "No significant change"
+    console.print(Text(f"{verdict}: {comparison.before} against {comparison.after}", "bold"))
+    for sentence in comparison.different:
+        console.print(Text(printable(sentence), "yellow"))
+    if comparison.rows:
+        table = _table("benchmark", "before", "after", "ratio", "")
+        for row in comparison.rows:
+            change = Text("not significant", "dim")
+            if row.significant:
+                slower = row.ratio > 1
+                change = Text("slower" if slower else "faster", "red" if slower else "green")
+            cells = format_ns(row.before_ns), format_ns(row.after_ns), f"{row.ratio:.2f} ×"
+            table.add_row(Text(printable(row.name)), *cells, change, style="" if row.significant else "dim")
+        console.print(table)
+    notes = []
+    if differing:
+        notes.append(
+            f"A t-test at 95 % for each benchmark: of {len(comparison.rows)} benchmarks that have not changed, "
+            f"about {max(1, round(0.05 * len(comparison.rows)))} will differ by chance. {same} do not differ."
+        )
+    for names, where in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
+        if names:
+            notes.append(f"Only in {where}: {', '.join(names)}.")
+    for note in notes:
+        console.print(Text(printable(note), "dim"))
+
+
+def _console() -> Console:
+    probe = Console(highlight=False, markup=False)
+    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=_PLAIN_WIDTH)
+
+
+def _section(console: Console, title: str, body: RenderableType) -> None:
+    console.print()
+    console.print(Text(title, "bold"))
+    console.print(Padding(body, (0, 0, 0, 2), expand=False))
+
+
+def _table(first: str, *numbers: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    table.add_column(first, no_wrap=True)
+    for heading in numbers:
+        table.add_column(heading, justify="right", no_wrap=True)
+    return table
+
+
+def _shown(sizes: Sequence[int]) -> list[int]:
+    """As many sizes as a terminal has room for, both ends among them."""
+    if len(sizes) <= _MOST_SIZES:
+        return list(sizes)
+    return [sizes[round(index * (len(sizes) - 1) / (_MOST_SIZES - 1))] for index in range(_MOST_SIZES)]
+
+
+def _makes(report: BenchReport) -> RenderableType:
+    sizes = _shown(report.study.sizes)
+    table = _table("measure", *map(format_bytes, sizes), "per GiB")
+    for measure in report.makes:
+        costs = [report.study.cost(measure, size) for size in sizes]
+        last = next((cost for cost in reversed(costs) if cost), None)
+        if last is None:
+            continue
+        per_gib = format_ns(last.rate.median_ns * GIB / last.rate.size_bytes)
+        table.add_row(measure, *(format_ns(cost.rate.median_ns) if cost else "–" for cost in costs), per_gib)
+    return Group(table, *(Text(line, "dim") for line in report.single))
+
+
+def _moves(report: BenchReport) -> RenderableType:
+    sizes = _shown(report.study.sizes)
+    limited = bool(report.study.limits)
+    shares = ("of practice", "of theory") if limited else ()
+    table = _table("measure", *map(format_bytes, sizes), *shares, "per GiB")
+    for measure in report.moves:
+        costs = [report.study.cost(measure, size) for size in sizes]
+        best = max((cost for cost in costs if cost), key=lambda cost: cost.gb_per_s or 0, default=None)
+        last = next((cost for cost in reversed(costs) if cost), None)
+        reached = [_percent(best.of_practical), _percent(best.of_theory)] if best and limited else []
+        table.add_row(measure, *map(_speed, costs), *reached, format_ns(last.ns_per_gib or 0) if last else "")
+    lines = [
+        Text(
+            f"{report.study.link or 'link'} {limit.direction}: "
+            + ", ".join(
+                f"{name} {value:.3g} GB/s"
+                for name, value in (("theory", limit.theory_gb_per_s), ("best measured", limit.practical_gb_per_s))
+                if value is not None
+            ),
+            "dim",
+        )
+        for limit in report.study.limits
+        if limit.theory_gb_per_s or limit.practical_gb_per_s
+    ]
+    return Group(table, *lines)
+
+
+def _speed(cost: Cost | None) -> str:
+    return speed(cost) if cost else "–"
+
+
+def _percent(share: float | None) -> str:
+    return format_share(share, 1) if share is not None else "–"
+
+
+def _break_even(rows: Sequence[BreakEven]) -> Table:
+    shown = [row for row in rows if row.size_bytes in _shown([one.size_bytes for one in rows])]
+    table = _table("size", "pageable copy", "pinned copy", "pin + free", "copies", "register + unregister", "copies")
+    for row in shown:
+        table.add_row(
+            format_bytes(row.size_bytes),
+            format_ns(row.pageable_ns),
+            format_ns(row.pinned_ns),
+            *(part for cost in (row.pin_ns, row.register_ns) for part in _repaid(row, cost)),
+        )
+    return table
+
+
+def _repaid(row: BreakEven, cost_ns: float | None) -> tuple[str, str]:
+    if cost_ns is None:
+        return "–", "–"
+    copies = row.copies(cost_ns)
+    return format_ns(cost_ns), f"{copies:,}" if copies is not None else "never"
+
+
+def _answers(report: BenchReport) -> Text:
+    text = Text()
+    for number, answer in enumerate(report.study.answers):
+        text.append("\n" if number else "")
+        text.append(f"{answer.question}\n")
+        text.append(f"  → {answer.choice}. ", "green")
+        text.append(answer.because, "dim")
+    return text
+
+
+def _stability(report: BenchReport) -> Text:
+    text = Text(f"{len(report.unstable)} of {report.benchmarks} benchmarks may be unstable:")
+    for reason, names in report.warnings():
+        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+        text.append(f"\n{reason}: {', '.join(names[:_NAMES_SHOWN])}{more}", "dim")
+    text.append(f"\nEach with its figures: python -m pyperf check {printable(report.file)}", "dim")
+    return text
