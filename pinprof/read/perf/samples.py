@@ -18,8 +18,11 @@ from pinprof.read.interning import Interner
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
 
-UNKNOWN_USER, GUEST, UNKNOWN_KERNEL = 0, 1, rec.KERNEL_START
-"""Addresses that stand for: a user frame whose address cannot be code, any guest frame, a kernel frame likewise."""
+UNKNOWN_USER, GUEST, UNKNOWN_KERNEL = 0, rec.KERNEL_START - 1, rec.KERNEL_START
+"""Addresses that stand for: a user frame whose address cannot be code, any guest frame, a kernel frame likewise.
+
+No processor has user memory at the guest's; small numbers such as 1 are what broken frame pointers lead to.
+"""
 
 MAX_WEIGHT = 1 << 48
 """A period or a count beyond this is damage: nanoseconds of three days, more faults than there is memory."""

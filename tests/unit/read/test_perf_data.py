@@ -171,6 +171,7 @@ def test_build_ids_come_from_the_mapping_or_from_the_feature_section(capture_of:
         ((rec.CONTEXT_KERNEL, pf.USER_IP), ["[unknown kernel][k]"]),
         ((2**64 - 2048, rec.CONTEXT_USER, pf.USER_IP), ["[app]"]),
         ((2**64 - 2176, pf.KERNEL_IP, 2**64 - 2560, pf.USER_IP), ["[guest]", "[guest]"]),
+        ((rec.CONTEXT_USER, 0, 1, 2, pf.USER_IP), ["[app]", "[unknown]", "[unknown]", "[unknown]"]),
         ((rec.CONTEXT_KERNEL, rec.CONTEXT_USER), None),
         ((), None),
     ],
