@@ -31,7 +31,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @click.option("--serve", is_flag=True, help="Show the page at a private address of this machine until Ctrl-C.")
-@click.option("--port", type=int, default=0, help="The port to serve at (default: any that is free).")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    metavar="N",
+    help="The port to serve at (default: any free one).",
+)
 def command(
     paths: tuple[Path, ...],
     form: str | None,
@@ -53,6 +59,8 @@ def command(
     Nsight Systems report or export, or what another profiler wrote: `perf script` text, folded stacks, speedscope,
     pprof, a Chrome trace.
     """
+    if (open_page or serve) and form not in ("html", None):
+        raise UsageError(f"{form} is no page to open or serve.", "Leave --format out, or give html.", "no-page")
     from pinprof import read
 
     for side_file in (kallsyms, symfs, ranges):
@@ -65,12 +73,12 @@ def command(
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
     if form == "folded":
         # Folding needs no analysis: this path imports nothing but the reader.
-        from pinprof.report.export import plain as export
+        from pinprof.report.export import plain, streams
 
         with working(f"Reading {paths[0].name}"):
             capture = read.read(paths[0], options)
-        with click.open_file(str(output or "-"), "w", encoding="utf-8", errors="backslashreplace") as stream:
-            export.write_folded(capture, stream, event)
+        with streams.text_output(output) as stream:
+            plain.write_folded(capture, stream, event)
         return
 
     from pinprof import analyze, report
@@ -82,7 +90,9 @@ def command(
     elif form == "text":
         report.print_text(report.build(analyses[0]), output)
     elif form == "json":
-        with click.open_file(str(output or "-"), "w", encoding="utf-8") as stream:
+        from pinprof.report.export import streams
+
+        with streams.text_output(output) as stream:
             report.write_json(report.build(analyses[0]), stream)
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")

@@ -78,7 +78,7 @@ def read_ranges(path: Path) -> LoadedRanges:
     except OSError as error:
         raise CaptureError(
             f"The ranges {path} cannot be read: {error.strerror}.",
-            "Give a ranges.jsonl that a pinprof scenario wrote with --ranges.",
+            "Give the ranges.jsonl of a capture, or lines of that form.",
             "ranges",
         ) from error
     loaded = parse_ranges(text)
@@ -88,7 +88,7 @@ def read_ranges(path: Path) -> LoadedRanges:
             expected='a line like {"name": "alloc", "start_ns": 1, "end_ns": 9}',
             found=repr(text[:24].decode("utf-8", "replace")),
             offset=0,
-            remedy="Give a ranges.jsonl that a pinprof scenario wrote with --ranges.",
+            remedy="Give the ranges.jsonl of a capture, or lines of that form.",
             slug="ranges",
         )
     return loaded

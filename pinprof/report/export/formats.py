@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
 import importlib
-import io
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Literal, NamedTuple, cast
+from typing import IO, Literal, NamedTuple
 
 from pinprof.analyze import Analysis
 from pinprof.errors import CollectError, UsageError
+from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded
 
 
 class Export(NamedTuple):
@@ -51,18 +49,18 @@ def export(name: str, analysis: Analysis, output: Path | None) -> None:
     if chosen.target == "directory":
         if output is None:
             raise UsageError(f"{name} is a directory of tables.", "Name it with -o, for example -o tables.", "format")
-        _write(output, lambda: function(analysis, output))
-    elif output is None:
+        _write_directory(function, analysis, output)
+    elif output is None or output == STANDARD_OUTPUT:
         sys.stdout.flush()
-        with _encoded(sys.stdout.buffer, chosen) as stream:
-            function(analysis, stream)
+        _write_stream(function, analysis, sys.stdout.buffer, chosen)
     else:
-        _write(output, lambda: _write_file(function, analysis, output, chosen))
+        with binary_output(output) as file:
+            _write_stream(function, analysis, file, chosen)
 
 
-def _write(output: Path, action: Callable[[], None]) -> None:
+def _write_directory(function: Callable[[Analysis, Path], None], analysis: Analysis, output: Path) -> None:
     try:
-        action()
+        function(analysis, output)
     except OSError as error:
         reason = error.strerror or str(error)
         raise CollectError(
@@ -70,43 +68,11 @@ def _write(output: Path, action: Callable[[], None]) -> None:
         ) from error
 
 
-def _write_file(function: Callable[[Analysis, object], None], analysis: Analysis, output: Path, chosen: Export) -> None:
-    """Write beside the file and rename when whole: a recording that does not fit the format leaves nothing behind."""
-    if output.exists() and not output.is_file():
-        with output.open("wb") as device:
-            _write_stream(function, analysis, device, output.name, chosen)
-        return
-    partial = output.with_name(f"{output.name}.partial")
-    try:
-        with partial.open("wb") as file:
-            _write_stream(function, analysis, file, output.name, chosen)
-        partial.replace(output)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
-
-
 def _write_stream(
-    function: Callable[[Analysis, object], None], analysis: Analysis, file: IO[bytes], name: str, chosen: Export
+    function: Callable[[Analysis, IO[str] | IO[bytes]], None], analysis: Analysis, file: IO[bytes], chosen: Export
 ) -> None:
-    if not name.endswith(".gz"):
-        with _encoded(file, chosen) as stream:
-            function(analysis, stream)
-        return
-    # Neither name nor time in the header: the same report gives the same bytes.
-    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed, _encoded(cast("IO[bytes]", packed), chosen) as stream:
-        function(analysis, stream)
-
-
-@contextmanager
-def _encoded(binary: IO[bytes], chosen: Export) -> Iterator[IO[str] | IO[bytes]]:
-    """The stream itself, or text on it without closing it."""
     if chosen.target == "binary":
-        yield binary
+        function(analysis, file)
         return
-    text = io.TextIOWrapper(binary, encoding="utf-8", newline="\n", write_through=False)
-    try:
-        yield text
-        text.flush()
-    finally:
-        text.detach()
+    with encoded(file, errors="strict") as text:
+        function(analysis, text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,9 +15,9 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof import units
-from pinprof.errors import PinprofError
 from pinprof.report import palette
 from pinprof.report.data import EventData, FindingData, ReportData
+from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
 from pinprof.report.summary import clock_rows, hero_facts, quality_notes, quality_tiles, quoted
@@ -48,18 +49,13 @@ _SEVERITY_STYLE = {"critical": "bold red", "warning": "yellow", "info": "cyan", 
 
 def print_text(data: ReportData, output: Path | None = None) -> None:
     """Print to standard output, or to a file without colours; PinprofError if the file cannot be written."""
-    if output is None:
+    if output is None or output == STANDARD_OUTPUT:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")
         render(data, _console())
         return
-    try:
-        with output.open("w", encoding="utf-8", errors="backslashreplace") as stream:
-            render(data, Console(file=stream, width=_PLAIN_WIDTH, no_color=True, highlight=False, markup=False))
-    except OSError as error:
-        raise PinprofError(
-            f"The summary {output} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
-        ) from error
+    with text_output(output) as stream:
+        render(data, Console(file=stream, width=_PLAIN_WIDTH, no_color=True, highlight=False, markup=False))
 
 
 def render(data: ReportData, console: Console) -> None:
@@ -215,7 +211,7 @@ def _quality(data: ReportData) -> Group:
     figures = Text(" · ").join(
         Text(f"{tile.value} {tile.label}", "yellow" if tile.warn else "")
         for tile in quality_tiles(data)
-        if tile.label == "samples" or not tile.value.startswith("0")
+        if tile.label == "samples" or not re.match(r"0\b", tile.value)
     )
     off = [
         Text(f"{shortened(row.name, 30)}: {units.format_share(row.sampled_ns, row.wall_ns)} of its wall time sampled")

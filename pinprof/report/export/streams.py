@@ -1,0 +1,69 @@
+"""Where an export goes: standard output, or a file that appears under its name once it is whole."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from pinprof.errors import CollectError
+
+STANDARD_OUTPUT = Path("-")
+
+
+@contextmanager
+def binary_output(output: Path) -> Iterator[IO[bytes]]:
+    """A file, compressed where its name ends in `.gz`; CollectError when it cannot be written.
+
+    It is written beside its place and renamed when whole: what cannot be exported leaves nothing behind.
+    """
+    try:
+        if output.exists() and not output.is_file():
+            with output.open("wb") as device:
+                yield device
+            return
+        partial = output.with_name(f"{output.name}.partial")
+        try:
+            with partial.open("wb") as file:
+                if output.name.endswith(".gz"):
+                    # Neither name nor time in the header: the same report gives the same bytes.
+                    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                        yield cast("IO[bytes]", packed)
+                else:
+                    yield file
+            partial.replace(output)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CollectError(
+            f"{output} cannot be written: {reason}.", "Choose another place with -o.", "output"
+        ) from error
+
+
+@contextmanager
+def text_output(output: Path | None) -> Iterator[IO[str]]:
+    """UTF-8 text to a file, or to standard output for None and `-`; what UTF-8 cannot say is escaped."""
+    if output is None or output == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        with encoded(sys.stdout.buffer) as text:
+            yield text
+        return
+    with binary_output(output) as file, encoded(file) as text:
+        yield text
+
+
+@contextmanager
+def encoded(binary: IO[bytes], errors: str = "backslashreplace") -> Iterator[IO[str]]:
+    """Text on a stream of bytes, which stays open."""
+    text = io.TextIOWrapper(binary, encoding="utf-8", errors=errors, newline="\n", write_through=False)
+    try:
+        yield text
+        text.flush()
+    finally:
+        text.detach()

@@ -1,0 +1,59 @@
+"""`pinprof report` with outputs of every kind, and what it says when one cannot be written."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from pinprof.cli import cli, main
+from pinprof.errors import UsageError
+
+
+@pytest.fixture
+def recording(tmp_path: Path) -> Path:
+    path = tmp_path / "run.folded"
+    path.write_text("main;work;asm_exc_page_fault_[k];do_anonymous_page_[k] 70\nmain;read 30\n")
+    return path
+
+
+@pytest.mark.parametrize("form", ["text", "json", "folded", "speedscope", "pprof", "csv"])
+def test_a_place_that_cannot_be_written_is_an_error_of_one_sentence(
+    form: str, recording: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = "/proc/nowhere/out"
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(recording), "--format", form, "-o", place])
+    assert ended.value.code == 1
+    told = capsys.readouterr().err
+    assert told.startswith(f"pinprof: error: {place} cannot be written: ")
+    assert told.endswith("Choose another place with -o. [output]\n")
+
+
+@pytest.mark.parametrize("form", ["text", "json", "folded", "speedscope", "pprof"])
+def test_a_file_whose_name_ends_in_gz_is_compressed(form: str, recording: Path, tmp_path: Path) -> None:
+    plain, packed = tmp_path / "out", tmp_path / "out.gz"
+    for path in (plain, packed):
+        cli.main(["report", str(recording), "--format", form, "-o", str(path)], standalone_mode=False)
+    assert gzip.decompress(packed.read_bytes()) == plain.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["out", "out.gz", "run.folded"]
+
+
+def test_a_dash_is_standard_output(recording: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> None:
+    cli.main(["report", str(recording), "--format", "json", "-o", "-"], standalone_mode=False)
+    assert json.loads(capfdbinary.readouterr().out)["schema"] == 1
+
+
+@pytest.mark.parametrize("option", ["--open", "--serve"])
+def test_only_a_page_can_be_opened_or_served(option: str, recording: Path) -> None:
+    with pytest.raises(UsageError, match="json is no page"):
+        cli.main(["report", str(recording), "--format", "json", option], standalone_mode=False)
+
+
+def test_a_port_is_one_of_those_that_exist(recording: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["report", str(recording), "--serve", "--port", "99999"])
+    assert ended.value.code == 2
+    assert "0<=x<=65535" in capsys.readouterr().err
