@@ -75,6 +75,8 @@ def saving_sentence(told: Counterfactual) -> str:
         return NO_RATES
     best = told.best
     measured = f"{told.title}: {units.format_ns(told.measured_ns)} an iteration, measured"
+    if not told.estimates:
+        return f"The rates of this machine say nothing of other kinds of memory for this run ({measured})."
     if best is None:
         return f"No other kind of memory would have saved more than the error of the estimate ({measured})."
     once = f", after {units.format_ns(best.once_ns)} once" if best.once_ns else ""
@@ -98,9 +100,12 @@ def notes(told: Counterfactual) -> list[str]:
             "say. The estimates are scaled by that, and their errors include the difference."
         )
     found += [f"{row.title[:1].upper()}{row.title[1:]}: {row.assumes}" for row in mode_rows(told) if row.assumes]
+    lacking: dict[tuple[str, ...], list[str]] = {}
+    for title, measures in told.lacking:
+        lacking.setdefault(tuple(measures), []).append(title)
     found += [
-        f"{title[:1].upper()}{title[1:]}: no estimate without a measurement of {', '.join(measures)}."
-        for title, measures in told.lacking
+        f"No estimate without a measurement of {', '.join(measures)}: {'; '.join(titles)}."
+        for measures, titles in lacking.items()
     ]
     return found
 

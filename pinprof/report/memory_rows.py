@@ -22,6 +22,12 @@ CURVES: tuple[tuple[str, Style], ...] = (
 )
 """What is drawn, with a level for its colour: resident memory always, the others where there is any."""
 
+_HIDDEN_FAULTS = 1_000
+"""Fewer faults beyond the program's own say nothing: its event counts by the period, and a machine is never still."""
+
+_FEW_LOOKS = 5
+"""Up to so many looks a peak is easily missed."""
+
 POINTS = 2_000
 """Of longer logs each step keeps its peak."""
 
@@ -69,12 +75,12 @@ def memory_tiles(data: MemoryData) -> list[tuple[str, str]]:
     """(figure, what it is): peaks worth a tile."""
     found = data.result
     tiles = [
-        (units.format_bytes(found.peak[key]), f"at most {style.label}")
+        (units.format_bytes(found.peak[key]), f"{style.label.removeprefix('of it ')} at most")
         for key, style in CURVES
         if found.peak.get(key) or (key == "rss" and key in found.peak)
     ]
     if found.lowest_free_bytes is not None:
-        tiles.append((units.format_bytes(found.lowest_free_bytes), "of the machine free at the lowest"))
+        tiles.append((units.format_bytes(found.lowest_free_bytes), "free on the machine at least"))
     if found.peak.get("threads", 0) > 1:
         tiles.append((units.format_count(found.peak["threads"]), "threads at once"))
     return tiles
@@ -83,13 +89,16 @@ def memory_tiles(data: MemoryData) -> list[tuple[str, str]]:
 def memory_notes(data: MemoryData) -> list[str]:
     """What the machine's counters say of faults, pins and huge pages."""
     growth, found, notes = data.result.growth, data.result, []
+    if found.looks <= _FEW_LOOKS:
+        looks = units.format_counted(found.looks, "time", "times")
+        notes.append(f"Memory was looked at {looks} only: the program may have held more in between.")
     pinned, released = growth.get("nr_foll_pin_acquired", 0), growth.get("nr_foll_pin_released", 0)
     if pinned or released:
         notes.append(
-            f"{units.format_count(pinned)} pages were pinned and {units.format_count(released)} released, on the whole "
-            "machine."
+            f"{units.format_counted(pinned, 'page was', 'pages were')} pinned and {units.format_count(released)} "
+            "released, on the whole machine."
         )
-    if found.hidden_faults is not None and found.program_faults is not None:
+    if found.hidden_faults is not None and found.program_faults is not None and found.hidden_faults >= _HIDDEN_FAULTS:
         notes.append(
             f"The machine counted {units.format_count(growth['pgfault'])} page faults, the page-fault event of the "
             f"program {units.format_count(found.program_faults)}: the other {units.format_count(found.hidden_faults)} "
@@ -98,15 +107,17 @@ def memory_notes(data: MemoryData) -> list[str]:
     huge, failed = growth.get("thp_fault_alloc", 0), growth.get("thp_fault_fallback", 0)
     if huge or failed:
         notes.append(
-            f"{units.format_count(huge)} faults got a huge page, {units.format_count(failed)} wanted one in vain."
+            f"{units.format_counted(huge, 'fault', 'faults')} got a huge page"
+            + (f", {units.format_count(failed)} wanted one in vain." if failed else ".")
         )
     if growth.get("compact_stall"):
         notes.append(
-            f"{units.format_count(growth['compact_stall'])} times a program waited for memory to be compacted."
+            f"{units.format_counted(growth['compact_stall'], 'time', 'times')} a program waited for memory to be "
+            "compacted."
         )
     if growth.get("pswpout") or growth.get("pswpin"):
         notes.append(
-            f"{units.format_count(growth.get('pswpout', 0))} pages were written to swap, "
+            f"{units.format_counted(growth.get('pswpout', 0), 'page was', 'pages were')} written to swap, "
             f"{units.format_count(growth.get('pswpin', 0))} read back."
         )
     if found.processes > 1:

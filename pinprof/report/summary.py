@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinprof import units
+from pinprof.report.activity_data import ActivityData
 from pinprof.report.data import ReportData
 
 _QUIET_SHARE = 0.01
@@ -62,9 +63,13 @@ def hero_facts(data: ReportData) -> list[str]:
         facts += [f"{units.format_bytes(size)} of {what}" for what, size in memory.items() if isinstance(size, int)]
     for event in data.events:
         if event.spans:
-            facts.append(f"{units.format_count(event.samples)} {'wait' if event.samples == 1 else 'waits'}")
+            facts.append(units.format_counted(event.samples, "wait", "waits"))
             continue
-        count = f"{units.format_count(event.samples)} {'sample' if event.samples == 1 else 'samples'} of {event.name}"
+        if event.name == event.unit:
+            # Counts of which nothing is known: the event has no name but its unit.
+            facts.append(units.format_counted(event.samples, "weighted stack", "weighted stacks"))
+            continue
+        count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {event.name}"
         rate = re.search(r"\d+", event.sampling)
         told = rate is None or re.search(rf"={rate[0]}\b", event.name)
         facts.append(count if told else f"{count}, {event.sampling}")
@@ -73,17 +78,22 @@ def hero_facts(data: ReportData) -> list[str]:
 
 
 def activity_counts(data: ReportData) -> list[tuple[int, str]]:
-    """How much a tracing tool recorded, by kind; without kinds of which there is nothing."""
+    """How much a tracing tool recorded, by kind in the right number; without kinds of which there is nothing."""
     if data.activity is None:
         return []
     whole = data.activity.analysis.whole
     counts = [
-        (sum(call.count for call in whole.calls) + len(data.activity.analysis.context_init), "CUDA calls"),
-        (whole.kernels, "kernels"),
-        (sum(copy.count for copy in whole.copies), "copies"),
-        (sum(moved.count for moved in whole.migrations), "migrations"),
+        (calls_recorded(data.activity), "CUDA call", "CUDA calls"),
+        (whole.kernels, "kernel", "kernels"),
+        (sum(copy.count for copy in whole.copies), "copy", "copies"),
+        (sum(moved.count for moved in whole.migrations), "migration", "migrations"),
     ]
-    return [(count, label) for count, label in counts if count]
+    return [(count, one if count == 1 else many) for count, one, many in counts if count]
+
+
+def calls_recorded(activity: ActivityData) -> int:
+    """CUDA calls of the whole recording, those that created contexts among them."""
+    return sum(call.count for call in activity.analysis.whole.calls) + len(activity.analysis.context_init)
 
 
 def quoted(words: Sequence[str]) -> str:
@@ -101,20 +111,24 @@ def quality_tiles(data: ReportData) -> list[Tile]:
         return traced
     return [
         *traced,
-        Tile("samples", units.format_count(samples), samples == 0),
-        Tile("lost samples", units.format_count(losses.lost_samples), losses.lost_samples > 0),
-        Tile("unresolved frames", units.format_count(losses.unresolved_frames), False),
-        _counted("truncated callchains", losses.truncated_chains, samples),
-        _counted("without callchain", losses.missing_stacks, samples),
-        Tile("unknown records", units.format_count(losses.unknown_records), losses.unknown_records > 0),
+        _counted("sample", "samples", samples, samples == 0),
+        _counted("lost sample", "lost samples", losses.lost_samples, losses.lost_samples > 0),
+        _counted("frame without a symbol", "frames without a symbol", losses.unresolved_frames, False),
+        _shared("truncated callchain", "truncated callchains", losses.truncated_chains, samples),
+        _shared("sample without a callchain", "samples without a callchain", losses.missing_stacks, samples),
+        _counted("unknown record", "unknown records", losses.unknown_records, losses.unknown_records > 0),
         Tile("unreadable", units.format_bytes(losses.corrupt_bytes), losses.corrupt_bytes > 0),
-        Tile("samples of other processes", units.format_count(losses.other_processes), False),
+        _counted("sample of other processes", "samples of other processes", losses.other_processes, False),
     ]
 
 
-def _counted(label: str, count: int, samples: int) -> Tile:
+def _counted(one: str, many: str, count: int, warn: bool) -> Tile:
+    return Tile(one if count == 1 else many, units.format_count(count), warn)
+
+
+def _shared(one: str, many: str, count: int, samples: int) -> Tile:
     share = f" ({units.format_share(count, samples)})" if count else ""
-    return Tile(label, f"{units.format_count(count)}{share}", count > _QUIET_SHARE * samples)
+    return Tile(one if count == 1 else many, f"{units.format_count(count)}{share}", count > _QUIET_SHARE * samples)
 
 
 def clock_rows(data: ReportData) -> list[ClockRow]:
@@ -142,14 +156,17 @@ def quality_notes(data: ReportData) -> list[str]:
         if event.heuristic
     ]
     if data.activity:
-        notes.append(f"CUDA activity comes from {data.activity.analysis.source}.")
-        recorded = data.activity.analysis.recorded
+        recorded, source = data.activity.analysis.recorded, data.activity.analysis.source
+        if "cuda" not in recorded and not calls_recorded(data.activity):
+            notes.append(f"No call of CUDA was seen by {source}.")
+        else:
+            notes.append(f"CUDA activity comes from {source}.")
         if "cuda" in recorded:
             notes += [told for kind, told in _UNRECORDED.items() if kind not in recorded]
-        else:
+        elif calls_recorded(data.activity):
             notes.append("What the GPU did (copies, kernels, migrations) was not recorded, only the calls.")
-    source, uncertainty = data.capture.clock.get("source"), data.capture.clock.get("uncertainty_ns", 0)
-    if source:
+    clock, uncertainty = data.capture.clock.get("source"), data.capture.clock.get("uncertainty_ns", 0)
+    if clock and data.ranges:
         exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"
-        notes.append(f"Samples and ranges count on the {source} clock and agree {exact}.")
+        notes.append(f"Samples and ranges count on the {clock} clock and agree {exact}.")
     return list(dict.fromkeys(notes))

@@ -41,7 +41,10 @@ def _modes(told: Counterfactual) -> Group:
                 "" if row.measured else cost_rows.difference(told, row),
                 Text(printable(row.title) + once, "bold" if row.measured else ""),
             )
-        lines += [table, *(Padding(Text(printable(note), "dim"), expand=False) for note in cost_rows.notes(told))]
+        lines += [
+            *((table,) if told.estimates else ()),
+            *(Padding(Text(printable(note), "dim"), expand=False) for note in cost_rows.notes(told)),
+        ]
     return Group(*lines)
 
 
@@ -50,8 +53,8 @@ def _curve(curve: PinningCurve) -> Group:
     longest = max(time.median_ns for _, time in rows)
     colour = palette.level_colour("pin", dark=True)
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
-    table.add_column("", no_wrap=True, overflow="ellipsis", max_width=40)
-    for title in ("per GiB", "from", "to"):
+    table.add_column("", overflow="fold", max_width=40)
+    for title in ("per GiB", "least", "most"):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     for name, time in rows:
@@ -63,5 +66,6 @@ def _curve(curve: PinningCurve) -> Group:
             units.format_ns(curve.per_gib(time.most_ns)),
             Text("█" * cells, colour if time.threads else "dim"),
         )
-    what = f"{units.format_bytes(curve.size_bytes)}, {curve.baseline.runs} runs; medians, least and most."
+    runs = units.format_counted(curve.baseline.runs, "run", "runs")
+    what = f"{units.format_bytes(curve.size_bytes)}, {runs}: medians, least and most."
     return Group(Text(printable(curve.sentence())), table, Text(what, "dim"))

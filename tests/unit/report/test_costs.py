@@ -83,10 +83,19 @@ def test_notes_say_what_the_figures_rest_on() -> None:
         "110 ms",
         "0.75 times",
         "Pageable memory: It is warm.",
-        "Staged memory",
-        "h2d.staged",
+        "No estimate without a measurement of h2d.staged: staged memory.",
     ):
         assert told in notes
+
+
+def test_without_a_single_estimate_nothing_is_claimed_of_other_kinds() -> None:
+    bare = replace(TOLD, estimates=(), lacking=(("one", ("a.b",)), ("two", ("a.b",)), ("three", ("c.d",))))
+    assert "say nothing of other kinds" in cost_rows.saving_sentence(bare)
+    assert cost_rows.notes(bare)[-2:] == [
+        "No estimate without a measurement of a.b: one; two.",
+        "No estimate without a measurement of c.d: three.",
+    ]
+    assert "against measured" not in str(text(bare))
 
 
 def test_the_curve_says_how_much_faster_and_draws_every_point() -> None:

@@ -10,10 +10,11 @@ import numpy as np
 
 from pinprof.activity import MarkTable
 from pinprof.analyze import analyze
+from pinprof.analyze.memory import summarise_memory
 from pinprof.model import MemoryLog, ProcessMemory
-from pinprof.report import gather, plots
+from pinprof.report import gather, html, plots
 from pinprof.report.export import trace as export_trace
-from pinprof.report.memory_rows import memory_json, memory_notes, memory_tiles
+from pinprof.report.memory_rows import MemoryData, memory_json, memory_notes, memory_tiles
 from pinprof.report.timeline import timeline
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
@@ -71,7 +72,7 @@ def test_memory_is_curves_peaks_and_sentences() -> None:
     assert [(use.title, use.level_bytes.tolist()) for use in data.timeline.memory] == [
         ("resident", [MIB, 40 * MIB, 2 * MIB]), ("of it shared", [0, 8 * MIB, 0]),
     ]  # fmt: skip
-    assert ("40 MiB", "at most resident") in memory_tiles(data.memory)
+    assert ("40 MiB", "resident at most") in memory_tiles(data.memory)
     figure = plots.memory_figure(data.memory)
     assert figure is not None
     assert [trace["y"] for trace in figure["data"]] == [[1, 40, 2], [0, 8, 0]]
@@ -81,7 +82,28 @@ def test_memory_is_curves_peaks_and_sentences() -> None:
     assert told["growth"] == {"pgfault": 100}
     assert told["lowest_free_bytes"] == 3 * 4096
     # No page-fault event was recorded, so nothing is said of faults that it does not see.
-    assert memory_notes(data.memory) == []
+    assert memory_notes(data.memory) == [
+        "Memory was looked at 3 times only: the program may have held more in between."
+    ]
+
+
+def test_what_was_over_before_the_first_look_has_figures_but_no_curve() -> None:
+    log = replace(LOG, processes=())
+    data = gather.build(analyze(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), memory=log)))
+    page = html.render(data)
+    assert "free on the machine at least" in page
+    assert 'data-plot="memory"' not in page
+
+
+def test_faults_of_a_quiet_machine_are_not_blamed_on_pins() -> None:
+    quiet, busy = (
+        memory_notes(MemoryData(replace(found, looks=99, program_faults=64, growth={"pgfault": faults}), 0))
+        for found in [summarise_memory(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), memory=LOG))]
+        if found is not None
+        for faults in (90, 9000)
+    )
+    assert quiet == []
+    assert "the other 8,936 were taken inside pins" in busy[0]
 
 
 def test_a_trace_has_a_track_of_waits_under_each_thread_that_waited() -> None:
