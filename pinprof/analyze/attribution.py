@@ -32,10 +32,10 @@ from pinprof.model import NO_NODE, READY, Capture, Int16, Int32, StackTable, UIn
 Int8 = NDArray[np.int8]
 Bool = NDArray[np.bool_]
 
-GROUPS = ("pin_user_pages", "page faults", "reclaim")
+PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
 
-_PINS, _FAULTS, _RECLAIMS = (1 << bit for bit in range(3))
+_PINS, _RECLAIMS = (1 << bit for bit in range(len(GROUPS)))
 
 _UNTOLD, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
 """Whose thread a stack belongs to, from its root inward: libcuda starts its own through libc, without the program."""
@@ -192,9 +192,8 @@ def walk(stacks: StackTable) -> Stacks:
         work[nodes] = np.where(attribute != NONE, attribute, inherited)
         groups[nodes] = (
             groups[parent]
-            | np.where((opened == gup), _PINS, 0)
-            | np.where(faulted, _FAULTS, 0)
-            | np.where(rules.reclaim[frame], _RECLAIMS, 0)
+            | np.where(opened == gup, _PINS, 0)
+            | np.where(rules.reclaim[frame] & (groups[parent] & _PINS > 0), _RECLAIMS, 0)
         )
 
     leaf = np.where(in_kernel, REMAINDER_LEAF[remainder], user_leaf)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pinprof.analyze.attribution import PIN_USER_PAGES
 from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
@@ -50,7 +51,7 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         (part.total, entry, part)
         for entry in ranges
         if (part := entry.event(main.event)).total >= RANGE_SHARE * main.total
-        and part.inclusive["pin_user_pages"] >= PIN_SHARE * part.total
+        and part.inclusive[PIN_USER_PAGES] >= PIN_SHARE * part.total
     ]
     if pinning:
         # The innermost range tells most exactly which call it is; of several the one with most time.
@@ -70,7 +71,7 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
 
 def pin_sentence(call: str, part: EventResult) -> str:
     """`94 % of cudaMallocHost is pin_user_pages; 87 % is creating the pages.`"""
-    sentence = f"{format_share(part.inclusive['pin_user_pages'], part.total)} of {call} is pin_user_pages"
+    sentence = f"{format_share(part.inclusive[PIN_USER_PAGES], part.total)} of {call} is pin_user_pages"
     created = part.by_leaf.get("pin.faultin", 0)
     if created >= MENTION_SHARE * part.total:
         return f"{sentence}; {format_share(created, part.total)} is creating the pages."

@@ -15,6 +15,7 @@ from pinprof.analyze.activity_results import ActivityAnalysis
 from pinprof.analyze.activity_rules import ACTIVITY_RULES
 from pinprof.analyze.activity_rules import alloc_loop as alloc_loop_by_calls
 from pinprof.analyze.activity_view import ActivityRule, ActivityView
+from pinprof.analyze.attribution import RECLAIM_IN_PIN
 from pinprof.analyze.iterations import ITERATION, measured_iterations
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, main_event
 from pinprof.model import Capture
@@ -26,7 +27,7 @@ FIRST_TOUCH_IN_PIN = 0.50
 PINNING_CALL = 0.10
 """A range counts as a pinning call when pinning is at least this much of it."""
 COMPACTION_OF_PIN = 0.10
-"""Samples with reclaim or compaction on the stack, of pinning."""
+"""Samples of reclaim or compaction inside a pin, of pinning."""
 HUGE_PAGES_BYTES = 64 << 20
 HUGE_PAGES_SHARE = 0.10
 """fault.anon + pin.faultin."""
@@ -177,12 +178,12 @@ def alloc_loop(view: View) -> Finding:
 def first_touch_in_pin(view: View) -> Finding:
     """12: the pinning call creates the pages it pins."""
     rule = "first-touch-in-pin"
-    calls = [scope for scope in view.innermost() if scope.part.share("pin.*") >= PINNING_CALL]
+    calls = _pinning_calls(view)
     if not calls:
-        return _finding(rule, "ok", "No call spends its time pinning.", "No range or recording with 10 % of pin.*.")
-    scope = max(calls, key=lambda call: call.part.by_leaf.get("pin.faultin", 0))
+        return _finding(rule, "ok", "No call spends its time pinning.", _NO_PINNING)
+    scope, pinning = max(calls, key=lambda call: call[0].part.by_leaf.get("pin.faultin", 0))
     # Without ranges the call's own time is not known: pinning itself is the best measure.
-    whole = scope.part.total if scope.range else sum(_pinning(scope.part).values())
+    whole = scope.part.total if scope.range else pinning
     created = scope.part.by_leaf.get("pin.faultin", 0)
     evidence = (
         f"pin.faultin is {format_share(created, whole)} of {scope.name if scope.range else 'pinning'}; "
@@ -198,8 +199,17 @@ def first_touch_in_pin(view: View) -> Finding:
     return _finding(rule, "ok", "The pages were there before they were pinned.", evidence)
 
 
-def _pinning(part: EventResult) -> dict[str, int]:
-    return {leaf: weight for leaf, weight in part.by_leaf.items() if leaf.startswith("pin.")}
+_NO_PINNING = f"No range or recording with {_percent(PINNING_CALL)} of pin.*."
+
+
+def _pinning_calls(view: View) -> list[tuple[Scope, int]]:
+    """The scopes that count as calls that pin, each with its weight of `pin.*`; releasing pins is none of it."""
+    found = []
+    for scope in view.innermost():
+        pinning = sum(weight for leaf, weight in scope.part.by_leaf.items() if leaf.startswith("pin."))
+        if pinning and pinning >= PINNING_CALL * scope.part.total:
+            found.append((scope, pinning))
+    return found
 
 
 def no_huge_pages(view: View) -> Finding:
@@ -253,12 +263,11 @@ def fault_step(capture: Capture) -> tuple[int, int]:
 def compaction(view: View) -> Finding:
     """14: making room for the pages costs more than a little of pinning."""
     rule = "compaction"
-    found = [(scope, sum(_pinning(scope.part).values())) for scope in view.innermost()]
-    found = [(scope, pinning) for scope, pinning in found if pinning >= PINNING_CALL * scope.part.total]
-    if not found:
-        return _finding(rule, "ok", "No call spends its time pinning.", "No range or recording with 10 % of pin.*.")
-    scope, pinning = max(found, key=lambda item: item[0].part.inclusive["reclaim"] / item[1])
-    reclaiming = scope.part.inclusive["reclaim"]
+    calls = _pinning_calls(view)
+    if not calls:
+        return _finding(rule, "ok", "No call spends its time pinning.", _NO_PINNING)
+    scope, pinning = max(calls, key=lambda call: call[0].part.inclusive[RECLAIM_IN_PIN] / call[1])
+    reclaiming = scope.part.inclusive[RECLAIM_IN_PIN]
     evidence = (
         f"Reclaim or compaction runs in {format_share(reclaiming, pinning)} of pinning in {scope.name}; "
         f"threshold {_percent(COMPACTION_OF_PIN)}."

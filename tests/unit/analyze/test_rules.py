@@ -15,6 +15,7 @@ STACKS = {
     "pin.faultin": ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "__get_user_pages", "handle_mm_fault"],
     "pin.walk": ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "follow_page_pte"],
     "compacting": ["os_lock_user_pages[nvidia]", "pin_user_pages", "handle_mm_fault", "try_to_compact_pages"],
+    "faulting": ["main@/app", "asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page", "try_to_compact_pages"],
     "fault.anon": ["main@/app", "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page"],
     "fault.entry": ["main@/app", "asm_exc_page_fault", "exc_page_fault"],
     "copy.staging": ["[libcuda.so.1]@/lib/libcuda.so.1", "memcpy@/lib/libc.so.6"],
@@ -55,6 +56,24 @@ def test_share_rules_fire_from_their_threshold_on(rule: str, below: dict[str, in
     assert finding.status == "fired"
     assert finding.advice
     assert finding.evidence
+
+
+def test_only_reclaim_inside_the_pin_counts_as_compaction() -> None:
+    assert verdict(mixed({"pin.walk": 45, "compacting": 4, "faulting": 40}), "compaction").status == "clear"
+
+
+def test_giving_pins_back_is_no_pinning_call() -> None:
+    assert verdict(mixed({"unpin": 60}), "first-touch-in-pin").evidence == (
+        "No range or recording with 10 % of pin.*.",
+    )
+
+
+def test_a_recording_without_any_weight_is_judged_like_any_other() -> None:
+    empty = capture([Sample(STACKS["user.app"], 0, time_ns=number) for number in range(30)], [Range("work", 0, 40)])
+    assert analyze(empty).findings == ()
+    clock = capture([Sample(STACKS["user.app"], MS), *(Sample(STACKS["pin.walk"], 0, time_ns=2) for _ in range(30))],
+                    [Range("work", 1, 4)])  # fmt: skip
+    assert verdict(clock, "compaction").status == "clear"
 
 
 def test_a_range_of_few_samples_is_not_judged() -> None:
