@@ -6,7 +6,7 @@ from pinprof.analyze.attribution import PIN_USER_PAGES
 from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
-from pinprof.units import format_share, format_weight
+from pinprof.units import format_counted, format_share, format_weight
 
 PIN_SHARE = 0.5
 """From this share of pinning on, a range is told as a pinning call."""
@@ -44,6 +44,10 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
     main = main_event(events)
     if main is None:
         return "This recording holds no samples."
+    if main.too_few:
+        taken = format_counted(main.samples, "sample", "samples")
+        what = f"{taken} of CPU time" if main.event.unit == "ns" else f"{taken} of {main.event.name}"
+        return f"Only {what} ({format_weight(main.total, main.event.unit)}): too few to say where it went."
     scenario = capture.manifest.scenario
     calls = scenario.get("calls") or {}
     emulated = " (host emulation)" if scenario.get("backend") == "host" else ""
@@ -66,7 +70,9 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         return share_sentence(subject + emulated, part)
     if main.event.unit == "ns":
         return share_sentence("the CPU time", main)
-    return share_sentence(f"the {main.event.name} samples", main)
+    return share_sentence(
+        f"the {main.event.name} samples" if main.event.name != main.event.unit else "the samples", main
+    )
 
 
 def pin_sentence(call: str, part: EventResult) -> str:
@@ -89,7 +95,7 @@ def share_sentence(subject: str, part: EventResult) -> str:
     sentence = f"{format_share(told[0][1], part.total)} of {subject} is {told[0][0]}"
     if len(told) > 1:
         sentence += f"; {format_share(told[1][1], part.total)} is {told[1][0]}"
-    return f"{sentence} ({format_weight(part.total, part.event.unit)} sampled)."
+    return f"{sentence} ({format_weight(part.total, part.event.unit)}{' sampled' if part.event.unit == 'ns' else ''})."
 
 
 def _phrase(level: str, part: EventResult) -> tuple[str, int]:

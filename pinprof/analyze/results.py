@@ -16,6 +16,9 @@ from pinprof.model import Capture, Event
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
 
+MIN_SAMPLES = 20
+"""What has fewer samples is not judged: chance would."""
+
 Severity = Literal["critical", "warning", "info", "ok", "not-assessable"]
 
 
@@ -37,6 +40,11 @@ class EventResult:
     """Weight of samples with such a frame anywhere on the stack (`attribution.GROUPS`)."""
     heuristic: int
     """Weight whose leaf comes from the hot-loop rule."""
+
+    @property
+    def too_few(self) -> bool:
+        """Whether chance decides the shares. Merged stacks of other tools tell no number of samples, only weights."""
+        return self.event.freq_hz is not None and self.samples < MIN_SAMPLES
 
     def share(self, *leaves: str) -> float:
         """The share of these leaves, or levels (a name ending in `.*`), from 0 to 1; 0 of nothing."""

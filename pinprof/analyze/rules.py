@@ -17,10 +17,10 @@ from pinprof.analyze.activity_rules import alloc_loop as alloc_loop_by_calls
 from pinprof.analyze.activity_view import ActivityRule, ActivityView
 from pinprof.analyze.attribution import RECLAIM_IN_PIN
 from pinprof.analyze.iterations import ITERATION, measured_iterations
-from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, main_event
+from pinprof.analyze.results import MIN_SAMPLES, EventResult, Finding, RangeResult, Severity, main_event
 from pinprof.model import Capture
 from pinprof.read.nsys import export as nsys_export
-from pinprof.units import format_bytes, format_count, format_ns, format_share, format_weight
+from pinprof.units import format_bytes, format_count, format_counted, format_ns, format_share, format_weight
 
 FIRST_TOUCH_IN_PIN = 0.50
 """pin.faultin, of the pinning call."""
@@ -46,9 +46,6 @@ GAP_WALL_NS = 50_000_000
 """Ranges shorter than this hold too few samples to compare the clocks."""
 GAPS_NAMED = 3
 """How many ranges a finding names before it counts the rest."""
-
-MIN_SAMPLES = 20
-"""Ranges with fewer samples are not judged: chance would."""
 
 BASE_PAGE_BYTES = 4096
 
@@ -228,7 +225,7 @@ def no_huge_pages(view: View) -> Finding:
             missing=f"A page-faults event with addresses over at least {format_bytes(HUGE_PAGES_BYTES)}, or {lacks}",
         )  # fmt: skip
     spacing = (
-        f"Neighbouring faults lie {format_bytes(step)} apart per fault, over {format_bytes(memory)} (threshold "
+        f"Neighbouring faults lie {format_bytes(step)} apart, over {format_bytes(memory)} (threshold "
         f"{format_bytes(BASE_PAGE_STEP * BASE_PAGE_BYTES)} apart, {format_bytes(HUGE_PAGES_BYTES)})."
     )
     evidence = (f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}.", spacing)
@@ -320,7 +317,7 @@ freeing = _ShareRule(
     "Giving memory back takes a noticeable part of the time.",
     "Giving memory back does not stand out.",
     "Keep buffers; for malloc raise M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.",
-    "Teardown at exit: recent kernels stop per-task sampling before it (record -a, or free explicitly).",
+    "Teardown at exit: recent kernels stop per-task sampling before it (record --system-wide, or free explicitly).",
 )
 
 
@@ -353,6 +350,9 @@ def sampling_gap(view: View) -> Finding:
         ("of frames have no symbol", losses.unresolved_frames, frames),
     ]
     gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
+    if view.main.too_few:
+        taken = format_counted(view.main.samples, "sample was", "samples were")
+        gaps.insert(0, f"Only {taken} taken of {view.main.event.name}: no cause is judged below {MIN_SAMPLES}.")
     if view.capture.manifest.kernel_left_out:
         gaps.insert(0, "The kernel was not sampled: time in page faults, pinning and copies there is missing.")
     compared = [
@@ -376,10 +376,11 @@ def sampling_gap(view: View) -> Finding:
     if gaps:
         blind = view.capture.manifest.kernel_left_out
         advice = "Permit it: `pinprof doctor` says how. " if blind else ""
-        advice += "Read shares with this in mind; -a sees other threads, symbols come with --symfs."
+        advice += "Record for longer, or with a higher --frequency. " if view.main.too_few else ""
+        advice += "Read shares with this in mind; --system-wide sees kernel threads, symbols come with --symfs."
         return _finding(
-            rule, "warning" if blind else "info", "The samples do not show everything.", *gaps, "Threshold 5 % each.",
-            advice=advice, missing=missing,
+            rule, "warning" if blind else "info", "The samples do not show everything.", *gaps,
+            f"Threshold {_percent(SAMPLING_GAP)} each.", advice=advice, missing=missing,
         )  # fmt: skip
     return _finding(rule, "ok", "Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
 
@@ -433,4 +434,7 @@ def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView
     if traced and sampled.capture.clock.source == nsys_export.CLOCK and rule.judge is not sampling_gap:
         lacks = "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well."
         return _finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
+    if sampled.main.too_few and rule.judge not in (sampling_gap, alloc_loop):
+        lacks = f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency."
+        return _finding(rule.name, "not-assessable", "From so few samples this cannot be judged.", missing=lacks)
     return rule.judge(sampled)

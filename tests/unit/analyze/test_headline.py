@@ -9,7 +9,8 @@ import pytest
 from pinprof.analyze import analyze, explain
 from pinprof.analyze.pinning import pinning_headline
 from pinprof.errors import UsageError
-from tests.stacks import FAULTS, Range, Sample, capture
+from pinprof.model import Event
+from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS, mixed
 
 
@@ -133,3 +134,21 @@ def test_samples_that_do_not_see_the_kernel_say_nothing_about_registering() -> N
     told = analyze(data)
     assert pinning_headline(data, told.events, told.ranges, None, sees_kernel=False) is None
     assert pinning_headline(data, told.events, told.ranges, None) is not None
+
+
+def test_too_few_samples_carry_neither_a_share_nor_a_verdict() -> None:
+    stack = ["main@/app", "do_syscall_64", "__x64_sys_munmap", "unmap_region"]
+    clock = replace(CLOCK, name="cpu-clock/freq=999/", period=None, freq_hz=999)
+    found = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(19)], events=(clock,)))
+    assert found.headline == "Only 19 samples of CPU time (19 ms): too few to say where it went."
+    assert {verdict.status for verdict in found.findings} == {"not-assessable", "fired"}
+    (gap,) = [verdict for verdict in found.findings if verdict.status == "fired"]
+    assert gap.evidence[0].startswith("Only 19 samples were taken")
+    assert "higher --frequency" in gap.advice
+    enough = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(20)], events=(clock,)))
+    assert enough.headline == "100 % of the CPU time is freeing pages (20 ms sampled)."
+
+
+def test_counts_of_which_nothing_is_known_are_called_samples_once() -> None:
+    data = capture([Sample(["asm_exc_page_fault"], 70)], events=(Event("samples", "samples", None, None),))
+    assert analyze(data).headline == "100 % of the samples is page faults (70 samples)."
