@@ -89,18 +89,21 @@ class CaptureWriter:
                         "output",
                     )
                 shutil.rmtree(existing)
+        writer = cls(partial, target)
         try:
             partial.mkdir(parents=True)
             (partial / _RESERVE).write_bytes(bytes(_RESERVE_BYTES))
             _write_manifest(partial, manifest)
-        except OSError as error:
+        except BaseException as error:
             shutil.rmtree(partial, ignore_errors=True)
+            if not isinstance(error, OSError):  # broken off
+                raise
             raise CollectError(
                 f"The capture {partial} cannot be written: {error.strerror}.",
                 "Choose a writable place with enough room with -o.",
                 "output",
             ) from error
-        return cls(partial, target)
+        return writer
 
     def release_reserve(self) -> None:
         """Give the reserved bytes back, before the last files are written."""

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import click
 
 from pinprof import __version__
+from pinprof.cli import interrupts
 from pinprof.errors import PinprofError
 
 COMMANDS = {
@@ -73,7 +74,8 @@ def cli() -> None:
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 fine, 1 pinprof error, 2 usage, 3 check failed, else the program's status."""
     try:
-        status = cli.main(arguments, prog_name="pinprof", standalone_mode=False)
+        with interrupts.as_exceptions():
+            status = cli.main(arguments, prog_name="pinprof", standalone_mode=False)
     except PinprofError as error:
         status = fail(error)
     except click.exceptions.Exit as exit_request:
@@ -81,8 +83,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except click.ClickException as error:
         error.show()
         status = error.exit_code
-    except (KeyboardInterrupt, click.Abort):
-        status = 130
+    except (KeyboardInterrupt, click.Abort) as error:
+        status = interrupts.exit_status(error)
     except BrokenPipeError:
         # The reader of our output has gone (`… | head`); stop Python from complaining again at shutdown.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import click
 
 from pinprof.cli import ranks
-from pinprof.errors import PinprofError, ProgramNotFound
+from pinprof.errors import PinprofError
 from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -126,9 +126,9 @@ def record(
                 places[workload.SCENARIO_VARIABLE] = str(facts)
             outcome = collect.record(names, replace(request, environment=places), writer)
             described = _read_facts(facts)
-    except BaseException as error:
+    except BaseException:
         # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
-        if isinstance(error, ProgramNotFound) or not _has_samples(writer.path):
+        if not _has_samples(writer.path):
             shutil.rmtree(writer.path, ignore_errors=True)
         raise
     if scenario and outcome.exit_status and not (writer.path / "ranges.jsonl").exists():
@@ -136,7 +136,11 @@ def record(
         shutil.rmtree(writer.path, ignore_errors=True)
         return outcome.exit_status
     writer.release_reserve()
-    notes = (*_seal(writer.path, outcome.collectors), *_keep_rates(writer.path, manifest.host, described))
+    broken_off: KeyboardInterrupt | None = None
+    try:
+        notes = (*_seal(writer.path, outcome.collectors), *_keep_rates(writer.path, manifest.host, described))
+    except KeyboardInterrupt as error:
+        notes, broken_off = ("Symbols were not stored: the recording was broken off then.",), error
     facts_of_outcome = outcome.to_manifest()
     facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
     if rank:
@@ -144,6 +148,9 @@ def record(
     target = writer.finish(
         replace(manifest, scenario=described, collectors=outcome.collectors, outcome=facts_of_outcome)
     )
+    if broken_off is not None:
+        click.echo(f"Capture: {target}", err=True)
+        raise broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
         # Of many ranks the first alone explains itself: the others would print into it.
         quiet = options.no_report or (rank is not None and rank.number > 0)

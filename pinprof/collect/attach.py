@@ -28,7 +28,7 @@ class RunningProgram(Program):
     def __init__(self, pid: int, duration_s: float) -> None:
         self.pid = pid
         self._duration_s = duration_s
-        self._begun = self._over = False
+        self._over = False
         try:
             self._process = os.pidfd_open(pid)
         except OSError as error:
@@ -39,7 +39,7 @@ class RunningProgram(Program):
 
     def start(self) -> None:
         """From now on it counts."""
-        self.started_ns, self._begun = time.monotonic_ns(), True
+        self.started_ns, self.begun = time.monotonic_ns(), True
 
     def abandon(self) -> None:
         """Leave it alone."""
@@ -51,7 +51,7 @@ class RunningProgram(Program):
         del options
         if self.wait_status is None:
             now = time.monotonic_ns()
-            elapsed = self._begun and self._duration_s and now >= self.started_ns + self._duration_s * 1e9
+            elapsed = self.begun and self._duration_s and now >= self.started_ns + self._duration_s * 1e9
             ended, _, _ = select.select([self._process], [], [], 0)
             if self._over or elapsed or ended:
                 self.wait_status, self.ended_ns = _STOPPED, now

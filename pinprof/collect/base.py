@@ -133,6 +133,10 @@ class Waiting(Protocol):
     def interruptions(self) -> int:
         """How often the user asked for an end."""
 
+    @property
+    def interrupted_by(self) -> int:
+        """By which signal first."""
+
     def wait(self, timeout_s: float) -> None:
         """Wait for something to happen, at most so long, and note which recorder has ended."""
 
@@ -142,6 +146,8 @@ class Program:
 
     in_foreground = True
     """It shares pinprof's process group: a Ctrl-C of the terminal reaches it as well."""
+    begun = False
+    """It is the program by now: something of it is recorded."""
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], signals: HeldSignals) -> None:
         executable = find_program(command[0])
@@ -170,6 +176,7 @@ class Program:
         if reason:
             problem = f"The program cannot be executed: {os.strerror(int(reason))}."
             raise ProgramNotFound(problem, "A script needs a #! line, a binary this machine's architecture.", "program")
+        self.begun = True
 
     def abandon(self) -> None:
         """End a program that still waits: at the closed gate it exits without having begun."""
@@ -313,6 +320,7 @@ class Session:
         self.recorders = recorders
         self._strays = signals.strays
         self.interruptions = 0
+        self.interrupted_by = int(signal.SIGINT)
         self.watch: Callable[[], float] = lambda: float("inf")
         """Called between waits while the program runs; says in how many seconds it wants to be called again."""
         self._pass_on: tuple[float, int] | None = None
@@ -358,6 +366,7 @@ class Session:
         """First: the program ends itself, as without pinprof. Second: it is asked to. From the third: it must."""
         self.interruptions += 1
         if self.interruptions == 1:
+            self.interrupted_by = number
             if not self.program.in_foreground:
                 self.program.send(number)
             elif not from_terminal:

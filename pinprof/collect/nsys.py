@@ -30,7 +30,7 @@ from pinprof.collect import nsys_export
 from pinprof.collect.base import STOP_SIGNALS, HeldSignals, RecordRequest, Session, ToolResult, find_program
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, shim_command
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
-from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, CaptureWriter
+from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA, CaptureWriter
 
 START_TIMEOUT_S = 120.0
 """nsys asks every GPU before it starts anything."""
@@ -172,7 +172,7 @@ class Launched:
         """The program waits, so nsys has been ready; note the time on both clocks."""
         session.wait(0)
         if session.interruptions:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(session.interrupted_by)
         self._utc_offset_ns = time.time_ns() - time.monotonic_ns()
 
     def result(self) -> ToolResult:
@@ -192,6 +192,16 @@ class Launched:
         try:
             export = tool.export_sqlite(report, self._folder)
             nsys_export.scrub(export, self._directory / NSYS_SQLITE, left_out=self._shims)
+        except KeyboardInterrupt:
+            (self._directory / NSYS_SQLITE).unlink(missing_ok=True)
+            if not (self._directory / PERF_DATA).exists():
+                raise
+            failure = CollectError(
+                "The export of what nsys recorded was broken off; what was recorded beside it is kept.",
+                "Record again, and let the export end.",
+                "nsys-failed",
+            )
+            return ToolResult(facts, tuple(notes), failure)
         except (PinprofError, OSError) as error:
             shutil.copyfile(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
             reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
@@ -229,8 +239,8 @@ class Launched:
 
     def _await(self, readable: socket.socket, deadline: float) -> None:
         while not select.select([readable], [], [], 0.05)[0]:
-            if signal.sigtimedwait(STOP_SIGNALS, 0) is not None:
-                raise KeyboardInterrupt
+            if (caught := signal.sigtimedwait(STOP_SIGNALS, 0)) is not None:
+                raise KeyboardInterrupt(caught.si_signo)
             if self.recorder.reap():
                 raise self._start_failure()
             if time.monotonic() > deadline:

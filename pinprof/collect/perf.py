@@ -130,7 +130,7 @@ class Attached:
         """Raise when the user gave up or perf has ended before the program began."""
         session.wait(0)
         if session.interruptions:
-            raise KeyboardInterrupt
+            raise KeyboardInterrupt(session.interrupted_by)
         if self.recorder.wait_status is not None:
             raise _start_failure(_complaints(self._log), self._request)
 

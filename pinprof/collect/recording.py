@@ -29,7 +29,7 @@ from pinprof.collect.memory import MemoryWatch
 from pinprof.collect.native import attached as native
 from pinprof.collect.native import calls
 from pinprof.collect.nsys_launch import private_folder
-from pinprof.store import CaptureWriter
+from pinprof.store import CALLS_DATA, PERF_DATA, CaptureWriter
 from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
 
 
@@ -85,6 +85,10 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                 if program.wait_status is None:
                     program.abandon()
                 session.finish_recorders()
+                if not program.begun:
+                    # Of no program: in the way of the next recording, and nothing to keep.
+                    for name in (PERF_DATA, CALLS_DATA):
+                        (writer.path / name).unlink(missing_ok=True)
         # Signals are free again: exporting may take long, and may be broken off.
         results = [tool.result() for tool in tools] + plan.results()
     nvtx.tidy(writer.path)

@@ -28,6 +28,7 @@ class _Patience:
     """Waits for the collector; nobody interrupts: a Ctrl-C is an exception in the recorded code."""
 
     interruptions = 0
+    interrupted_by = int(signal.SIGINT)
 
     def __init__(self) -> None:
         self.tool: Attached | None = None

@@ -178,28 +178,37 @@ def test_an_overrun_ring_is_counted_and_shown(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delay_s", [0.1, 0.35, 0.8])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_at_any_moment_leaves_nothing_running(number: signal.Signals, delay_s: float, tmp_path: Path) -> None:
+def test_a_signal_at_any_moment_leaves_nothing_running_and_what_is_left_reads(
+    number: signal.Signals, delay_s: float, tmp_path: Path
+) -> None:
+    (tmp_path / "tmp").mkdir()
     process = subprocess.Popen(
         [sys.executable, "-m", "pinprof", "record", "-o", "out", "--no-report", "--python=off", "--", "sleep", "20"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
         start_new_session=True,
+        env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )
     try:
         time.sleep(delay_s)
         process.send_signal(number)
-        process.wait(60)
+        said = process.communicate(timeout=60)[1].decode()
         deadline = time.monotonic() + 10
-        while left := [
-            place.name for place in Path("/proc").glob("[0-9]*") if in_session(int(place.name), process.pid)
-        ]:
+        while left := [pid for pid in pids() if in_session(pid, process.pid)]:
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.05)
     finally:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+    # While Python itself is starting, a signal ends it as it ends any process.
+    assert process.returncode in (128 + number, -number)
+    assert not list((tmp_path / "tmp").iterdir())
+    for capture in tmp_path.glob("out*"):
+        read(str(capture))
+        assert capture.name == "out.pinprof"
+        assert "The program was ended by" in said
 
 
 def pids() -> list[int]:

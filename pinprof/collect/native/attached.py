@@ -114,7 +114,7 @@ class Attached:
         while not self._control.acknowledged(0.02):
             session.wait(0)
             if session.interruptions:
-                raise KeyboardInterrupt
+                raise KeyboardInterrupt(session.interrupted_by)
             if self.recorder.wait_status is not None:
                 raise self._start_failure()
             if time.monotonic() > deadline:

@@ -64,7 +64,7 @@ class CallTracer:
             while not self._control.acknowledged(0.02):
                 session.wait(0)
                 if session.interruptions:
-                    raise KeyboardInterrupt
+                    raise KeyboardInterrupt(session.interrupted_by)
                 if self.recorder.wait_status is not None or time.monotonic() > deadline:
                     self._refusal = _reason(last_word(self._log))
                     self._control.close()
