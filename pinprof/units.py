@@ -79,7 +79,8 @@ def format_share(part: float, whole: float) -> str:
     percent = 100 * part / whole
     if part and abs(percent) < 0.05:
         return "<0.1 %"
-    return f"{percent:.0f} %" if abs(percent) >= 9.95 else f"{percent:.1f} %"
+    sign, percent = "−" if percent < 0 else "", abs(percent)
+    return f"{sign}{percent:.0f} %" if percent >= 9.95 else f"{sign}{percent:.1f} %"
 
 
 def format_rate(bytes_moved: float, duration_ns: float) -> str:

@@ -332,7 +332,7 @@ def _why_off_cpu(capture: Capture) -> str:
     ):
         facts = outcome.get(section)
         value = facts.get(name) if isinstance(facts, Mapping) else None
-        if isinstance(value, int):
+        if isinstance(value, int) and value:
             known.append(f"{format_ns(value) if name.endswith('_ns') else format_count(value)} {unit}")
     return f"The whole run counted {', '.join(known)}." if known else ""
 

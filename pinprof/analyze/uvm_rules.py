@@ -72,7 +72,7 @@ def prefetch_missing(view: ActivityView, uvm: UvmAnalysis) -> Finding:
     evidence = [
         (
             f"{format_share(touched, moved)} of the {format_bytes(moved)} that migrated to the device inside kernels "
-            f"was touched (threshold {percent(PREFETCH_MISSING)}), {format_bytes(asked)} prefetched (threshold none)."
+            f"was touched (threshold {percent(PREFETCH_MISSING)}), {format_bytes(asked) if asked else 'nothing'} prefetched."
         )
     ]
     if touched < PREFETCH_MISSING * moved or asked:

@@ -168,5 +168,6 @@ def quality_notes(data: ReportData) -> list[str]:
     clock, uncertainty = data.capture.clock.get("source"), data.capture.clock.get("uncertainty_ns", 0)
     if clock and data.ranges:
         exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"
-        notes.append(f"Samples and ranges count on the {clock} clock and agree {exact}.")
+        named = f"the {clock} clock" if clock.isalpha() else f"one clock ({clock})"
+        notes.append(f"Samples and ranges count on {named} and agree {exact}.")
     return list(dict.fromkeys(notes))

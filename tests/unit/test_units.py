@@ -82,7 +82,15 @@ def test_bytes_are_binary(value: int, text: str) -> None:
 
 @pytest.mark.parametrize(
     ("part", "whole", "text"),
-    [(0, 0, "–"), (0, 5, "0.0 %"), (1, 10_000, "<0.1 %"), (94, 1000, "9.4 %"), (936, 1000, "94 %"), (1, 1, "100 %")],
+    [
+        (0, 0, "–"),
+        (0, 5, "0.0 %"),
+        (1, 10_000, "<0.1 %"),
+        (94, 1000, "9.4 %"),
+        (936, 1000, "94 %"),
+        (1, 1, "100 %"),
+        (-7, 1000, "−0.7 %"),
+    ],
 )
 def test_shares_never_round_a_presence_to_nothing(part: int, whole: int, text: str) -> None:
     assert format_share(part, whole) == text

@@ -22,6 +22,7 @@ from pinprof.report.activity_rows import (
 )
 from pinprof.report.names import printable, shortened
 from pinprof.report.styles import CAUSES, DIRECTIONS, PURPOSES, Style, memory_style
+from pinprof.report.terminal.layout import kept
 
 _CALLS, _NAME_WIDTH = 12, 26
 
@@ -50,6 +51,7 @@ def _table(*titles: str) -> Table:
 
 def _calls(data: ActivityData) -> Group:
     calls = data.calls(memory=True) or data.calls(memory=False)
+    several = sum(call.count for call in data.analysis.whole.calls) > 1
     table = _table("call", "count", "bytes", "total", "of run", "median", "per GiB")
     for call in calls[:_CALLS]:
         failed = f" ({call.failures} failed)" if call.failures else ""
@@ -58,7 +60,7 @@ def _calls(data: ActivityData) -> Group:
             units.format_count(call.count),
             units.format_bytes(call.size_bytes) if call.size_bytes else "–",
             Text(units.format_ns(call.time_ns.total), "bold"),
-            units.format_share(call.time_ns.total, data.analysis.span_ns),
+            units.format_share(call.time_ns.total, data.analysis.span_ns) if several else "–",
             units.format_ns(call.time_ns.median),
             "–" if call.ns_per_gib is None else units.format_ns(call.ns_per_gib),
         )
@@ -99,7 +101,9 @@ def _uvm(data: ActivityData) -> Group:
     assert uvm is not None
     lines: list[RenderableType] = [Text(printable(uvm.summary))]
     tiles = uvm_tiles(data)
-    lines.append(Text(" · ").join(Text(f"{tile.value} {tile.label}", "yellow" if tile.warn else "") for tile in tiles))
+    lines.append(
+        Text(" · ").join(Text(kept(f"{tile.value} {tile.label}"), "yellow" if tile.warn else "") for tile in tiles)
+    )
     if data.analysis.whole.migrations:
         table = _table("cause", "direction", "count", "bytes", "median", "bandwidth")
         for moved in data.analysis.whole.migrations:

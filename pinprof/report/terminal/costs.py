@@ -13,6 +13,7 @@ from pinprof import units
 from pinprof.analyze.cost_results import Counterfactual, PinningCurve
 from pinprof.report import cost_rows, palette
 from pinprof.report.names import printable
+from pinprof.report.terminal.layout import kept
 
 _BAR = 24
 
@@ -34,7 +35,7 @@ def _modes(told: Counterfactual) -> Group:
         table.add_column("against measured", no_wrap=True)
         table.add_column("with", overflow="fold")
         for row in cost_rows.mode_rows(told):
-            once = f", {units.format_ns(row.once_ns)} once" if row.once_ns else ""
+            once = f", {kept(units.format_ns(row.once_ns))} once" if row.once_ns else ""
             table.add_row(
                 Text(units.format_ns(row.ns), "bold"),
                 row.error or "measured",

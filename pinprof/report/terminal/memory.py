@@ -9,11 +9,12 @@ from rich.text import Text
 
 from pinprof.report.data import ReportData
 from pinprof.report.memory_rows import memory_notes, memory_tiles
+from pinprof.report.terminal.layout import kept
 
 
 def sections(data: ReportData) -> Iterator[tuple[str, Group]]:
     """(heading, lines), when memory was recorded."""
     if data.memory is None:
         return
-    peaks = Text(" · ").join(Text(f"{figure} {what}") for figure, what in memory_tiles(data.memory))
+    peaks = Text(" · ").join(Text(kept(f"{figure} {what}")) for figure, what in memory_tiles(data.memory))
     yield "Memory", Group(peaks, *(Text(note, "dim") for note in memory_notes(data.memory)))

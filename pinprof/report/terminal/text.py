@@ -22,6 +22,7 @@ from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
 from pinprof.report.summary import clock_rows, hero_facts, quality_notes, quality_tiles, quoted
 from pinprof.report.terminal import activity, costs, memory, python, walls
+from pinprof.report.terminal.layout import cause, kept, tidy
 
 if TYPE_CHECKING:
     from pinprof.analyze import Explanation
@@ -31,6 +32,9 @@ _PLAIN_WIDTH = 100
 
 _SMALLEST_SHARE = 0.005
 """Causes below this share are summed up in one line."""
+
+_ADVISED_SHARE = 0.05
+"""From this share of the time on, a cause comes with what helps."""
 
 _LONG_NS = 200_000_000
 """From this wall time on, sampling noise no longer explains a difference of 3 % between the clocks."""
@@ -60,9 +64,14 @@ def print_text(data: ReportData, output: Path | None = None) -> None:
 
 def render(data: ReportData, console: Console) -> None:
     """Write all sections that have something to show."""
+    with tidy(console):
+        _render(data, console)
+
+
+def _render(data: ReportData, console: Console) -> None:
     console.print(Text(printable(data.headline), "bold"))
     badge = Text("host emulation · ", "yellow") if data.capture.emulated else Text()
-    console.print(badge + Text(" · ".join(printable(fact) for fact in hero_facts(data)), "dim"))
+    console.print(badge + Text(" · ".join(kept(printable(fact)) for fact in hero_facts(data)), "dim"))
     trees = {tree.event: tree for tree in data.trees}
     main = next(
         (event for event in data.events if event.unit == "ns" and event.total), data.events[0] if trees else None
@@ -121,7 +130,7 @@ def _bar(data: ReportData, event: EventData, console: Console) -> Text:
     """One line, one run of blocks per level; letters instead of colours where there are none."""
     width = console.width
     plain = console.color_system is None
-    bar, filled, running = Text(), 0, 0
+    bar, filled, running, last = Text(), 0, 0, ""
     causes = data.by_key()
     parts = [(level.level, level.level, level.weight) for level in event.levels(causes)]
     if event.spans:
@@ -134,10 +143,15 @@ def _bar(data: ReportData, event: EventData, console: Console) -> Text:
         label = f" {name} {units.format_share(weight, event.total)} "
         if len(label) > cells:
             label = ""
+        colour = palette.level_colour(level, dark=True)
         text = label.ljust(cells, " ")
+        if cells and colour == last:
+            # Neighbours of one colour, such as two kinds of waiting, are told apart by a line.
+            text = f"▏{text[1:]}"
+        last = colour if cells else last
         if plain:
             text = f"[{label.strip()}".ljust(cells - 1, "=") + "]" if cells >= 2 else "|" * cells
-        bar.append(text, "" if plain else f"#1b1d22 on {palette.level_colour(level, dark=True)}")
+        bar.append(text, "" if plain else f"#1b1d22 on {colour}")
     return bar
 
 
@@ -152,13 +166,15 @@ def _causes(data: ReportData, event: EventData) -> Table:
         if weight < _SMALLEST_SHARE * event.total:
             rest += weight
             continue
-        cause = data.cause(leaf)
-        remedy = f" → {cause.remedy}" if cause.remedy and weight >= 0.05 * event.total else ""
+        told = data.cause(leaf)
+        # A count of faults says whose code touched the pages: what helps against the time of a cause is beside the point.
+        helps = told.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
+        remedy = f" → {told.remedy}" if helps else ""
         table.add_row(
             Text(units.format_share(weight, event.total), "bold"),
             units.format_weight(weight, event.unit),
             Text(leaf, _style(data, leaf)),
-            Text(cause.meaning) + Text(remedy, "dim"),
+            Text(told.meaning) + Text(remedy, "dim"),
         )
     if rest:
         share = units.format_share(rest, event.total)
@@ -179,7 +195,7 @@ def _ranges(data: ReportData, event: EventData) -> Table:
             sampled = units.format_weight(part.total / entry.count, event.unit)
             for leaf, weight in list(part.leaves.items())[:4]:
                 if weight >= 0.02 * part.total:
-                    causes += Text(leaf, _style(data, leaf)) + Text(f" {units.format_share(weight, part.total)}  ")
+                    causes += cause(leaf, units.format_share(weight, part.total), _style(data, leaf))
         table.add_row(
             Text("  " * entry.depth + shortened(entry.name, 30)),
             units.format_count(entry.count),
@@ -209,7 +225,7 @@ def _findings(findings: tuple[FindingData, ...]) -> Group:
 
 def _quality(data: ReportData) -> Group:
     figures = Text(" · ").join(
-        Text(f"{tile.value} {tile.label}", "yellow" if tile.warn else "")
+        Text(kept(f"{tile.value} {tile.label}"), "yellow" if tile.warn else "")
         for tile in quality_tiles(data)
         if tile.label == "samples" or not re.match(r"0\b", tile.value)
     )
@@ -227,13 +243,13 @@ def _tree(data: ReportData, tree: HotTree, event: EventData, console: Console) -
     for run, depth in _runs(tree):
         share = units.format_share(int(tree.total_weight[run[0]]), event.total)
         leaf, purity = int(tree.leaf[run[-1]]), int(tree.purity[run[-1]])
-        cause = Text()
+        named = Text()
         if leaf >= 0 and purity >= _TREE_PURITY:
             key = data.causes[leaf].key
-            cause = Text(f"  {key}" + (f" {purity} %" if purity < 100 else ""), _style(data, key))
-        room = max(console.width - 2 * depth - 12 - len(cause), 12)
+            named = Text(f"  {key}" + (f" {purity} %" if purity < 100 else ""), _style(data, key))
+        room = max(console.width - 2 * depth - 12 - len(named), 12)
         names = [data.names[tree.name[node]] for node in run]
-        lines.append(Text(f"{share:>6}  {'  ' * depth}{_chain(names, room)}") + cause)
+        lines.append(Text(f"{share:>6}  {'  ' * depth}{_chain(names, room)}") + named)
         if len(lines) == _TREE_LINES:
             break
     return Group(*lines)

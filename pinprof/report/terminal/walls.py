@@ -11,6 +11,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.report.data import ReportData
 from pinprof.report.names import shortened
+from pinprof.report.terminal.layout import cause
 
 _MOST, _NAME_WIDTH = 3, 24
 
@@ -37,7 +38,7 @@ def _table(data: ReportData, style: Callable[[str], str]) -> Group:
     for entry, wall in walls:
         parts = Text()
         for part in wall.most(_MOST):
-            parts += Text(part.leaf, style(part.leaf)) + Text(f" {units.format_share(part.share, 1)}  ")
+            parts += cause(part.leaf, units.format_share(part.share, 1), style(part.leaf))
         table.add_row(
             Text("  " * entry.depth + shortened(entry.name, _NAME_WIDTH)),
             units.format_ns(wall.wall_ns / entry.count),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,32 @@ def test_a_file_gets_plain_text(tmp_path: Path) -> None:
 def test_an_unwritable_file_is_a_clean_error(tmp_path: Path) -> None:
     with pytest.raises(PinprofError, match="cannot be written"):
         print_text(sample_report(), tmp_path)
+
+
+@pytest.mark.parametrize("width", [60, 80, 100])
+def test_lines_end_with_their_text_and_figures_keep_their_units(width: int) -> None:
+    lines = written(width).splitlines()
+    assert [line for line in lines if line != line.rstrip()] == []
+    assert not any(line.lstrip().startswith(("% ", "ms ", "GiB ", "samples of ")) for line in lines)
+    assert "\ue000" not in "".join(lines)
+
+
+def test_what_helps_against_time_is_not_said_of_faults() -> None:
+    data = sample_report()
+    event = replace(data.events[0], name="page-faults", unit="faults")
+    stream = io.StringIO()
+    for events in ((data.events[0],), (event,)):
+        console = Console(file=stream, width=200, no_color=True, highlight=False, markup=False)
+        render(replace(data, events=events, ranges=(), trees=(), findings=()), console)
+    timed, counted = stream.getvalue().split("Data quality")[:2]
+    assert " → " in timed
+    assert " → " not in counted
+
+
+def test_neighbours_of_one_colour_are_told_apart() -> None:
+    data = sample_report()
+    event = replace(data.events[0], name="off-cpu", spans=True, leaves={"pin.faultin": 60, "pin.walk": 40}, total=100)
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, force_terminal=True, color_system="truecolor")
+    render(replace(data, events=(event,), ranges=(), trees=(), findings=()), console)
+    assert "▏pin.walk 40 %" in stream.getvalue()

@@ -1,0 +1,34 @@
+"""What rich leaves open about lines in the terminal: which words stay together, and that lines end with their text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.text import Text
+
+_GLUE = "\ue000"
+"""Stands for a blank at which no line may end, one cell wide: rich breaks lines at no-break spaces, too."""
+
+_TRAILING = re.compile(r" +$", re.MULTILINE)
+
+
+def kept(text: str) -> str:
+    """The text as one word, so that `12 %` or `3 copies` stay on one line. Only for what `tidy` prints."""
+    return text.replace(" ", _GLUE)
+
+
+def cause(leaf: str, share: str, style: str) -> Text:
+    """A cause and its share in a list of them."""
+    return Text(leaf, style) + Text(kept(f" {share}") + "  ")
+
+
+@contextmanager
+def tidy(console: Console) -> Iterator[None]:
+    """Print what the block prints, kept words with blanks in them and no blanks at the ends of lines."""
+    with console.capture() as captured:
+        yield
+    console.file.write(_TRAILING.sub("", captured.get().replace(_GLUE, " ")))
+    console.file.flush()
