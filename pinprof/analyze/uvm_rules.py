@@ -69,10 +69,11 @@ def prefetch_missing(view: ActivityView, uvm: UvmAnalysis) -> Finding:
         return finding(
             rule, "ok", "Kernels find managed memory in place.", "Nothing migrated to the device in a kernel."
         )
+    prefetched = format_bytes(asked) if asked else "nothing"
     evidence = [
         (
             f"{format_share(touched, moved)} of the {format_bytes(moved)} that migrated to the device inside kernels "
-            f"was touched (threshold {percent(PREFETCH_MISSING)}), {format_bytes(asked) if asked else 'nothing'} prefetched."
+            f"was touched (threshold {percent(PREFETCH_MISSING)}), {prefetched} prefetched."
         )
     ]
     if touched < PREFETCH_MISSING * moved or asked:

@@ -167,7 +167,7 @@ def _causes(data: ReportData, event: EventData) -> Table:
             rest += weight
             continue
         told = data.cause(leaf)
-        # A count of faults says whose code touched the pages: what helps against the time of a cause is beside the point.
+        # Counted faults say whose code touched the pages: what helps against a cause's time is beside the point.
         helps = told.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
         remedy = f" → {told.remedy}" if helps else ""
         table.add_row(
