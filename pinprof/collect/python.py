@@ -188,7 +188,8 @@ class Beside:
             "command": ["py-spy", "record", "--pid", "PID", "--format", "chrometrace", *options, "--threads"],
             "options": {"rate": self._rate},
         }
-        if self.recorder.wait_status == 0:
+        if self.recorder.ended_well and not self.recorder.died_first:
+            # By the SIGINT that asks it to finish, too: of a program that was over before the keeper could listen.
             return ToolResult(facts)
         what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
         return ToolResult(facts, (f"py-spy ended before the program did ({self._reason()}): {what}.",))

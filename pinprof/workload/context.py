@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
 from pinprof.errors import UsageError, WorkloadError
-from pinprof.units import format_bytes
+from pinprof.units import format_bytes, format_counted
 from pinprof.workload.backend import Backend, Comparable, DeviceMemory, Gpu
 from pinprof.workload.ranges import Phase
 from pinprof.workload.spec import WorkloadSpec
@@ -45,7 +45,8 @@ class Options:
     def __post_init__(self) -> None:
         page_bytes = os.sysconf("SC_PAGESIZE")
         if self.size_bytes < page_bytes:
-            problem = f"A size of {self.size_bytes} bytes is less than a page of {format_bytes(page_bytes)}."
+            size = format_counted(self.size_bytes, "byte", "bytes")
+            problem = f"A size of {size} is less than a page of {format_bytes(page_bytes)}."
             raise UsageError(problem, "Give at least a page, for example --size 256MiB.", "size")
         if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
             problem = f"{self.threads} threads cannot be run."

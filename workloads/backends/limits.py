@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from pinprof.errors import WorkloadError
-from pinprof.units import format_bytes
+from pinprof.units import format_bytes, format_share
 
 USABLE = 0.9
 """Share of the free memory that a scenario may take: the rest is for page tables, Python and everybody else."""
@@ -17,7 +17,7 @@ def require(what: str, needed_bytes: int, free_bytes: int) -> None:
     if needed_bytes > USABLE * free_bytes:
         raise WorkloadError(
             f"This needs {format_bytes(needed_bytes)} of {what} and {format_bytes(free_bytes)} are free, of which a "
-            f"scenario may take {USABLE:.0%}.",
+            f"scenario may take {format_share(USABLE, 1)}.",
             "Give a smaller --size.",
             "size",
         )

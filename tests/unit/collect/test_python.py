@@ -7,11 +7,13 @@ import os
 import shutil
 import sys
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
 from pinprof.collect import python
-from pinprof.collect.base import RecordRequest
+from pinprof.collect.base import Recorder, RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
 
 AUTO = RecordRequest(command=("python3",), python="auto")
@@ -156,3 +158,14 @@ def test_only_the_trampolines_maps_of_the_programs_processes_are_removed() -> No
     finally:
         for path in paths.values():
             path.unlink(missing_ok=True)
+
+
+@pytest.mark.parametrize(("died_first", "notes"), [(False, 0), (True, 1)])
+def test_a_keeper_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
+    died_first: bool, notes: int, tmp_path: Path
+) -> None:
+    beside = python.Beside.__new__(python.Beside)
+    beside._py_spy, beside._rate = "no-py-spy", 100
+    beside._log, beside._output = tmp_path / "collector.log", tmp_path / "none"
+    beside.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=died_first))
+    assert len(beside.result().notes) == notes

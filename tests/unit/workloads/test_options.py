@@ -19,7 +19,7 @@ from pinprof.workload import Options, Variant, WorkloadSpec, catalog
 @pytest.mark.parametrize(
     ("values", "named"),
     [
-        ({"size_bytes": 4095}, "4095 bytes is less than a page of 4 KiB"),
+        ({"size_bytes": 4095}, "4,095 bytes is less than a page of 4 KiB"),
         ({"threads": 0}, "0 threads"),
         ({"threads": 1025}, "1025 threads"),
         ({"iterations": 0}, "0 iterations"),
