@@ -90,6 +90,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     except OSError as error:
+        if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary directory"):
+            # As in a container whose root cannot be written to.
+            click.echo(f"pinprof: error: {error.strerror}. Name a writable folder in TMPDIR.", err=True)
+            sys.exit(1)
         if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
             raise
         place = f"{error.filename}: " if error.filename else ""

@@ -16,7 +16,6 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pinprof import __version__
-from pinprof.errors import PinprofError
 from pinprof.report import html
 from pinprof.report.data import RangeData, ReportData
 
@@ -31,12 +30,7 @@ _POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
 
 def write_collection(reports: Sequence[ReportData], path: Path) -> None:
     """Write the page of several reports to `path`; PinprofError if it cannot be written."""
-    try:
-        path.write_text(render(reports), "utf-8", errors="replace")
-    except OSError as error:
-        raise PinprofError(
-            f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
-        ) from error
+    html.write_whole(render(reports), path)
 
 
 def render(reports: Sequence[ReportData]) -> str:

@@ -25,6 +25,7 @@ from pinprof import __version__, units
 from pinprof.errors import PinprofError
 from pinprof.report import activity_rows, chart, cost_rows, drawing, memory_rows, palette, plots, styles, summary
 from pinprof.report.data import Cause, ReportData
+from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Thread, pack_columns, pack_strings
 from pinprof.report.names import printable
 from pinprof.report.panels import panels_for
@@ -59,11 +60,17 @@ def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) 
     """
     try:
         page = render(data) if shared_assets is None else render(data, *_share_scripts(data, path, shared_assets))
-        path.write_text(page, "utf-8", errors="replace")
     except OSError as error:
         raise PinprofError(
             f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
         ) from error
+    write_whole(page, path)
+
+
+def write_whole(page: str, path: Path) -> None:
+    """Write a page's text; PinprofError if it cannot be, and then no half of it is left."""
+    with binary_output(path) as file:
+        file.write(page.encode("utf-8", "replace"))
 
 
 def render(data: ReportData, plot_source: str | None = None, script_source: str | None = None) -> str:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.collect import permission
 from pinprof.errors import PinprofError
 from pinprof.read import ReadOptions, read
 from tests.h200 import DATA, unpack
@@ -193,3 +194,52 @@ def test_a_gpu_lost_while_it_is_recorded_leaves_the_capture_and_no_process(tmp_p
     assert (tmp_path / "lost.pinprof" / "manifest.json").is_file()
     running = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
     assert not [command for command in running if str(tmp_path).encode() in command]
+
+
+CROWDED = """
+import resource, sys
+from pinprof.__main__ import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+main()
+"""
+
+
+@pytest.mark.parametrize("arguments", [["-o", "page.html"], ["--format", "csv", "-o", "tables"]])
+def test_an_output_that_finds_no_room_is_named_and_no_half_of_it_is_left(
+    arguments: list[str], perf_data: Path, tmp_path: Path
+) -> None:
+    result = subprocess.run(
+        [sys.executable, "-c", CROWDED, "report", perf_data, *arguments],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 1
+    assert f"{arguments[-1]} cannot be written: File too large" in complaint(result)
+    assert not list(tmp_path.iterdir())
+
+
+NOWHERE = """
+import tempfile
+from pinprof.__main__ import main
+tempfile._candidate_tempdir_list = lambda: ["/none/such"]
+main()
+"""
+
+
+def test_without_a_folder_for_temporary_files_the_variable_is_named(tmp_path: Path) -> None:
+    if permission.sampling_errno():
+        pytest.skip("this process may not sample the kernel")
+    result = subprocess.run(
+        [sys.executable, "-c", NOWHERE, "record", "-o", "out", "--", "true"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert result.returncode == 1
+    assert "TMPDIR" in complaint(result)
+    assert not list(tmp_path.iterdir())

@@ -14,7 +14,6 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pinprof import __version__
-from pinprof.errors import PinprofError
 from pinprof.rates import MEASURES
 from pinprof.report import html
 from pinprof.report.bench.data import BenchReport, speed
@@ -26,12 +25,7 @@ MODULES = ("format", "columns", "embedded", "theme", "plotscript", "plots", "ben
 
 def write_page(report: BenchReport, path: Path) -> None:
     """Write the page to `path`; PinprofError if it cannot be written."""
-    try:
-        path.write_text(render(report), "utf-8", errors="replace")
-    except OSError as error:
-        raise PinprofError(
-            f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
-        ) from error
+    html.write_whole(render(report), path)
 
 
 def render(report: BenchReport) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -59,9 +60,12 @@ def export(name: str, analysis: Analysis, output: Path | None) -> None:
 
 
 def _write_directory(function: Callable[[Analysis, Path], None], analysis: Analysis, output: Path) -> None:
+    there = output.exists()
     try:
         function(analysis, output)
     except OSError as error:
+        if not there:
+            shutil.rmtree(output, ignore_errors=True)
         reason = error.strerror or str(error)
         raise CollectError(
             f"{output} cannot be written: {reason}.", "Choose another place with -o.", "output"
