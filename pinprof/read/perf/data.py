@@ -145,7 +145,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         losses=Losses(
             lost_samples=raw.lost_samples,
             unknown_records=raw.unknown_records,
-            truncated_chains=raw.truncated_chains,
+            truncated_chains=_truncated(header.sources, samples),
             corrupt_bytes=raw.corrupt_bytes,
             unresolved_frames=stacks.unresolved,
             missing_stacks=int((samples.chain_length == 0).sum()),
@@ -216,6 +216,12 @@ def _of_program(
     if rows.all():
         return samples, 0, []
     return samples.take(rows), int((~rows).sum()), []
+
+
+def _truncated(sources: list[EventSource], samples: RawSamples) -> int:
+    """How many callchains are as long as their event permits."""
+    limit = np.array([source.attr.sample_max_stack or rec.MAX_STACK for source in sources], np.int32)
+    return int(np.count_nonzero(samples.chain_length >= limit[samples.source]))
 
 
 def _known_pids(manifest: Manifest, ranges: RangeTable) -> set[int]:

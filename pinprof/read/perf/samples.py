@@ -66,8 +66,7 @@ class SampleGatherer:
         self.source_of_id: dict[int, int] = {}
         self.count = 0
         """Samples met so far."""
-        self.unknown_records = self.truncated_chains = self.corrupt_bytes = 0
-        self._sources: list[EventSource] = []
+        self.unknown_records = self.corrupt_bytes = 0
         self._ids: UInt64 = _zeros(0)
         self._id_sources: Int32 = np.empty(0, np.int32)
         self._chunks: list[RawSamples] = []
@@ -83,7 +82,6 @@ class SampleGatherer:
 
     def sources_changed(self, sources: list[EventSource]) -> None:
         """Derive layouts and the id table from the events known by now."""
-        self._sources = sources
         self.layouts = [rec.sample_layout(source.attr) for source in sources]
         pairs = sorted((number, index) for index, source in enumerate(sources) for number in source.ids)
         self._ids = np.array([number for number, _ in pairs], np.uint64)
@@ -188,8 +186,6 @@ class SampleGatherer:
             chunk.chain_start[rows] = self._chained + np.cumsum(length) - length
             chunk.chain_length[rows] = length
             self._chained += len(entries)
-            limit = self._sources[index].attr.sample_max_stack or rec.MAX_STACK
-            self.truncated_chains += int((length >= limit).sum())
         valid[rows] = fits
         return behind
 

@@ -18,6 +18,10 @@ from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, SampleGatherer
 
 _CHUNK_BYTES = 4 << 20
+_PIECE_BYTES = 512
+"""Compressed bytes inflated in one go: zstd's best is 128 KiB for 4 bytes."""
+_MOST_INFLATION = 1000
+"""Plain bytes for a compressed one, beyond some MiB; records of real programs come to 5 to 50."""
 
 TaskRecord = rec.MapRecord | rec.CommRecord | rec.ForkRecord
 
@@ -45,7 +49,6 @@ class Raw:
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
     unknown_records: int
-    truncated_chains: int
     corrupt_bytes: int
     timed: bool
     """Whether samples carry times."""
@@ -69,6 +72,8 @@ class RecordReader:
         self._skip = 0
         self._inflate: Any = None
         self._inflated = bytearray()
+        self._compressed_bytes = self._plain_bytes = 0
+        self._walking_inflated = False
         self._broken = False
         self._starts: list[int] = []
 
@@ -124,7 +129,6 @@ class RecordReader:
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
             lost_samples=max(self._lost_records, self._lost_samples),
             unknown_records=self._unknown + self._samples.unknown_records,
-            truncated_chains=self._samples.truncated_chains,
             corrupt_bytes=self._corrupt + self._samples.corrupt_bytes,
             timed=timed,
         )
@@ -186,7 +190,7 @@ class RecordReader:
             rec.AUXTRACE: self._on_payload,
             rec.TRACING_DATA: self._on_tracing_data,
             rec.COMPRESSED: self._on_compressed,
-            rec.COMPRESSED2: self._on_compressed,
+            rec.COMPRESSED2: self._on_compressed2,
         }
 
     def _on_mmap(self, misc: int, body: bytes) -> None:
@@ -285,13 +289,37 @@ class RecordReader:
             import zstandard
 
             self._inflate = (zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+        if self._walking_inflated:
+            raise IndexError("compressed records inside compressed ones")
         stream, error = self._inflate
-        try:
-            self._inflated += stream.decompress(body)
-        except error:
-            self._corrupt += len(body)
-            return
+        self._compressed_bytes += len(body)
+        for start in range(0, len(body), _PIECE_BYTES):
+            try:
+                plain = stream.decompress(body[start : start + _PIECE_BYTES])
+            except error:
+                self._corrupt += len(body) - start
+                break
+            self._inflated += plain
+            self._plain_bytes += len(plain)
+            if self._plain_bytes > _MOST_INFLATION * self._compressed_bytes + 4 * _CHUNK_BYTES:
+                self._broken = True
+                return
+            if len(self._inflated) > _CHUNK_BYTES:
+                self._walk_inflated()
+        self._walk_inflated()
+
+    def _on_compressed2(self, misc: int, body: bytes) -> None:
+        """COMPRESSED2 (perf 6.16 and later): `u64 size`, so many bytes as in COMPRESSED, padding to 8 bytes."""
+        (size,) = struct.unpack_from("<Q", body)
+        if size > len(body) - 8:
+            raise IndexError(f"{size} compressed bytes in a record of {len(body)}")
+        self._on_compressed(misc, body[8 : 8 + size])
+
+    def _walk_inflated(self) -> None:
+        """Handle the whole records among the inflated bytes."""
+        self._walking_inflated = True
         position = self._walk(self._inflated, len(self._inflated))
+        self._walking_inflated = False
         del self._inflated[:position]
 
 

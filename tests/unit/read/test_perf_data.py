@@ -200,6 +200,16 @@ def test_chain_at_the_depth_limit_is_counted_as_truncated(capture_of: Reader) ->
     assert capture_of(pf.file_mode([default], records)).losses.truncated_chains == 1
 
 
+def test_chains_of_other_processes_are_not_counted_as_truncated(capture_of: Reader) -> None:
+    spec = pf.Spec(max_stack=2)
+    chain = (rec.CONTEXT_USER, pf.USER_IP, pf.USER_IP)
+    records = pf.mmap2(spec, *MAPPED) + pf.mmap2(spec, *MAPPED, pid=99) + pf.comm(spec, "app", exec_=True, time=1)
+    records += pf.sample(spec, chain, pid=99) + pf.sample(spec, chain) + pf.sample(spec)
+    features = pf.Features().command("perf", "record", "-a", "-g", "/opt/app")
+    losses = capture_of(pf.file_mode([spec], records, features)).losses
+    assert (losses.other_processes, losses.truncated_chains) == (1, 1)
+
+
 def test_lost_and_unknown_records_are_counted(capture_of: Reader) -> None:
     spec = pf.Spec()
     records = pf.record(rec.LOST, struct.pack("<QQ", 1, 40) + pf.trailer(spec, time=1))
@@ -246,6 +256,32 @@ def test_compressed_records_are_one_stream_cut_anywhere(capture_of: Reader, piec
     assert len(capture.samples) == 51
     assert {tuple(frames(capture, row)) for row in range(51)} == {("[app]",)}
     assert capture.losses.corrupt_bytes == 0
+
+
+def test_compressed_records_of_newer_perf_say_their_size_and_are_padded(capture_of: Reader) -> None:
+    spec = pf.Spec()
+    packed = zstandard.ZstdCompressor().compress(pf.sample(spec) * 3)
+    body = struct.pack("<Q", len(packed)) + packed.ljust(len(packed) + -len(packed) % 8, b"\0")
+    damaged = pf.record(rec.COMPRESSED2, struct.pack("<Q", 99) + bytes(16))
+    capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED2, body) + damaged + pf.sample(spec)))
+    assert (len(capture.samples), capture.losses.corrupt_bytes) == (4, 32)
+
+
+@pytest.mark.parametrize("inner", [b"", b"no zstd"])
+def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader, inner: bytes) -> None:
+    spec = pf.Spec()
+    nested = pf.sample(spec) + pf.record(rec.COMPRESSED, inner) + pf.sample(spec)
+    record = pf.record(rec.COMPRESSED, zstandard.ZstdCompressor().compress(nested))
+    capture = capture_of(pf.file_mode([spec], record + pf.sample(spec)))
+    assert (len(capture.samples), capture.losses.corrupt_bytes) == (3, 8 + len(inner))
+
+
+def test_records_that_inflate_beyond_all_measure_are_given_up(capture_of: Reader) -> None:
+    spec = pf.Spec()
+    packed = zstandard.ZstdCompressor().compress(pf.record(250, bytes(992)) * (1 << 16))
+    capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED, packed[:60_000]) + pf.sample(spec)))
+    assert any("damaged" in note for note in capture.losses.notes)
+    assert not len(capture.samples)
 
 
 def test_broken_compression_is_counted_and_the_rest_is_read(capture_of: Reader) -> None:
