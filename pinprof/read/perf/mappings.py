@@ -42,7 +42,10 @@ class Mapping:
 
 @dataclass
 class Version:
-    """One version of a process's address space: disjoint mappings in ascending order."""
+    """One version of a process's address space: disjoint mappings in ascending order.
+
+    The list is never altered, but replaced: forked processes and later versions share it until they map more.
+    """
 
     pid: int
     mappings: list[Mapping] = field(default_factory=list)
@@ -58,7 +61,7 @@ class Version:
         displaced = self.mappings[place]
         below = [old.cut(0, new.start) for old in displaced[:1] if old.start < new.start]
         above = [old.cut(new.end, old.end) for old in displaced[-1:] if old.end > new.end]
-        self.mappings[place] = [*below, new, *above]
+        self.mappings = [*self.mappings[: place.start], *below, new, *above, *self.mappings[place.stop :]]
 
     def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
         """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
@@ -95,7 +98,7 @@ class AddressSpaces:
                 parent = self._current(record.parent_pid) if record.clones else None
                 if parent:
                     self.forked_from[record.pid] = record.parent_pid
-                self._begin(time, record.pid, list(parent.mappings) if parent else [])
+                self._begin(time, record.pid, parent.mappings if parent else [])
         elif record.exec:
             self.forked_from.pop(record.pid, None)
             self._begin(time, record.pid, [])
@@ -123,7 +126,7 @@ class AddressSpaces:
         version = self._current(record.pid) or self._begin(time, record.pid, [])
         displaced = version.mappings[version.overlapping(new.start, new.end)]
         if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
-            version = self._begin(time, record.pid, list(version.mappings))
+            version = self._begin(time, record.pid, version.mappings)
         version.put(new)
 
     def _seen(self, pid: int, time: int) -> bool:

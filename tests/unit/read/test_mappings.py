@@ -91,6 +91,24 @@ def test_exec_empties_and_fork_copies() -> None:
     assert not spaces.has_mappings(99)
 
 
+def test_parent_and_child_map_each_for_itself_after_a_fork() -> None:
+    spaces = spaces_with(
+        [],
+        (1, mapped(0, 10, "/shell")),
+        (3, ForkRecord(8, PID, 8, PID, True)),
+        (4, mapped(20, 30, "/parent")),
+        (5, mapped(40, 50, "/child", pid=8)),
+    )
+    assert [look_up(spaces, 9, place)[0] for place in (3, 23, 43)] == ["/shell", "/parent", ""]
+    assert [look_up(spaces, 9, place, pid=8)[0] for place in (3, 23, 43)] == ["/shell", "", "/child"]
+
+
+def test_children_that_map_nothing_share_their_parents_mappings() -> None:
+    forks = [(number, ForkRecord(8 + number, PID, 8 + number, PID, True)) for number in range(100)]
+    spaces = spaces_with([], (0, mapped(0, 10, "/shell")), *forks)
+    assert len({id(version.mappings) for version in spaces.versions[1:]}) == 1
+
+
 def test_thread_of_a_process_shares_its_mappings() -> None:
     spaces = spaces_with([], (1, mapped(0, 10, "/app")), (2, ForkRecord(PID, PID, 9, PID, True)))
     assert look_up(spaces, 3, 1)[0] == "/app"
