@@ -10,12 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from pinprof.errors import FormatError
 from pinprof.model import KERNEL, USER, Capture, Dso, Event, Losses
 from pinprof.read.assembly import (
+    MAX_DEPTH,
     MAX_WEIGHT,
     SampleColumns,
     StackBuilder,
@@ -160,7 +162,9 @@ class _Importer:
             pid, tid, name = self._thread(labels)
             if name:
                 threads[pid, tid] = name
-            chain = [frame for location in reversed(locations) for frame in frames[location]]
+            # Leaf first until no more is kept: a few bytes can name a location of many inlined functions many times.
+            inward = (frame for location in locations for frame in reversed(frames[location]))
+            chain = [*islice(inward, MAX_DEPTH + 1)][::-1]
             self.broken += abs(len(values) - len(events))
             address = self.locations[locations[0]].address if locations and locations[0] in self.locations else 0
             for event, (value, factor) in enumerate(zip(values, factors, strict=False)):

@@ -52,6 +52,22 @@ def test_a_heap_profile_of_go_keeps_bytes_and_objects_apart() -> None:
     ]  # fmt: skip
 
 
+def test_a_location_of_many_functions_named_many_times_takes_bounded_room(tmp_path: Path) -> None:
+    def message(number: int, body: bytes) -> bytes:
+        size, length = len(body), b""
+        while size > 0x7F:
+            size, length = size >> 7, length + bytes([size & 0x7F | 0x80])
+        return bytes([number << 3 | 2]) + length + bytes([size]) + body
+
+    line = message(4, b"\x08\x01")
+    profile = message(1, b"\x08\x01\x10\x01") + message(6, b"") + message(6, b"hits")
+    profile += message(4, b"\x08\x01" + line * 20_000) + message(5, b"\x08\x01\x10\x01")
+    profile += message(2, message(1, b"\x01" * 20_000) + message(2, b"\x07"))
+    (tmp_path / "a.pb").write_bytes(profile)
+    found = read(tmp_path / "a.pb")
+    assert (found.samples.weight.tolist(), found.losses.truncated_chains) == ([7], 1)
+
+
 def test_samples_have_no_times() -> None:
     found = read(DATA / "go-cpu.pb.gz")
     assert found.clock.source == "none"
