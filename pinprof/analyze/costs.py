@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from pinprof.analyze.link import lanes_or_generation
 from pinprof.rates import Rate, Rates
 
 Direction = Literal["to the device", "to the host"]
@@ -88,8 +89,8 @@ def link_of(machine: Mapping[str, Any]) -> tuple[str, float | None]:
 def _link_of(gpu: Mapping[str, Any]) -> tuple[str, float | None]:
     if "GH200" in str(gpu.get("name")):
         return "NVLink-C2C", _C2C_GB_PER_S
-    generation, width = gpu.get("link_generation_max"), gpu.get("link_width_max")
-    if not isinstance(generation, int) or not isinstance(width, int) or generation not in _PCIE_GT_PER_S:
+    generation, width = (lanes_or_generation(gpu.get(key)) for key in ("link_generation_max", "link_width_max"))
+    if generation is None or width is None or generation not in _PCIE_GT_PER_S:
         return "", None
     coding = _PCIE_CODING.get(generation, 128 / 130)
     return f"PCIe {generation}.0 x{width}", _PCIE_GT_PER_S[generation] * coding * width / 8

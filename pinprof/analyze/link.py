@@ -33,8 +33,8 @@ def _link(gpu: Mapping[str, Any]) -> Link | None:
     if "GH200" in str(gpu.get("name")):
         return Link("NVLink-C2C", *C2C_GB_PER_S, "by the GPU's name; rate measured on a GH200")
     # The current generation drops while a GPU idles, so the highest that both sides support is what counts.
-    generation = _number(gpu.get("link_generation_max")) or _number(gpu.get("link_generation"))
-    width = _number(gpu.get("link_width_max")) or _number(gpu.get("link_width"))
+    generation = lanes_or_generation(gpu.get("link_generation_max")) or lanes_or_generation(gpu.get("link_generation"))
+    width = lanes_or_generation(gpu.get("link_width_max")) or lanes_or_generation(gpu.get("link_width"))
     how = "link as the driver reports it"
     if generation is None:
         chip = str(gpu.get("chip") or "")
@@ -47,5 +47,6 @@ def _link(gpu: Mapping[str, Any]) -> Link | None:
     return Link(f"PCIe {generation}.0 x{lanes}", to_device, to_host, f"{how}; practical rate of pinned copies")
 
 
-def _number(value: object) -> int | None:
+def lanes_or_generation(value: object) -> int | None:
+    """A number that a link can have, None for anything else: facts may come from anybody's file."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 < value <= 64 else None

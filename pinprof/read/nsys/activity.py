@@ -38,6 +38,8 @@ _OPERATIONS = (
     (OpKind.GRAPH, schema.GRAPHS),
 )
 
+_MIGRATIONS = (CopyKind.UVM_HOST_TO_DEVICE, CopyKind.UVM_DEVICE_TO_HOST, CopyKind.UVM_DEVICE_TO_DEVICE)
+
 
 def read_cuda(tables: Tables) -> tuple[ApiCallTable, GpuOpTable]:
     """Calls, folded, and GPU work, which points to the outer call where the inner one caused it."""
@@ -104,9 +106,7 @@ def _operations(tables: Tables) -> GpuOpTable:
     name, names = tables.names(column("name", np.int32, -1))
     copy_kind = enum_column(column("copy_kind", np.int8, -1))
     kind = np.repeat(np.array([kind for kind, _ in pieces], np.uint8), counts)[order]
-    kind[(kind == OpKind.COPY) & (copy_kind >= CopyKind.UVM_HOST_TO_DEVICE) & (copy_kind != UNRECORDED)] = (
-        OpKind.MIGRATION
-    )
+    kind[(kind == OpKind.COPY) & np.isin(copy_kind, _MIGRATIONS)] = OpKind.MIGRATION
     return GpuOpTable(
         start_ns=start[order],
         end_ns=column("end", np.int64, 0),

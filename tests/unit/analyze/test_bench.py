@@ -30,6 +30,7 @@ TWO_LINKS = {"gpus": [{"link_generation_max": generation, "link_width_max": 16} 
         ({"gpus": [{"name": "NVIDIA GH200 480GB"}]}, "NVLink-C2C", 450.0),
         (machine(link_generation_max=9, link_width_max=16), "", None),
         (machine(link_generation_max="5", link_width_max=None), "", None),
+        (machine(link_generation_max=5, link_width_max=10**400), "", None),
         (TWO_LINKS, "", None),
         ({"gpus": "none"}, "", None),
         ({}, "", None),

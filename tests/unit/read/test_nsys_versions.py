@@ -63,7 +63,7 @@ def test_enum_values_of_tomorrow_keep_their_number_and_null_is_unrecorded(tmp_pa
     assert ops.src_kind.tolist() == [UNRECORDED, 7]
     assert ops.cause.tolist() == [UNRECORDED, MigrationCause.ACCESS_COUNTERS]
     assert ops.address.tolist() == [0, 0x7F00_0000_0000]
-    assert ops.kind.tolist() == [OpKind.MIGRATION, OpKind.MIGRATION]
+    assert ops.kind.tolist() == [OpKind.COPY, OpKind.MIGRATION]
 
 
 def test_every_kind_of_gpu_work_is_read_in_order_of_time(tmp_path: Path) -> None:
