@@ -86,10 +86,11 @@ def _render(data: ReportData, console: Console) -> None:
         console.print(_causes(data, event))
         if index in trees and event is main:
             _section(console, "Hot tree", _tree(data, trees[index], event, console))
-    if data.ranges:
-        for event in data.events:
-            if any(entry.event(event.name) for entry in data.ranges) and not (event.spans and walls.told(data)):
-                _section(console, f"Ranges · {printable(event.name)}", _ranges(data, event))
+    if data.ranges and not any(entry.events for entry in data.ranges):
+        _section(console, "Ranges", _spreads(data))
+    for event in data.events:
+        if any(entry.event(event.name) for entry in data.ranges) and not (event.spans and walls.told(data)):
+            _section(console, f"Ranges · {printable(event.name)}", _ranges(data, event))
     parts: list[tuple[str, RenderableType]] = [
         *python.sections(data.python, lambda leaf: _style(data, leaf)),
         *walls.sections(data, lambda leaf: _style(data, leaf)),
@@ -202,6 +203,22 @@ def _ranges(data: ReportData, event: EventData) -> Table:
             units.format_ns(entry.wall_ns / entry.count),
             sampled,
             causes,
+        )
+    return table
+
+
+def _spreads(data: ReportData) -> Table:
+    """Ranges by their own clock alone, where nothing was sampled in them."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column("range", overflow="ellipsis", no_wrap=True, max_width=30)
+    for title in ("count", "wall each", "fastest", "median", "slowest"):
+        table.add_column(title, justify="right", no_wrap=True)
+    for entry in data.ranges:
+        spread = (entry.wall_ns / entry.count, entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns)
+        table.add_row(
+            Text("  " * entry.depth + shortened(entry.name, 30)),
+            units.format_count(entry.count),
+            *map(units.format_ns, spread),
         )
     return table
 

@@ -81,6 +81,16 @@ def test_what_helps_against_time_is_not_said_of_faults() -> None:
     assert " → " not in counted
 
 
+def test_ranges_without_samples_are_told_by_their_clock() -> None:
+    data = sample_report()
+    bare = tuple(replace(entry, events=(), wall=None) for entry in data.ranges)
+    stream = io.StringIO()
+    render(replace(data, events=(), trees=(), ranges=bare), Console(file=stream, width=80, no_color=True))
+    table = stream.getvalue().split("Ranges\n")[1].splitlines()
+    assert table[0].split() == ["range", "count", "wall", "each", "fastest", "median", "slowest"]
+    assert table[1].split()[0] == "iteration"
+
+
 def test_neighbours_of_one_colour_are_told_apart() -> None:
     data = sample_report()
     event = replace(data.events[0], name="off-cpu", spans=True, leaves={"pin.faultin": 60, "pin.walk": 40}, total=100)
