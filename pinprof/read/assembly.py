@@ -128,6 +128,14 @@ def unit_of(name: str, unit: str) -> tuple[Unit, int]:
     return ("faults" if "fault" in name.lower() else "samples"), 1
 
 
+def summable(weight: Int64) -> tuple[Int64, tuple[str, ...]]:
+    """Weights whose sum fits 64 bits, and what to say where some had to be cut for it: damage, or a forgery."""
+    if float(weight.sum(dtype=np.float64)) < MAX_WEIGHT / 2:
+        return weight, ()
+    note = "Some samples weigh more than can be: the file is damaged, and its sums mean little."
+    return np.minimum(weight, MAX_WEIGHT // 2 // len(weight)), (note,)
+
+
 class StackBuilder:
     """Frames and prefix tree of a capture, grown a batch of chains at a time."""
 

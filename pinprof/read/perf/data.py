@@ -35,6 +35,7 @@ from pinprof.model import (
     UInt8,
     Unit,
 )
+from pinprof.read.assembly import summable
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces
@@ -113,9 +114,10 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
     wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
+    weights, cut = summable(weights)
     order = np.argsort(samples.clock, kind="stable")
     clock = clock_of(header.sources)
-    notes = [*header.notes, *notes]
+    notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
         notes.append(_UNALIGNED.format(clock.source))
     if not any(source.attr.sample_type & rec.CALLCHAIN for source in header.sources):

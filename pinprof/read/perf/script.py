@@ -37,7 +37,7 @@ from pinprof.model import (
     StackTable,
     Unit,
 )
-from pinprof.read.assembly import StackBuilder, dso_of, foreign_capture
+from pinprof.read.assembly import StackBuilder, dso_of, foreign_capture, summable
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.resolver import Resolver
 
@@ -204,18 +204,20 @@ class _Text:
         stacks, node, unresolved = self._built_stacks()
         stack = np.frombuffer(columns.stack, np.int32)
         order = np.argsort(np.frombuffer(columns.time, np.int64), kind="stable")
+        weight, cut = summable(np.frombuffer(columns.weight, np.int64))
         samples = SampleTable(
             time_ns=np.frombuffer(columns.time, np.int64)[order],
             pid=np.frombuffer(columns.pid, np.int32)[order],
             tid=np.frombuffer(columns.tid, np.int32)[order],
             cpu=np.frombuffer(columns.cpu, np.int32)[order],
             event=np.frombuffer(columns.event, np.int16)[order],
-            weight=np.frombuffer(columns.weight, np.int64)[order],
+            weight=weight[order],
             stack=node[stack][order],
             ip=np.frombuffer(columns.ip, np.uint64)[order],
             address=np.frombuffer(columns.address, np.uint64)[order],
         )
         clock, notes = self._clock_of(samples, ranges, clock)
+        notes = (*notes, *cut)
         if not self._timed:
             notes = (*notes, "Some samples were printed without a time and count as taken at time 0.")
         losses = Losses(

@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof import read
+from pinprof.analyze import analyze
 from pinprof.model import READY, Capture
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, waits
@@ -70,6 +71,14 @@ def test_a_wait_lasts_from_the_sample_to_the_thread_s_next_switch_in(tmp_path: P
 def test_a_thread_that_never_comes_back_waits_until_the_recording_ends(tmp_path: Path) -> None:
     capture = read_back(tmp_path, leave(100), switch(OUT, time=101), sample(CLOCK, time=900, tid=8, event_id=1))
     assert off_cpu(capture) == [(100, 800, False)]
+
+
+def test_waits_of_damaged_times_still_sum(tmp_path: Path) -> None:
+    out = [leave(100 + tid, tid=tid) + switch(OUT, time=100 + tid, tid=tid) for tid in range(1, 9)]
+    capture = read_back(tmp_path, *out, switch(IN, time=2**63 - 1, tid=1))
+    assert 0 < sum(capture.samples.weight.tolist()) < 2**63
+    assert analyze(capture).events[-1].total == sum(capture.samples.weight.tolist())
+    assert "weigh more than can be" in " ".join(capture.losses.notes)
 
 
 def test_the_last_switch_of_a_thread_that_has_ended_is_no_wait(tmp_path: Path) -> None:
