@@ -1,6 +1,7 @@
 """A program that runs already (`pinprof record --pid`): recorded from now on, and left as it is.
 
-It is no child of pinprof: its end is seen through a pidfd (pidfd_open(2), Linux 5.3), its status stays unknown.
+It is no child of pinprof: its end is seen through a pidfd (pidfd_open(2), Linux 5.3) or, where there is none, in /proc;
+its status stays unknown.
 Ctrl-C and the other signals end the recording, never the program.
 """
 
@@ -29,10 +30,14 @@ class RunningProgram(Program):
         self.pid = pid
         self._duration_s = duration_s
         self._over = False
+        self._process = -1
         try:
             self._process = os.pidfd_open(pid)
-        except OSError as error:
+        except ProcessLookupError as error:
             raise no_process(pid) from error
+        except OSError:  # older kernels, and containers that do not allow it
+            if self._ended():
+                raise no_process(pid) from None
         self.wait_status = None
         self.usage = None
         self.started_ns = self.ended_ns = time.monotonic_ns()
@@ -52,16 +57,25 @@ class RunningProgram(Program):
         if self.wait_status is None:
             now = time.monotonic_ns()
             elapsed = self.begun and self._duration_s and now >= self.started_ns + self._duration_s * 1e9
-            ended, _, _ = select.select([self._process], [], [], 0)
-            if self._over or elapsed or ended:
+            if self._over or elapsed or self._ended():
                 self.wait_status, self.ended_ns = _STOPPED, now
-                os.close(self._process)
+                if self._process >= 0:
+                    os.close(self._process)
         return self.wait_status is not None
 
     def send(self, number: int) -> None:
         """End the recording; the program gets no signal."""
         del number
         self._over = True
+
+    def _ended(self) -> bool:
+        """Whether it has ended, reaped or not."""
+        if self._process >= 0:
+            return bool(select.select([self._process], [], [], 0)[0])
+        try:
+            return Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
+        except OSError:
+            return True
 
     def left_s(self) -> float:
         """Seconds until the time is up; 0.1 at most, since no signal tells of the end of another's process."""

@@ -79,3 +79,21 @@ def test_a_process_that_is_not_there_is_named() -> None:
     with pytest.raises(CollectError, match=f"no process {gone.pid}"):
         RunningProgram(gone.pid, 0)
     assert attach.name_of(gone.pid) == ""
+
+
+def test_where_the_kernel_gives_no_pidfd_the_end_is_seen_too(
+    sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def forbidden(pid: int) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "pidfd_open", forbidden)
+    program = RunningProgram(sleeper.pid, 0)
+    program.start()
+    assert not program.reap()
+    sleeper.kill()
+    os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
+    assert program.reap()
+    sleeper.wait()
+    with pytest.raises(CollectError, match="There is no process"):
+        RunningProgram(sleeper.pid, 0)
