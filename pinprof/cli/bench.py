@@ -36,8 +36,10 @@ class _Group(click.Group):
 
 @click.group(cls=_Group, invoke_without_command=True)
 @click.option("--quick", is_flag=True, help="Three sizes, few values: done within two minutes.")
-@click.option("--size-min", help="Smallest size (default: 64KiB; quick: 1MiB).")
-@click.option("--size-max", help="Largest size (default: 4GiB, quick: 256MiB; less where memory is short).")
+@click.option("--size-min", metavar="SIZE", help="Smallest size (default: 64KiB; quick: 1MiB).")
+@click.option(
+    "--size-max", metavar="SIZE", help="Largest size (default: 4GiB, quick: 256MiB; less where memory is short)."
+)
 @click.option(
     "--backend",
     type=click.Choice(["auto", "cuda", "host"]),
@@ -47,7 +49,7 @@ class _Group(click.Group):
 )
 @click.option("--device", type=int, default=0, show_default=True, help="Which GPU.")
 @click.option("--only", multiple=True, metavar="MEASURE", help="A measure such as pin.alloc, or a family such as h2d.")
-@click.option("--time", "duration", help="How long it may take (default: 10min; quick: 100s).")
+@click.option("--time", "duration", metavar="TIME", help="How long it may take (default: 10min; quick: 100s).")
 @click.option("-o", "--output", type=_FILE, help="pyperf's JSON (default: bench-DATE.json); the page stands beside it.")
 @click.option("--force", is_flag=True, help="Replace files of that name.")
 @click.option("--no-page", is_flag=True, help="Only the tables.")
@@ -92,7 +94,7 @@ def command(
     return 0
 
 
-@command.command()
+@command.command(short_help="Compare two measurements, benchmark by benchmark.")
 @click.argument("before", type=_FILE)
 @click.argument("after", type=_FILE)
 def compare(before: Path, after: Path) -> int:

@@ -33,8 +33,8 @@ _OPTIONS = (
         help="How callers are found: frame pointers, copied stacks, last-branch records.",
     ),
     click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
-    click.option("--no-off-cpu", is_flag=True, help="Leave out what threads wait for: one sample per context switch."),
-    click.option("--no-cuda-calls", is_flag=True, help="Leave out when CUDA's functions are called."),
+    click.option("--no-off-cpu", is_flag=True, help="Do not record what threads wait for."),
+    click.option("--no-cuda-calls", is_flag=True, help="Do not trace calls of CUDA's functions."),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",

@@ -26,7 +26,7 @@ class _Command(click.Command):
 
 @click.command(cls=_Command)
 @click.argument("name")
-@click.option("--size", default="256MiB", show_default=True, help="Bytes of each allocation.")
+@click.option("--size", metavar="SIZE", default="256MiB", show_default=True, help="Bytes of each allocation.")
 @click.option("--iterations", type=int, default=10, show_default=True, help="Measured iterations.")
 @click.option("--warmup", type=int, default=1, show_default=True, help="Iterations before them, not measured.")
 @click.option(

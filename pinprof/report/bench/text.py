@@ -2,36 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from rich import box
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from pinprof.analyze.costs import GIB, BreakEven, Cost
+from pinprof.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
+from pinprof.report.terminal.layout import tidy
 from pinprof.units import format_bytes, format_ns, format_share
 
-_PLAIN_WIDTH = 120
+_PLAIN_WIDTH = 100
 """Width when the output is no terminal."""
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
+_GROWS = 0.1
+"""Of the growth in size: what grows by less of it has no cost per GiB."""
 
 
 def print_bench(report: BenchReport) -> None:
     """Print tables, break-even counts, the decision tree, what was left out, and pyperf's warnings."""
     console = _console()
+    with tidy(console):
+        _print_bench(report, console)
+
+
+def _print_bench(report: BenchReport, console: Console) -> None:
     console.print(Text(report.headline, "bold"))
     badge = Text("host emulation · ", "yellow") if report.emulated else Text()
     console.print(badge + Text(" · ".join(map(printable, report.facts)), "dim"))
     if report.makes:
-        _section(console, "Making, pinning and freeing: time of a call", _makes(report))
+        _section(console, "Making, pinning and freeing: time of a call", _fitting(console, report, _makes))
     if report.moves:
-        _section(console, "Moving: GB/s", _moves(report))
+        _section(console, "Moving: GB/s", _fitting(console, report, _moves))
     if report.study.break_even:
         _section(console, "Break-even: copies to the device that repay a pin", _break_even(report.study.break_even))
     if report.study.answers:
@@ -46,6 +54,11 @@ def print_bench(report: BenchReport) -> None:
 def print_comparison(comparison: Any) -> None:
     """Print the benchmarks whose means differ significantly, and how many do not (`bench.compare.Comparison`)."""
     console = _console()
+    with tidy(console):
+        _print_comparison(comparison, console)
+
+
+def _print_comparison(comparison: Any, console: Console) -> None:
     differing = [row for row in comparison.rows if row.significant]
     same = len(comparison.rows) - len(differing)
     verdict = f"{len(differing)} of {len(comparison.rows)} differ" if differing else "No significant change"
@@ -70,7 +83,7 @@ def print_comparison(comparison: Any) -> None:
         )
     for names, where in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if names:
-            notes.append(f"Only in {where}: {', '.join(names)}.")
+            notes.append(f"Only in {where}: {_named(names)}.")
     for note in notes:
         console.print(Text(printable(note), "dim"))
 
@@ -87,37 +100,48 @@ def _section(console: Console, title: str, body: RenderableType) -> None:
 
 
 def _table(first: str, *numbers: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table.add_column(first, no_wrap=True, vertical="bottom")
     for heading in numbers:
-        table.add_column(heading, justify="right", no_wrap=True)
+        table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")
     return table
 
 
-def _shown(sizes: Sequence[int]) -> list[int]:
-    """As many sizes as a terminal has room for, both ends among them."""
-    if len(sizes) <= _MOST_SIZES:
+def _fitting(
+    console: Console, report: BenchReport, draw: Callable[[BenchReport, int], tuple[Table, list[Text]]]
+) -> Group:
+    """A table with as many sizes as fit, at least two, and the lines below it."""
+    for most in range(_MOST_SIZES, 1, -1):
+        table, lines = draw(report, most)
+        if table.__rich_measure__(console, console.options.update(width=1000)).maximum + 2 <= console.width:
+            break
+    return Group(table, *lines)
+
+
+def _shown(sizes: Sequence[int], most: int = _MOST_SIZES) -> list[int]:
+    """At most so many sizes, both ends among them."""
+    if len(sizes) <= most:
         return list(sizes)
-    return [sizes[round(index * (len(sizes) - 1) / (_MOST_SIZES - 1))] for index in range(_MOST_SIZES)]
+    return [sizes[round(index * (len(sizes) - 1) / (most - 1))] for index in range(most)]
 
 
-def _makes(report: BenchReport) -> RenderableType:
-    sizes = _shown(report.study.sizes)
+def _makes(report: BenchReport, most: int) -> tuple[Table, list[Text]]:
+    sizes = _shown(report.study.sizes, most)
     table = _table("measure", *map(format_bytes, sizes), "per GiB")
     for measure in report.makes:
         costs = [report.study.cost(measure, size) for size in sizes]
-        last = next((cost for cost in reversed(costs) if cost), None)
-        if last is None:
+        known = [cost.rate for cost in costs if cost]
+        if not known:
             continue
-        per_gib = format_ns(last.rate.median_ns * GIB / last.rate.size_bytes)
+        per_gib = format_ns(known[-1].median_ns * GIB / known[-1].size_bytes) if _grows(known) else "–"
         table.add_row(measure, *(format_ns(cost.rate.median_ns) if cost else "–" for cost in costs), per_gib)
-    return Group(table, *(Text(line, "dim") for line in report.single))
+    return table, [Text(line, "dim") for line in report.single]
 
 
-def _moves(report: BenchReport) -> RenderableType:
-    sizes = _shown(report.study.sizes)
+def _moves(report: BenchReport, most: int) -> tuple[Table, list[Text]]:
+    sizes = _shown(report.study.sizes, most)
     limited = bool(report.study.limits)
-    shares = ("of practice", "of theory") if limited else ()
+    shares = ("of\npractice", "of\ntheory") if limited else ()
     table = _table("measure", *map(format_bytes, sizes), *shares, "per GiB")
     for measure in report.moves:
         costs = [report.study.cost(measure, size) for size in sizes]
@@ -138,7 +162,7 @@ def _moves(report: BenchReport) -> RenderableType:
         for limit in report.study.limits
         if limit.theory_gb_per_s or limit.practical_gb_per_s
     ]
-    return Group(table, *lines)
+    return table, lines
 
 
 def _speed(cost: Cost | None) -> str:
@@ -151,7 +175,9 @@ def _percent(share: float | None) -> str:
 
 def _break_even(rows: Sequence[BreakEven]) -> Table:
     shown = [row for row in rows if row.size_bytes in _shown([one.size_bytes for one in rows])]
-    table = _table("size", "pageable copy", "pinned copy", "pin + free", "copies", "register + unregister", "copies")
+    table = _table(
+        "size", "pageable\ncopy", "pinned\ncopy", "pin and\nfree", "copies", "register and\nunregister", "copies"
+    )
     for row in shown:
         table.add_row(
             format_bytes(row.size_bytes),
@@ -169,20 +195,29 @@ def _repaid(row: BreakEven, cost_ns: float | None) -> tuple[str, str]:
     return format_ns(cost_ns), f"{copies:,}" if copies is not None else "never"
 
 
-def _answers(report: BenchReport) -> Text:
-    text = Text()
-    for number, answer in enumerate(report.study.answers):
-        text.append("\n" if number else "")
-        text.append(f"{answer.question}\n")
-        text.append(f"  → {answer.choice}. ", "green")
-        text.append(answer.because, "dim")
-    return text
+def _grows(rates: Sequence[Rate]) -> bool:
+    """Whether the time of a call follows its size; that of a malloc does not, and has no cost per GiB."""
+    first, last = rates[0], rates[-1]
+    return last.median_ns * first.size_bytes >= _GROWS * first.median_ns * last.size_bytes
+
+
+def _answers(report: BenchReport) -> Group:
+    lines: list[RenderableType] = []
+    for answer in report.study.answers:
+        because = Text(f"→ {answer.choice}. ", "green") + Text(answer.because, "dim")
+        lines += [Text(answer.question), Padding(because, (0, 0, 0, 2), expand=False)]
+    return Group(*lines)
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first few names, and how many more there are."""
+    more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
+    return ", ".join(names[:_NAMES_SHOWN]) + more
 
 
 def _stability(report: BenchReport) -> Text:
     text = Text(f"{len(report.unstable)} of {report.benchmarks} benchmarks may be unstable:")
     for reason, names in report.warnings():
-        more = f" and {len(names) - _NAMES_SHOWN} more" if len(names) > _NAMES_SHOWN else ""
-        text.append(f"\n{reason}: {', '.join(names[:_NAMES_SHOWN])}{more}", "dim")
+        text.append(f"\n{reason}: {_named(names)}", "dim")
     text.append(f"\nEach with its figures: python -m pyperf check {printable(report.file)}", "dim")
     return text

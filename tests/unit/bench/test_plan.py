@@ -25,8 +25,8 @@ def sizes(request: Request, facts: dict[str, Any]) -> list[int]:
 @pytest.mark.parametrize(
     ("values", "words"),
     [
-        ({"size_min": 4095}, r"--size-min 4095 bytes is less than a page"),
-        ({"size_max": 1}, r"--size-max 1 bytes is less than a page"),
+        ({"size_min": 4095}, r"--size-min 4,095 bytes is less than a page"),
+        ({"size_max": 1}, r"--size-max 1 byte is less than a page"),
         ({"size_min": 1 << 20, "size_max": 1 << 16}, "is above --size-max"),
         ({"only": ("pin.aloc",)}, r"no measure 'pin\.aloc'. Did you mean pin\.alloc"),
         ({"only": ("zzz",)}, r"There are: alloc\.malloc"),
