@@ -71,4 +71,4 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
 
 def plain_name(symbol: str) -> str:
     """A function's name without version and stream mode."""
-    return SUFFIX.sub("", symbol)
+    return SUFFIX.sub("", symbol) or symbol

@@ -225,11 +225,6 @@ class DeviceTime:
     longest_gaps: tuple[tuple[int, int], ...]
     """(start, duration) of the longest idle gaps, longest first."""
 
-    @property
-    def idle_ns(self) -> int:
-        """Time between its first work and its last in which it did nothing."""
-        return self.span_ns - self.busy_ns
-
 
 @dataclass(frozen=True)
 class CopyTotals:
@@ -377,7 +372,6 @@ class MemoryPeaks:
 
     pinned_bytes: int
     managed_bytes: int
-    device_bytes: int
     largest_pin_bytes: int
     """The largest single allocation of pinned memory."""
 

@@ -37,7 +37,6 @@ BOOKKEEPING_NS = 1_000_000
 """Calls that ask for a version or a setting before any context exists are shorter than this."""
 UNKNOWN_SIZE = -1
 
-_SUFFIX = re.compile(r"(_ptsz|_ptds)?(_v\d+)?$")
 _PURPOSES: tuple[tuple[Purpose, str], ...] = (
     ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc"),
     ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
@@ -63,13 +62,8 @@ _LOOPS = ("pinned", "device", "managed", "registered")
 NO_ITERATIONS: tuple[Int64, Int64] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
 
 
-def plain_name(name: str) -> str:
-    """A call's name without version and stream-mode suffix: `cudaHostAlloc_v3020` is `cudaHostAlloc`."""
-    return _SUFFIX.sub("", name) or name
-
-
 def purpose_of(name: str) -> Purpose:
-    """What a call is for, by its plain name."""
+    """What a call is for, by its name without version suffix."""
     return next(purpose for purpose, pattern in _PURPOSES if re.fullmatch(pattern, name, re.DOTALL))
 
 
@@ -79,7 +73,7 @@ class Calls:
 
     table: ApiCallTable
     names: tuple[str, ...]
-    """Plain, each once, with an entry for calls without a name."""
+    """Each once, the last one for calls without a name."""
     name: Int64
     """Index into `names`."""
     purpose: NDArray[np.int8]
@@ -137,10 +131,8 @@ class _Correlation:
 def prepare_calls(activity: Activity) -> Calls:
     """Name, purpose, size and memory kind of every call, and which of them created a context."""
     table = activity.calls
-    merged: dict[str, int] = {}
-    place = [merged.setdefault(plain_name(name), len(merged)) for name in (*table.names, "(no name)")]
-    name = np.array(place, np.int64)[table.name]
-    names = tuple(merged)
+    names = (*table.names, "(no name)")
+    name = np.where(table.name < 0, len(table.names), table.name).astype(np.int64)
     purpose = np.array([PURPOSES.index(purpose_of(text)) for text in names], np.int8)[name]
     correlation = _Correlation.of(table)
     size = np.full(len(table), UNKNOWN_SIZE, np.int64)
@@ -398,6 +390,5 @@ def memory_peaks(usage: MemoryUsageTable) -> MemoryPeaks:
     return MemoryPeaks(
         pinned_bytes=peak(MemoryKind.PINNED),
         managed_bytes=peak(MemoryKind.MANAGED),
-        device_bytes=peak(MemoryKind.DEVICE),
         largest_pin_bytes=int(usage.size_bytes[pins].max(initial=0)),
     )

@@ -428,8 +428,6 @@ BORROW = k(
 )
 """Frames that borrow pages for one call; a pinner frame on the same stack outweighs them."""
 
-MIGRATING = next(category.frames for category in CATEGORIES if category.name == "pin.migrate")
-
 KEEPS_PAGES = k(r"unmap_mapping_(range|pages|folio)")
 """Frames under which unmapping frees nothing: the file keeps its pages."""
 

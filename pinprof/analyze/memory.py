@@ -25,8 +25,6 @@ class MemoryResult:
     """`rss, shmem, …` of all processes of the program at each time. Pages that several share count in each."""
     peak: Mapping[str, int]
     """The most of each at any look."""
-    peak_ns: Mapping[str, int]
-    """When that was."""
     processes: int
     lowest_free_bytes: int | None
     growth: Mapping[str, int]
@@ -57,7 +55,6 @@ def summarise_memory(capture: Capture) -> MemoryResult | None:
         time_ns=log.time_ns,
         together=together,
         peak={name: int(values.max()) for name, values in together.items()},
-        peak_ns={name: int(log.time_ns[int(values.argmax())]) for name, values in together.items()},
         processes=len(log.processes),
         lowest_free_bytes=None if free is None else int(free.min()) * page,
         growth={

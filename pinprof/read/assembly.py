@@ -13,6 +13,7 @@ from itertools import chain
 
 import numpy as np
 
+from pinprof.errors import FormatError
 from pinprof.model import (
     KERNEL,
     NO_NODE,
@@ -134,6 +135,19 @@ def summable(weight: Int64) -> tuple[Int64, tuple[str, ...]]:
         return weight, ()
     note = "Some samples weigh more than can be: the file is damaged, and its sums mean little."
     return np.minimum(weight, MAX_WEIGHT // 2 // len(weight)), (note,)
+
+
+def check_sum(path: str, total: int, slug: str) -> None:
+    """FormatError where the weights of a file sum to more than 64 bits hold."""
+    if total > MAX_WEIGHT:
+        raise FormatError(
+            path,
+            expected="weights that sum to less than 2^63",
+            found="more",
+            offset=0,
+            remedy="Check what wrote the file.",
+            slug=slug,
+        )
 
 
 class StackBuilder:

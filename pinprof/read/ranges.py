@@ -63,13 +63,8 @@ class _Range(NamedTuple):
     depth: int
 
 
-def load_ranges(path: Path) -> RangeTable:
-    """Ranges of a file, ordered by start, an outer range before the inner ones that start with it; see read_ranges."""
-    return read_ranges(path).table
-
-
 def read_ranges(path: Path) -> LoadedRanges:
-    """Ranges of a file and what was wrong with it.
+    """Ranges of a file and what was wrong with it; ordered by start, an outer one before inner ones that start with it.
 
     CaptureError if it cannot be read, FormatError if it has lines but no range.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze import Analysis
-from pinprof.analyze.calls import plain_name, purpose_of
+from pinprof.analyze.calls import purpose_of
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.transfers import DIRECTION, DIRECTIONS, memory_name
@@ -291,10 +291,9 @@ def _call_lanes(
     if activity is None or not len(activity.calls):
         return
     calls = activity.calls
-    plain = [plain_name(name) for name in calls.names]
     # One entry more for calls without a name.
-    text = np.array([*(names.add(name) for name in plain), names.add("(call without a name)")], np.int32)
-    look = np.array([styles.add(PURPOSES[purpose_of(name)]) for name in [*plain, ""]], np.int32)
+    text = np.array([*(names.add(name) for name in calls.names), names.add("(call without a name)")], np.int32)
+    look = np.array([styles.add(PURPOSES[purpose_of(name)]) for name in [*calls.names, ""]], np.int32)
     for (pid, tid), heading in chosen.items():
         row = np.flatnonzero((calls.pid == pid) & (calls.tid == tid))
         spans = Spans.single(

@@ -11,7 +11,6 @@ Source: "Trace Event Format" (Google, 2016); `kineto` has what stands in names a
 
 from __future__ import annotations
 
-import re
 from array import array
 from collections import defaultdict
 from dataclasses import dataclass, field, replace
@@ -21,6 +20,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from pinprof.activity import UNRECORDED, Activity, ApiCallTable, GpuOpTable, OpKind
+from pinprof.cuda_functions import plain_name
 from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable
 from pinprof.read.assembly import SampleColumns, StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
@@ -43,7 +43,6 @@ _NOT_RANGES = {
 _NOT_SLICES = frozenset("MCiInsftbneSTpFNODPvVRc(),")
 """Phases of the format that are no slices: metadata, counters, instants, flows, asynchronous events, objects, dumps."""
 
-_VERSION = re.compile(r"(_v\d+|_ptsz|_ptds)+$")
 _MAX_NS = 1 << 62
 _MAX_US = (1 << 61) // 1000
 
@@ -157,7 +156,7 @@ class _Trace:
         name = str(event.get("name", ""))
         if category in CALLS:
             columns, kind = self.calls, int(CALLS[category])
-            name = _VERSION.sub("", name)
+            name = plain_name(name)
         elif category in OPS:
             columns, kind = self.ops, int(OPS[category])
             columns.device.append(_small(arguments.get("device", event.get("pid"))))

@@ -15,7 +15,7 @@ import numpy as np
 
 from pinprof.errors import FormatError
 from pinprof.model import NO_NODE, Capture, Event, Int64, Losses
-from pinprof.read.assembly import MAX_WEIGHT, StackBuilder, aggregated, foreign_capture
+from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames
 
@@ -149,15 +149,7 @@ class _Tally:
 
     def _add_counts(self, counts: dict[bytes, int]) -> None:
         self.total += sum(counts.values())
-        if self.total > MAX_WEIGHT:
-            raise FormatError(
-                self.path,
-                expected="counts that sum to less than 2^63",
-                found="more",
-                offset=0,
-                remedy="Check what wrote the file.",
-                slug="folded",
-            )
+        check_sum(self.path, self.total, "folded")
         new = [stack for stack in counts if stack not in self.node_of]
         nodes = dict(zip(new, self.builder.stacks([self._chain(stack) for stack in new]).tolist(), strict=True))
         slots = np.fromiter(

@@ -21,6 +21,7 @@ from pinprof.read.assembly import (
     MAX_WEIGHT,
     SampleColumns,
     StackBuilder,
+    check_sum,
     dso_of,
     foreign_capture,
     kernel_dso,
@@ -180,15 +181,7 @@ class _Importer:
                     columns.ip.append(address)
                     missing += not chain
                     unresolved += sum(number in self.unresolved for number in locations) if self.unresolved else 0
-        if sum(columns.weight) > MAX_WEIGHT:
-            raise FormatError(
-                self.path,
-                expected="values that sum to less than 2^63",
-                found="more",
-                offset=0,
-                remedy="Check what wrote the file.",
-                slug="pprof",
-            )
+        check_sum(self.path, sum(columns.weight), "pprof")
         columns.stack = self.builder.stacks(chains).tolist()
         notes = ["pprof profiles have no times: ranges cannot be told apart.", *self.names.notes()]
         if self.broken:

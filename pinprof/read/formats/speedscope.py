@@ -23,6 +23,7 @@ from pinprof.read.assembly import (
     NO_CLOCK,
     SampleColumns,
     StackBuilder,
+    check_sum,
     dso_of,
     foreign_capture,
     unit_of,
@@ -224,15 +225,7 @@ class _Importer:
 
     def capture(self, path: str) -> Capture:
         """The capture as collected."""
-        if sum(self.columns.weight) > MAX_WEIGHT:
-            raise FormatError(
-                path,
-                expected="weights that sum to less than 2^63",
-                found="more",
-                offset=0,
-                remedy="Check what wrote the file.",
-                slug="speedscope",
-            )
+        check_sum(path, sum(self.columns.weight), "speedscope")
         notes = self.names.notes()
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged or refer to nothing; left out.")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import Any
 
@@ -21,14 +20,12 @@ from pinprof.activity import (
     PageFaultTable,
     SchedTable,
 )
+from pinprof.cuda_functions import plain_name
 from pinprof.model import Int32, Int64
 from pinprof.read.by_thread import outermost
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.source import Numbers
 from pinprof.read.nsys.tables import Tables, address_column, amount_column, enum_column, id_column, time_order
-
-_SUFFIX = re.compile(r"(_ptsz|_ptds)?(_v\d+)?$")
-"""`cudaHostAlloc_v3020`, `cuMemAlloc_v2`, `cudaMemcpyAsync_ptsz_v7000`: what the program calls has no suffix."""
 
 _OPERATIONS = (
     (OpKind.KERNEL, schema.KERNELS),
@@ -84,7 +81,7 @@ def _calls(tables: Tables) -> tuple[ApiCallTable, Int64, Int64]:
 def _plain_names(index: Int32, names: tuple[str, ...]) -> tuple[Int32, tuple[str, ...]]:
     """Names without version suffixes, equal ones merged."""
     merged: dict[str, int] = {}
-    place = [merged.setdefault(_SUFFIX.sub("", name) or name, len(merged)) for name in names]
+    place = [merged.setdefault(plain_name(name), len(merged)) for name in names]
     return np.append(np.array(place, np.int32), np.int32(-1))[index], tuple(merged)
 
 

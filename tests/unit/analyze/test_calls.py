@@ -11,8 +11,9 @@ import pytest
 
 from pinprof.analyze import analyze, scopes
 from pinprof.analyze.activity_results import ActivityAnalysis, CallResult
-from pinprof.analyze.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, plain_name, purpose_of
+from pinprof.analyze.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, purpose_of
 from pinprof.analyze.clock import join
+from pinprof.cuda_functions import plain_name
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
 from tests.activities import (
@@ -73,6 +74,7 @@ def joined(with_ranges: bool) -> ActivityAnalysis:
         ("cudaMallocManaged", "cudaMallocManaged", "alloc managed"),
         ("cudaMallocAsync_v11020", "cudaMallocAsync", "alloc device"),
         ("cuMemAlloc_v2", "cuMemAlloc", "alloc device"),
+        ("cuMemcpyHtoDAsync_v2_ptsz", "cuMemcpyHtoDAsync", "copy"),
         ("cudaFreeHost_v3020", "cudaFreeHost", "free pinned"),
         ("cudaFreeAsync_v11020", "cudaFreeAsync", "free device"),
         ("cudaHostUnregister_v4000", "cudaHostUnregister", "unregister"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError, FormatError
-from pinprof.read.ranges import load_ranges, parse_ranges, read_ranges
+from pinprof.read.ranges import parse_ranges, read_ranges
 
 
 def lines(*objects: object) -> bytes:
@@ -100,13 +100,13 @@ def test_a_file_of_something_else_is_refused_and_an_unfinished_one_is_not(tmp_pa
     path = tmp_path / "ranges.jsonl"
     path.write_text("milk\nbread\n")
     with pytest.raises(FormatError, match="start_ns"):
-        load_ranges(path)
+        read_ranges(path)
     path.write_text('{"name":"al')
     assert read_ranges(path).bad_lines == 1
     path.write_bytes(b"")
-    assert len(load_ranges(path)) == 0
+    assert len(read_ranges(path).table) == 0
     with pytest.raises(CaptureError, match="absent"):
-        load_ranges(tmp_path / "absent")
+        read_ranges(tmp_path / "absent")
 
 
 def test_a_hundred_thousand_ranges_read_fast() -> None:
