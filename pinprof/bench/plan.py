@@ -44,7 +44,8 @@ class Request:
         page_bytes = os.sysconf("SC_PAGESIZE")
         for option, size in (("--size-min", self.size_min), ("--size-max", self.size_max)):
             if size is not None and size < page_bytes:
-                problem = f"{option} {format_counted(size, 'byte', 'bytes')} is less than a page of {format_bytes(page_bytes)}."
+                given = format_counted(size, "byte", "bytes")
+                problem = f"{option} {given} is less than a page of {format_bytes(page_bytes)}."
                 raise UsageError(problem, f"Give at least a page, for example {option} 64KiB.", "size")
         if self.size_min is not None and self.size_max is not None and self.size_min > self.size_max:
             problem = f"--size-min {format_bytes(self.size_min)} is above --size-max {format_bytes(self.size_max)}."
