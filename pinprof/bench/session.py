@@ -11,6 +11,8 @@ from pinprof.bench.measures import SAME, trial_of
 from pinprof.bench.plan import Job, LeftOut, Request, plan, set_values
 from pinprof.bench.process import Worker
 from pinprof.bench.suite import suite_of
+from pinprof.errors import WorkloadError
+from pinprof.units import format_bytes
 
 _CALIBRATION_SHARE = 0.45
 """Of the time allowed: what is not calibrated by then is left out."""
@@ -75,6 +77,8 @@ class _Session:
             processes += 1
             jobs = self._take_values(jobs, processes)
             longest = max(longest, monotonic() - began)
+        if not jobs:
+            raise self._nothing()
         return Results(
             suite=suite_of(
                 jobs, self._common | {"pinprof_backend": facts["backend"], "pinprof_device": facts["device_name"]}
@@ -85,6 +89,15 @@ class _Session:
             left_out=tuple(self._left_out),
             processes=processes,
             duration_s=monotonic() - self._started,
+        )
+
+    def _nothing(self) -> WorkloadError:
+        first = self._left_out[0]
+        size = f" at {format_bytes(first.size_bytes)}" if first.size_bytes else ""
+        return WorkloadError(
+            f"Nothing could be measured; {first.measure}{size} was left out: {first.reason}.",
+            "`pinprof doctor` shows what this machine permits; ask for other measures or sizes, or give more --time.",
+            "bench-nothing",
         )
 
     def _calibrate(self) -> tuple[dict[str, Any], list[Job]]:

@@ -90,18 +90,32 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         status = 141
     except OSError as error:
-        if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary directory"):
-            # As in a container whose root cannot be written to.
-            click.echo(f"pinprof: error: {error.strerror}. Name a writable folder in TMPDIR.", err=True)
-            sys.exit(1)
-        if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM):
+        remedy = _remedy(error)
+        if not remedy:
             raise
         place = f"{error.filename}: " if error.filename else ""
-        click.echo(
-            f"pinprof: error: {place}{error.strerror}. Choose a writable place with enough room with -o.", err=True
-        )
+        click.echo(f"pinprof: error: {place}{error.strerror}. {remedy}", err=True)
+        status = 1
+    except MemoryError:
+        click.echo("pinprof: error: There is not enough memory for this. Free some, or raise the limit.", err=True)
         status = 1
     sys.exit(status if isinstance(status, int) else 0)
+
+
+def _remedy(error: OSError) -> str:
+    """What to do about an error of the system that can come from anywhere; empty for those that must be ours."""
+    if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary directory"):
+        return "Name a writable folder in TMPDIR."  # as in a container whose root cannot be written to
+    return {
+        errno.EAGAIN: "No further process can be started: raise `ulimit -u`, or the container's limit of processes.",
+        errno.ENOMEM: "There is not enough memory: free some, or raise the container's limit.",
+        errno.EMFILE: "Raise the limit of open files: `ulimit -n 65536`.",
+        errno.ENFILE: "Raise the machine's limit of open files: `sudo sysctl fs.file-max`.",
+        **dict.fromkeys(
+            (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
+            "Choose a writable place with enough room with -o.",
+        ),
+    }.get(error.errno or 0, "")
 
 
 def fail(error: PinprofError) -> int:

@@ -61,6 +61,8 @@ def check(request: RecordRequest) -> None:
         find_program(request.command[0])
     perf = find_perf()
     permission.require(perf.path, system_wide=request.system_wide)
+    if request.pid and not request.system_wide and not permission.granted_to(perf.path):
+        permission.require_process(request.pid, kernel=True)
     if request.call_graph == "lbr" and not _has_lbr():
         raise CollectError(
             "This machine has no last-branch records, which --call-graph lbr needs: "

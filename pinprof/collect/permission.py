@@ -23,11 +23,14 @@ def paranoid() -> int | None:
         return None
 
 
-def sampling_errno(*, system_wide: bool = False, kernel: bool = True) -> int:
-    """0 when this process may sample its own programs (or every CPU), the kernel's part too or not; or the errno."""
+def sampling_errno(*, system_wide: bool = False, kernel: bool = True, of: int = 0) -> int:
+    """0 when this process may sample its own programs (or every CPU), the kernel's part too or not; or the errno.
+
+    `of`: the same of a process that runs already.
+    """
     flags = pe.DISABLED | (0 if kernel else pe.EXCLUDE_KERNEL | pe.EXCLUDE_CALLCHAIN_KERNEL)
     attr = pe.EventAttr(pe.TYPE_SOFTWARE, pe.SW_CPU_CLOCK, 0, 10_000_000, flags)
-    pid, cpu = (-1, 0) if system_wide else (0, -1)
+    pid, cpu = (-1, 0) if system_wide else (of, -1)
     try:
         os.close(pe.open_event(attr, pid, cpu))
     except OSError as error:
@@ -60,6 +63,16 @@ def require(perf: str, *, system_wide: bool) -> None:
     number = sampling_errno(system_wide=system_wide)
     if number and not granted_to(perf):
         raise refusal(number, system_wide=system_wide)
+
+
+def require_process(pid: int, *, kernel: bool) -> None:
+    """CollectError when a running process may not be sampled where this one's own programs may (perf_event_open(2))."""
+    if sampling_errno(kernel=kernel, of=pid) in (errno.EACCES, errno.EPERM) and not sampling_errno(kernel=kernel):
+        raise CollectError(
+            f"pinprof may not record process {pid}: it is another user's, or has rights that pinprof lacks.",
+            "Run pinprof as root, or as the process's user.",
+            "pid",
+        )
 
 
 def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectError:

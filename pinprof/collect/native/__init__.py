@@ -24,6 +24,7 @@ _MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 
 def check(request: RecordRequest) -> None:
     """Raise before anything is written when this request cannot be recorded here."""
+    from pinprof.collect import permission
     from pinprof.collect.limits import check_values
 
     check_values(request)
@@ -42,7 +43,9 @@ def check(request: RecordRequest) -> None:
             f"Give --frequency {most}, or `sudo sysctl kernel.perf_event_max_sample_rate={request.frequency}`.",
             "frequency",
         )
-    samples_kernel(request)
+    kernel = samples_kernel(request)
+    if request.pid and not request.system_wide:
+        permission.require_process(request.pid, kernel=kernel)
 
 
 def samples_kernel(request: RecordRequest) -> bool:

@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from pinprof.bench import session
+from pinprof.bench.plan import LeftOut, Request
 from pinprof.bench.process import Worker
 from pinprof.bench.worker import _Jobs
 from pinprof.errors import CudaError, WorkloadError
@@ -55,6 +57,14 @@ def test_a_process_that_dies_is_named() -> None:
         with pytest.raises(WorkloadError, match=r"ended with status -9 at 'memcpy'") as caught:
             worker.ask(job())
     assert caught.value.slug == "bench-worker"
+
+
+def test_where_nothing_can_be_measured_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    left_out = LeftOut("pin.alloc", 1 << 20, "this system does not permit it")
+    monkeypatch.setattr(session, "plan", lambda request, facts: ([], [left_out]))
+    with pytest.raises(WorkloadError, match=r"pin\.alloc at 1 MiB was left out: this system does not") as caught:
+        session.measure(Request(backend="host"), {}, lambda what: None)
+    assert caught.value.slug == "bench-nothing"
 
 
 def test_an_error_outside_leaves_no_process() -> None:

@@ -170,3 +170,13 @@ def test_file_capabilities_of_perf_are_read(tmp_path: Path) -> None:
     except OSError as error:
         pytest.skip(f"file capabilities cannot be set here: {error.strerror}")
     assert permission.granted_to(str(binary))
+
+
+def test_another_users_process_is_told_apart_from_a_machine_that_forbids_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*, kernel: bool = True, of: int = 0) -> int:
+        return errno.EACCES if of == 7 else 0
+
+    monkeypatch.setattr(permission, "sampling_errno", asked)
+    permission.require_process(8, kernel=True)
+    with pytest.raises(CollectError, match="may not record process 7: it is another user's"):
+        permission.require_process(7, kernel=True)
