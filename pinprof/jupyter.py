@@ -9,6 +9,8 @@ from typing import Any
 
 from pinprof.errors import PinprofError, UsageError
 
+_USAGE = "Write: %%pinprof [NAME] [--frequency HZ] [--height PX]."
+
 
 class Page:
     """A report inside a notebook: the page in a frame of its own, which may run its script and nothing else."""
@@ -25,18 +27,18 @@ class Page:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise UsageError(f"%%pinprof: {message}.", self.format_usage().strip(), "magic")
+        raise UsageError(f"%%pinprof: {message}.", _USAGE, "magic")
 
 
 def _arguments(line: str) -> argparse.Namespace:
     parser = _Parser("%%pinprof", add_help=False)
-    parser.add_argument("name", nargs="?", default="cell")
+    parser.add_argument("name", nargs="*")
     parser.add_argument("--frequency", type=int, default=999)
     parser.add_argument("--height", type=int, default=900)
     try:
         words = shlex.split(line)
     except ValueError as error:
-        raise UsageError(f"%%pinprof: {error}.", parser.format_usage().strip(), "magic") from error
+        raise UsageError(f"%%pinprof: {error}.", _USAGE, "magic") from error
     return parser.parse_args(words)
 
 
@@ -48,7 +50,7 @@ def load(shell: Any) -> None:
         """Record this cell and show its report."""
         try:
             options = _arguments(line)
-            with api.record(options.name, frequency=options.frequency) as recording:
+            with api.record(" ".join(options.name) or "cell", frequency=options.frequency) as recording:
                 # It prints the cell's output, and what the cell raises.
                 shell.run_cell(cell)
             return Page(recording.result.page(), options.height)

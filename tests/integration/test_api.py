@@ -164,7 +164,7 @@ def test_a_cell_shows_its_report(capsys: pytest.CaptureFixture[str]) -> None:
 
     shell = Shell()
     pinprof.load_ipython_extension(shell)
-    shown = shell.magic("'my cell' --height 500", "touch()")  # type: ignore[operator]
+    shown = shell.magic("my cell --height 500", "touch()")  # type: ignore[operator]
     assert isinstance(shown, jupyter.Page)
     frame = shown._repr_html_()
     assert 'sandbox="allow-scripts"' in frame
@@ -174,4 +174,4 @@ def test_a_cell_shows_its_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert shell.magic("--bogus", "touch()") is None  # type: ignore[operator]
     assert "pinprof: %%pinprof: unrecognized arguments" in capsys.readouterr().out
     assert shell.magic("'my cell", "touch()") is None  # type: ignore[operator]
-    assert "pinprof: %%pinprof: No closing quotation. usage: %%pinprof" in capsys.readouterr().out
+    assert "pinprof: %%pinprof: No closing quotation. Write: %%pinprof" in capsys.readouterr().out
