@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution import GROUPS, Attribution
 from pinprof.analyze.categories import CATEGORIES
+from pinprof.analyze.own_samples import own_samples, sample_numbers
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.analyze.work import WORK_ATTRIBUTES
 from pinprof.model import CONTINUED, KERNEL, NO_NODE, Capture, Event, Int32, Int64, RangeTable, clock_event
@@ -112,7 +113,6 @@ def _summarise_ranges(capture: Capture, tally: _Tally) -> tuple[RangeResult, ...
     if not len(ranges):
         return ()
     path, paths = range_paths(ranges)
-    low, high = _sample_numbers(capture)
     inside, row = rows_inside(capture, path)
 
     cell, position = np.unique(inside * tally.size + tally.code[row], return_inverse=True)
@@ -126,7 +126,7 @@ def _summarise_ranges(capture: Capture, tally: _Tally) -> tuple[RangeResult, ...
     ):  # fmt: skip
         cells[where][code] = (amount, number)
 
-    on_cpu = _own_thread_ns(capture, path, len(paths), low, high)
+    on_cpu = _own_thread_ns(capture, path, len(paths))
     wall = ranges.end_ns - ranges.start_ns
     order = np.argsort(path, kind="stable")
     bounds = np.searchsorted(path[order], np.arange(len(paths) + 1)).tolist()
@@ -158,7 +158,7 @@ def rows_inside(capture: Capture, path: Int64) -> tuple[Int64, Int64]:
     `path` numbers the paths per range (`range_paths`).
     """
     samples = capture.samples
-    low, high = _sample_numbers(capture)
+    low, high = sample_numbers(capture)
     pids, owner = np.unique(capture.ranges.pid, return_inverse=True)
     owner = owner.reshape(-1)
     key, first, last = _union(path * len(pids) + owner, low, high, len(samples))
@@ -169,12 +169,6 @@ def rows_inside(capture: Capture, path: Int64) -> tuple[Int64, Int64]:
     if len(pids) > 1:
         inside, row = np.divmod(np.unique(inside * (len(samples) + 1) + row), len(samples) + 1)
     return inside, row
-
-
-def _sample_numbers(capture: Capture) -> tuple[Int64, Int64]:
-    """Half-open intervals of time as half-open intervals of sample numbers."""
-    low = np.searchsorted(capture.samples.time_ns, capture.ranges.start_ns, "left").astype(np.int64)
-    return low, np.maximum(low, np.searchsorted(capture.samples.time_ns, capture.ranges.end_ns, "left"))
 
 
 def range_paths(ranges: RangeTable) -> tuple[Int64, list[tuple[str, ...]]]:
@@ -272,21 +266,15 @@ def _kernel_threads(capture: Capture) -> Bool:
     return np.asarray(rooted[capture.samples.stack])
 
 
-def _own_thread_ns(capture: Capture, path: Int64, paths: int, low: Int64, high: Int64) -> list[int | None]:
+def _own_thread_ns(capture: Capture, path: Int64, paths: int) -> list[int | None]:
     """On-CPU time of the threads that opened the ranges, by path; None where a thread or the time is unknown."""
-    ranges, samples = capture.ranges, capture.samples
-    clock = clock_event(capture.events)
+    samples, clock = capture.samples, clock_event(capture.events)
     if clock is None:
         return [None] * paths
+    own = own_samples(capture, np.ones(len(samples), np.bool_))
     total = np.zeros(paths, np.int64)
     known = np.ones(paths, np.bool_)
-    timed = np.where(samples.event == clock, samples.weight, 0)
-    sampled = set(np.unique(samples.tid).tolist())
-    for tid in np.unique(ranges.tid).tolist():
-        mine = ranges.tid == tid
-        if tid < 0 or tid not in sampled:
-            known[path[mine]] = False
-            continue
-        running = np.concatenate(([0], np.cumsum(np.where(samples.tid == tid, timed, 0))))
-        np.add.at(total, path[mine], running[high[mine]] - running[low[mine]])
+    running = np.append(0, np.cumsum(np.where(samples.event == clock, samples.weight, 0)[own.row]))
+    np.add.at(total, path, running[own.last] - running[own.first])
+    known[path[~own.known]] = False
     return [int(total[number]) if known[number] else None for number in range(paths)]

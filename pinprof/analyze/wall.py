@@ -11,6 +11,7 @@ import numpy as np
 from pinprof.analyze.attribution import Attribution
 from pinprof.analyze.categories import CATEGORIES
 from pinprof.analyze.intervals import numbers
+from pinprof.analyze.own_samples import own_samples
 from pinprof.analyze.ranges import range_paths
 from pinprof.analyze.results import RangeWall
 from pinprof.model import Capture, Int16, Int64, clock_event
@@ -34,21 +35,10 @@ def range_walls(capture: Capture, attribution: Attribution) -> tuple[RangeWall |
     amount = np.zeros((len(paths), 2, len(CATEGORIES)), np.int64)
     waiting = np.isin(samples.event, spans).astype(np.int64)
     known = np.ones(len(paths), np.bool_)
-    pids = set(np.unique(samples.pid[timed]).tolist())
-    pairs, of = np.unique(np.stack([ranges.pid, ranges.tid]), axis=1, return_inverse=True)
-    by_thread = np.argsort(of.reshape(-1), kind="stable")
-    bounds = np.searchsorted(of.reshape(-1)[by_thread], np.arange(pairs.shape[1] + 1))
-    for number, (pid, tid) in enumerate(pairs.T.tolist()):
-        mine = by_thread[bounds[number] : bounds[number + 1]]
-        rows = np.flatnonzero(timed & (samples.tid == tid) & ((samples.pid == pid) | (pid not in pids)))
-        if tid < 0 or not len(rows):
-            known[path[mine]] = False
-            continue
-        time = samples.time_ns[rows]
-        low = np.searchsorted(time, ranges.start_ns[mine], "left").astype(np.int64)
-        high = np.searchsorted(time, ranges.end_ns[mine], "left").astype(np.int64)
-        part = (waiting[rows], attribution.leaf[rows], samples.weight[rows])
-        _add(amount, path[mine], low, np.maximum(low, high), *part)
+    own = own_samples(capture, timed)
+    known[path[~own.known]] = False
+    part = (waiting[own.row], attribution.leaf[own.row], samples.weight[own.row])
+    _add(amount, path, own.first, own.last, *part)
     wall = np.zeros(len(paths), np.int64)
     np.add.at(wall, path, ranges.end_ns - ranges.start_ns)
     count = np.bincount(path, minlength=len(paths))

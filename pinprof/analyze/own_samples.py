@@ -1,0 +1,66 @@
+"""The samples of the thread that opened a range, inside it: for all ranges at once, however many threads there are."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Capture, Int64
+
+Bool = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class OwnSamples:
+    """Range n has the samples `row[first[n] : last[n]]`."""
+
+    row: Int64
+    """Sample numbers, thread by thread in order of time."""
+    first: Int64
+    last: Int64
+    known: Bool
+    """Per range, whether its thread has any sample at all."""
+
+
+def sample_numbers(capture: Capture) -> tuple[Int64, Int64]:
+    """The ranges' half-open intervals of time as half-open intervals of sample numbers."""
+    low = np.searchsorted(capture.samples.time_ns, capture.ranges.start_ns, "left").astype(np.int64)
+    return low, np.maximum(low, np.searchsorted(capture.samples.time_ns, capture.ranges.end_ns, "left"))
+
+
+def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
+    """Those of the chosen samples (a mask). A range whose process has none of them (it lives in another PID namespace,
+    or is unknown) is told by its thread's number alone.
+    """
+    samples, ranges, row = capture.samples, capture.ranges, np.flatnonzero(chosen)
+    pid, tid = samples.pid[row].astype(np.int64), samples.tid[row].astype(np.int64)
+    low, high = sample_numbers(capture)
+    local = np.isin(ranges.pid, pid)
+    parts = [
+        _looked_up(row, key, wanted, low, high)
+        for key, wanted in (
+            (pid << 32 | tid & 0xFFFF_FFFF, ranges.pid.astype(np.int64) << 32 | ranges.tid.astype(np.int64)),
+            (tid, ranges.tid.astype(np.int64)),
+        )
+    ]
+    by_process, by_number = parts
+    return OwnSamples(
+        row=np.concatenate([by_process.row, by_number.row]),
+        first=np.where(local, by_process.first, by_number.first + len(row)),
+        last=np.where(local, by_process.last, by_number.last + len(row)),
+        known=np.where(local, by_process.known, by_number.known) & (ranges.tid >= 0),
+    )
+
+
+def _looked_up(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:
+    """Of the samples `row` with the keys `key`, per range those of its key from number `low` to `high`."""
+    threads, thread = np.unique(key, return_inverse=True)
+    order = np.argsort(thread.reshape(-1), kind="stable")
+    span = int(max(high.max(initial=0), row.max(initial=0))) + 1
+    place = thread.reshape(-1)[order] * span + row[order]
+    mine = np.minimum(np.searchsorted(threads, wanted), max(len(threads) - 1, 0))
+    known = np.append(threads, 0)[mine] == wanted if len(threads) else np.zeros(len(wanted), np.bool_)
+    first, last = (np.searchsorted(place, mine * span + number, "left") for number in (low, high))
+    return OwnSamples(row[order], np.where(known, first, 0), np.where(known, last, 0), known)
