@@ -1,7 +1,7 @@
 # make demo   a recorded scenario and its page, on a fresh machine
 # make test   everything CI checks: lint, types and the whole test suite, Chromium and the wheel included
 # make reports  the pages under reports/, again, from the committed captures
-# make bench  this machine's figures of docs/performance.md
+# make bench  how fast recordings are read here, beside perf script (docs/performance.md has the others)
 
 PYTHON ?= python3
 VENV   := .venv
