@@ -17,6 +17,7 @@ from pinprof.analyze.activity_rules import alloc_loop as alloc_loop_by_calls
 from pinprof.analyze.activity_view import ActivityRule, ActivityView
 from pinprof.analyze.attribution import RECLAIM_IN_PIN
 from pinprof.analyze.iterations import ITERATION, measured_iterations
+from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.results import MIN_SAMPLES, EventResult, Finding, RangeResult, Severity, main_event
 from pinprof.model import Capture
 from pinprof.read.nsys import export as nsys_export
@@ -31,6 +32,8 @@ COMPACTION_OF_PIN = 0.10
 HUGE_PAGES_BYTES = 64 << 20
 HUGE_PAGES_SHARE = 0.10
 """fault.anon + pin.faultin."""
+HUGE_PAGES_OF_RESIDENT = 0.50
+"""AnonHugePages, of resident memory, both at their peaks."""
 BASE_PAGE_STEP = 4
 """Memory per fault, in base pages, up to which a buffer counts as mapped without huge pages."""
 ALLOC_PAIRS = 3
@@ -210,31 +213,44 @@ def _pinning_calls(view: View) -> list[tuple[Scope, int]]:
 
 
 def no_huge_pages(view: View) -> Finding:
-    """13: large buffers in small pages, as far as the page-fault event's addresses tell."""
-    rule = "no-huge-pages"
+    """13: large buffers in small pages, by the addresses of page faults, else by the memory of the processes."""
+    rule, log = "no-huge-pages", summarise_memory(view.capture)
+    resident, huge = (log.peak.get("rss", 0), log.peak.get("huge")) if log else (0, None)
     lacks = "AnonHugePages of the process over time; page-faults cannot see pages created inside a pin."
+    missing = lacks if huge is None else ""
     scope, share = view.worst("fault.anon", "pin.faultin")
     shares = scope.states("fault.anon + pin.faultin", share)
     if share < HUGE_PAGES_SHARE:
         below = f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}."
-        return _finding(rule, "ok", "Creating pages costs little.", below, missing=lacks)
+        return _finding(rule, "ok", "Creating pages costs little.", below, missing=missing)
+    least = format_bytes(HUGE_PAGES_BYTES)
     step, memory = fault_step(view.capture)
-    if not step or memory < HUGE_PAGES_BYTES:
+    if step and memory >= HUGE_PAGES_BYTES:
+        small = step <= BASE_PAGE_STEP * BASE_PAGE_BYTES
+        told = (
+            f"Neighbouring faults lie {format_bytes(step)} apart, over {format_bytes(memory)} (threshold "
+            f"{format_bytes(BASE_PAGE_STEP * BASE_PAGE_BYTES)} apart, {least})."
+        )
+    elif huge is not None and resident >= HUGE_PAGES_BYTES:
+        small = huge < HUGE_PAGES_OF_RESIDENT * resident
+        told = (
+            f"At their peaks, AnonHugePages are {format_bytes(huge)}, {format_share(huge, resident)} of the "
+            f"{format_bytes(resident)} in memory (threshold {_percent(HUGE_PAGES_OF_RESIDENT)}, {least})."
+        )
+    else:
         return _finding(
             rule, "not-assessable", "Whether huge pages back the large buffers cannot be judged.", f"{shares}.",
-            missing=f"A page-faults event with addresses over at least {format_bytes(HUGE_PAGES_BYTES)}, or {lacks}",
+            missing=f"A page-faults event with addresses over at least {least}, or {lacks}",
         )  # fmt: skip
-    spacing = (
-        f"Neighbouring faults lie {format_bytes(step)} apart, over {format_bytes(memory)} (threshold "
-        f"{format_bytes(BASE_PAGE_STEP * BASE_PAGE_BYTES)} apart, {format_bytes(HUGE_PAGES_BYTES)})."
-    )
-    evidence = (f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}.", spacing)
-    if step <= BASE_PAGE_STEP * BASE_PAGE_BYTES:
+    evidence = (f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}.", told)
+    if small:
+        advice = "madvise(MADV_HUGEPAGE) before the first touch, or hugetlbfs."
+        if scope.part.share("pin.faultin") > scope.part.share("fault.anon"):
+            advice += " cudaMallocHost takes small pages: touch huge ones of your own, then register them."
         return _finding(
-            rule, "warning", "Large buffers are made of small pages.", *evidence,
-            advice="madvise(MADV_HUGEPAGE) before the first touch, or hugetlbfs.", missing=lacks,
-        )  # fmt: skip
-    return _finding(rule, "ok", "Large buffers are mapped in large pieces.", *evidence, missing=lacks)
+            rule, "warning", "Large buffers are made of small pages.", *evidence, advice=advice, missing=missing
+        )
+    return _finding(rule, "ok", "Large buffers are mapped in large pieces.", *evidence, missing=missing)
 
 
 def fault_step(capture: Capture) -> tuple[int, int]:

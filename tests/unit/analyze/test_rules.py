@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinprof.analyze import Finding, analyze, rules
-from pinprof.model import Capture, Losses
+from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 
 MS = 1_000_000
@@ -148,6 +150,31 @@ def test_huge_pages_of_small_buffers_or_without_addresses_are_not_assessable() -
     assert verdict(touching(1, 257), "no-huge-pages").status == "fired"
     assert verdict(mixed({"fault.anon": 50}), "no-huge-pages").status == "not-assessable"
     assert verdict(mixed({"fault.anon": 9}), "no-huge-pages").status == "clear"
+
+
+@pytest.mark.parametrize(
+    ("huge_mib", "resident_mib", "status"),
+    [
+        (49, 100, "fired"),
+        (50, 100, "clear"),
+        (0, 64, "fired"),
+        (0, 63, "not-assessable"),
+        (None, 100, "not-assessable"),
+    ],
+)
+def test_huge_pages_are_judged_by_memory_over_time_where_faults_cannot_tell(
+    huge_mib: int | None, resident_mib: int, status: str
+) -> None:
+    def column(mib: int) -> np.ndarray:
+        return np.array([0, mib << 20])
+
+    values = {"rss": column(resident_mib)} | ({} if huge_mib is None else {"huge": column(huge_mib)})
+    process = ProcessMemory(7, "app", np.array([1, 2]), values)
+    data = replace(mixed({"pin.faultin": 50}), memory=MemoryLog(np.array([1, 2]), {}, (process,)))
+    finding = verdict(data, "no-huge-pages")
+    assert finding.status == status
+    assert ("register them" in finding.advice) == (status == "fired")
+    assert bool(finding.missing) == (status == "not-assessable")
 
 
 @pytest.mark.parametrize(
