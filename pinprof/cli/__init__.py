@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -73,6 +74,9 @@ def cli() -> None:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the command line and exit: 0 fine, 1 pinprof error, 2 usage, 3 check failed, else the program's status."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # What the locale cannot say, such as `→` or `µ`, is spelled out.
+        sys.stdout.reconfigure(errors="backslashreplace")
     try:
         with interrupts.as_exceptions():
             status = cli.main(arguments, prog_name="pinprof", standalone_mode=False)

@@ -22,19 +22,23 @@ def command(as_json: bool) -> int:
         click.echo(json.dumps([asdict(result) for result in results], indent=1))
         return int(impossible)
 
-    from rich import box
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for heading in ("", "check", "found", "fix"):
-        table.add_column(heading, overflow="fold")
+    from pinprof.report.terminal.layout import console_of, tidy
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
     for result in results:
         mark, style = _MARKS[result.state]
-        table.add_row(Text(mark, style), Text(result.name), Text(result.found), Text(result.fix))
-    console = Console()
-    console.print(table)
-    verdict = "Recording is not possible here yet: see ✗." if impossible else "Recording works here."
-    console.print(Text(verdict, "bold red" if impossible else "bold green"))
+        found = Text(result.found) + Text(f"\n→ {result.fix}" if result.fix else "", "yellow")
+        table.add_row(Text(mark, style), Text(result.name), found)
+    console = console_of()
+    with tidy(console):
+        console.print(table)
+        console.print()
+        verdict = "Recording is not possible here yet: see ✗." if impossible else "Recording works here."
+        console.print(Text(verdict, "bold red" if impossible else "bold green"))
     return int(impossible)

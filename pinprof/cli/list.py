@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator
 from itertools import groupby
 from typing import Any
@@ -13,6 +16,9 @@ from pinprof.workload.spec import Variant, WorkloadSpec
 
 FAMILIES = ("transfer", "pinning", "mistake and cure", "unified memory", "kernel", "PyTorch")
 """In the order of docs/scenarios.md; families of other packages follow."""
+
+_NARROWEST = 24
+"""Columns of text below which it is not wrapped."""
 
 
 @click.command()
@@ -37,14 +43,23 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
 def _list(specs: list[WorkloadSpec]) -> None:
     shown = [name for spec in specs for name in (spec.name, *(f"  {variant.name}" for variant in spec.variants))]
     width = max(map(len, shown))
+    room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for family, members in groupby(specs, key=lambda spec: spec.family):
         click.secho(family, bold=True)
         for spec in members:
-            click.echo(f"  {spec.name:<{width}}  {spec.summary}{_also(*spec.aliases)}")
+            click.echo(_row(f"  {spec.name:<{width}}  ", f"{spec.summary}{_also(*spec.aliases)}", room))
             for variant in spec.variants:
-                click.echo(f"    {variant.name:<{width - 2}}  {variant.summary}{_also(variant.alias)}")
+                click.echo(_row(f"    {variant.name:<{width - 2}}  ", f"{variant.summary}{_also(variant.alias)}", room))
     click.echo("\nRun one with `pinprof run NAME [--variant VARIANT] --record`; the first variant is the default.")
     click.echo("`pinprof list NAME` says what it does.")
+
+
+def _row(name: str, text: str, room: int) -> str:
+    """A name and what it stands for, wrapped beside it in a terminal of `room` columns; 0 for no terminal."""
+    if room < len(name) + _NARROWEST:
+        return name + text
+    beside = " " * len(name)
+    return textwrap.fill(text, room, initial_indent=name, subsequent_indent=beside, break_on_hyphens=False)
 
 
 def _place(spec: WorkloadSpec) -> tuple[int, str, str]:

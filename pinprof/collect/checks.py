@@ -61,7 +61,9 @@ def _native() -> Check:
         error = permission.refusal(number, system_wide=False, user=True)
         return Check("native collector", "problem", error.problem, error.remedy)
     rate = max_sample_rate()
-    found = f"perf_event_open is permitted, {rate} samples a second at most" if rate else "perf_event_open is permitted"
+    found = (
+        f"perf_event_open is permitted, {rate:,} samples a second at most" if rate else "perf_event_open is permitted"
+    )
     return Check("native collector", "ok", found)
 
 

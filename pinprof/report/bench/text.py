@@ -14,11 +14,9 @@ from pinprof.analyze.costs import GIB, BreakEven, Cost
 from pinprof.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
-from pinprof.report.terminal.layout import tidy
+from pinprof.report.terminal.layout import console_of, tidy
 from pinprof.units import format_bytes, format_ns, format_share
 
-_PLAIN_WIDTH = 100
-"""Width when the output is no terminal."""
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
 _GROWS = 0.1
@@ -27,7 +25,7 @@ _GROWS = 0.1
 
 def print_bench(report: BenchReport) -> None:
     """Print tables, break-even counts, the decision tree, what was left out, and pyperf's warnings."""
-    console = _console()
+    console = console_of()
     with tidy(console):
         _print_bench(report, console)
 
@@ -53,7 +51,7 @@ def _print_bench(report: BenchReport, console: Console) -> None:
 
 def print_comparison(comparison: Any) -> None:
     """Print the benchmarks whose means differ significantly, and how many do not (`bench.compare.Comparison`)."""
-    console = _console()
+    console = console_of()
     with tidy(console):
         _print_comparison(comparison, console)
 
@@ -86,11 +84,6 @@ def _print_comparison(comparison: Any, console: Console) -> None:
             notes.append(f"Only in {where}: {_named(names)}.")
     for note in notes:
         console.print(Text(printable(note), "dim"))
-
-
-def _console() -> Console:
-    probe = Console(highlight=False, markup=False)
-    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=_PLAIN_WIDTH)
 
 
 def _section(console: Console, title: str, body: RenderableType) -> None:

@@ -9,10 +9,19 @@ from contextlib import contextmanager
 from rich.console import Console
 from rich.text import Text
 
+PLAIN_WIDTH = 100
+"""Width when the output is no terminal."""
+
 _GLUE = "\ue000"
 """Stands for a blank at which no line may end, one cell wide: rich breaks lines at no-break spaces, too."""
 
 _TRAILING = re.compile(r" +$", re.MULTILINE)
+
+
+def console_of() -> Console:
+    """Standard output: as wide as the terminal, or `PLAIN_WIDTH` and plain where it is none."""
+    probe = Console(highlight=False, markup=False)
+    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
 
 
 def kept(text: str) -> str:

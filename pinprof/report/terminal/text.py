@@ -22,13 +22,10 @@ from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
 from pinprof.report.summary import clock_rows, hero_facts, quality_notes, quality_tiles, quoted
 from pinprof.report.terminal import activity, costs, memory, python, walls
-from pinprof.report.terminal.layout import cause, kept, tidy
+from pinprof.report.terminal.layout import PLAIN_WIDTH, cause, console_of, kept, tidy
 
 if TYPE_CHECKING:
     from pinprof.analyze import Explanation
-
-_PLAIN_WIDTH = 100
-"""Width when the output is no terminal."""
 
 _SMALLEST_SHARE = 0.005
 """Causes below this share are summed up in one line."""
@@ -56,10 +53,10 @@ def print_text(data: ReportData, output: Path | None = None) -> None:
     if output is None or output == STANDARD_OUTPUT:
         if hasattr(sys.stdout, "reconfigure"):
             sys.stdout.reconfigure(errors="backslashreplace")
-        render(data, _console())
+        render(data, console_of())
         return
     with text_output(output) as stream:
-        render(data, Console(file=stream, width=_PLAIN_WIDTH, no_color=True, highlight=False, markup=False))
+        render(data, Console(file=stream, width=PLAIN_WIDTH, no_color=True, highlight=False, markup=False))
 
 
 def render(data: ReportData, console: Console) -> None:
@@ -109,12 +106,7 @@ def _render(data: ReportData, console: Console) -> None:
 
 def print_explanation(explanation: Explanation) -> None:
     """Print the top stacks of one leaf, innermost function first, with the frame that decided marked."""
-    _console().print(Text("\n".join(printable(line) for line in str(explanation).split("\n"))))
-
-
-def _console() -> Console:
-    probe = Console(highlight=False, markup=False)
-    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=_PLAIN_WIDTH)
+    console_of().print(Text("\n".join(printable(line) for line in str(explanation).split("\n"))))
 
 
 def _section(console: Console, title: str, body: RenderableType) -> None:

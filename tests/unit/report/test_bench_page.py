@@ -10,10 +10,10 @@ import pytest
 
 from pinprof.analyze.bench import study
 from pinprof.rates import Rates
-from pinprof.report.bench import text as bench_text
 from pinprof.report.bench.data import BenchReport
 from pinprof.report.bench.page import render
 from pinprof.report.bench.text import print_bench
+from pinprof.report.terminal import layout
 from tests.bench_rates import gpu_rates
 
 HOSTILE = '</script><script>alert(1)</script>\x1b[31m"<b>'
@@ -100,7 +100,7 @@ def test_table_has_costs_shares_counts_and_warnings(capsys: pytest.CaptureFixtur
 def test_no_figure_is_cut_where_the_terminal_is_narrow(
     width: int, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bench_text, "_PLAIN_WIDTH", width)
+    monkeypatch.setattr(layout, "PLAIN_WIDTH", width)
     print_bench(report())
     lines = capsys.readouterr().out.splitlines()
     assert not any("…" in line for line in lines)
