@@ -18,9 +18,8 @@ def output(*arguments: str, **environment: str) -> str:
     return subprocess.run(command, env={**os.environ, **environment}, capture_output=True, check=True).stdout.decode()
 
 
-@pytest.mark.parametrize("command", ["doctor", "list"])
-def test_what_ascii_cannot_say_is_spelled_out(command: str) -> None:
-    text = output(command, PYTHONIOENCODING="ascii")
+def test_what_ascii_cannot_say_is_spelled_out() -> None:
+    text = output("doctor", PYTHONIOENCODING="ascii")
     assert text.isascii()
     assert "\\u" in text
 
@@ -29,9 +28,7 @@ def test_doctor_says_the_fix_below_what_it_found() -> None:
     lines = output("doctor").splitlines()
     assert max(map(len, lines)) <= 100
     assert lines == [line.rstrip() for line in lines]
-    assert any(
-        line.startswith("✓  native collector  ") or line.split()[1:3] == ["native", "collector"] for line in lines
-    )
+    assert lines[0].split()[1:3] == ["native", "collector"]
 
 
 def test_the_list_wraps_beside_the_names_in_a_terminal(
