@@ -2,19 +2,38 @@
 
 from __future__ import annotations
 
+import lzma
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from pinprof.errors import CaptureError, FormatError
 
 CHUNK = 4 << 20
 
-_GZIP = b"\x1f\x8b"
+_GZIP, _XZ = b"\x1f\x8b", b"\xfd7zXZ\0"
 _WITH_GZIP_HEADER = 31
 """zlib's wbits for a gzip stream."""
+
+
+def unpacked(data: bytes, limit: int) -> bytes:
+    """The bytes of a plain, gzip or xz file; EOFError where they end early or are more than `limit`.
+
+    zlib.error or lzma.LZMAError where they are damaged.
+    """
+    unpack: Any
+    if data.startswith(_GZIP):
+        unpack = zlib.decompressobj(_WITH_GZIP_HEADER)
+    elif data.startswith(_XZ):
+        unpack = lzma.LZMADecompressor()
+    else:
+        return data
+    found: bytes = unpack.decompress(data, limit)
+    if not unpack.eof:
+        raise EOFError("the compressed data end early" if len(found) < limit else "it is too large")
+    return found
 
 
 @dataclass

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pinprof.model import Int32, Int64, UInt8, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
-from pinprof.read.perf.samples import aligned
+from pinprof.read.perf.samples import words_of
 
 Bool = NDArray[np.bool_]
 
@@ -71,12 +71,7 @@ class SwitchGatherer:
 
     def take(self, buffer: bytearray, end: int, starts: list[int]) -> int:
         """Turn the records at `starts` into rows; bytes of records that are too short for their trailer."""
-        at = np.array(starts, np.int64)
-        if (at & 7).any():
-            buffer, at = aligned(buffer, starts)
-            end = len(buffer)
-        words = np.frombuffer(buffer, "<u8", end >> 3)
-        at >>= 3
+        words, at = words_of(buffer, end, starts)
         head = words[at]
         size = (head >> np.uint64(48)).astype(np.int64) >> 3
         misc = (head >> np.uint64(32)).astype(np.int64) & 0xFFFF

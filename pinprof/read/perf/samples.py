@@ -98,12 +98,7 @@ class SampleGatherer:
 
     def take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
         """Turn the samples at `starts` into columns."""
-        at = np.array(starts, np.int64)
-        if (at & 7).any():
-            buffer, at = aligned(buffer, starts)
-            end = len(buffer)
-        words = np.frombuffer(buffer, "<u8", end >> 3)
-        at >>= 3
+        words, at = words_of(buffer, end, starts)
         size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
         source = self._sources_of(words, at, size)
         chunk = RawSamples(*(np.zeros(len(at), dtype) for dtype in _COLUMN_TYPES.values()))
@@ -290,7 +285,16 @@ def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, 
     return entries, length - inside
 
 
-def aligned(buffer: bytearray, starts: list[int]) -> tuple[bytearray, Int64]:
+def words_of(buffer: bytearray, end: int, starts: list[int]) -> tuple[UInt64, Int64]:
+    """buffer[:end] as 8-byte words, and the word at which each record of `starts` begins."""
+    at = np.array(starts, np.int64)
+    if (at & 7).any():
+        buffer, at = _aligned(buffer, starts)
+        end = len(buffer)
+    return np.frombuffer(buffer, "<u8", end >> 3), at >> 3
+
+
+def _aligned(buffer: bytearray, starts: list[int]) -> tuple[bytearray, Int64]:
     """The records at `starts` copied to 8-byte boundaries (records behind compressed ones may lie anywhere)."""
     pieces, places, position = [], [], 0
     for start in starts:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Int32, Int64, UInt8, UInt64
+from pinprof.read.byte_source import unpacked
 
 MAX_BYTES = 512 << 20
 """More than any kernel has symbols: a compressed file that grows beyond it is not a kallsyms."""
@@ -77,7 +78,7 @@ class Kallsyms:
 def load_kallsyms(path: Path) -> Kallsyms:
     """Kernel symbols of a saved kallsyms; CaptureError if it cannot be read, FormatError if it is something else."""
     try:
-        text = _decompress(path.read_bytes())
+        text = unpacked(path.read_bytes(), MAX_BYTES)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CaptureError(
@@ -139,23 +140,6 @@ def parse_kallsyms(text: bytes) -> Kallsyms | None:
         module_end=module_end[picked],
         hidden=hidden,
     )
-
-
-def _decompress(data: bytes) -> bytes:
-    """Text of a plain, gzip or xz file, up to MAX_BYTES."""
-    if data.startswith(b"\x1f\x8b"):
-        gunzip = zlib.decompressobj(wbits=31)
-        text = gunzip.decompress(data, MAX_BYTES)
-        whole = gunzip.eof
-    elif data.startswith(b"\xfd7zXZ\0"):
-        unxz = lzma.LZMADecompressor()
-        text = unxz.decompress(data, MAX_BYTES)
-        whole = unxz.eof
-    else:
-        return data
-    if not whole:
-        raise EOFError("the compressed data end early" if len(text) < MAX_BYTES else "it is too large")
-    return text
 
 
 def _hex(words: UInt64, at: Int64, digits: int) -> tuple[UInt64, NDArray[np.bool_]]:

@@ -26,10 +26,12 @@ import numpy as np
 
 from pinprof.errors import CaptureError
 from pinprof.model import Dso, Int32, UInt64
+from pinprof.read.byte_source import unpacked
 
 SCHEMA_VERSION = 1
 
-MAX_BYTES = 512 << 20
+MAX_BYTES = 128 << 20
+"""Of text: some eight million addresses. Numbers and names become Python objects, which take several times the room."""
 
 UserKey = tuple[str, str, str, int]
 """(path, build id, kind, pid) of a DSO; pid is 0 unless addresses are the process's own."""
@@ -74,7 +76,7 @@ class SealedSymbols:
     def load(cls, path: Path) -> Self:
         """Symbols of a capture; CaptureError if the file cannot be read or is not what this version writes."""
         try:
-            return cls._from_json(json.loads(_gunzip(path.read_bytes())))
+            return cls._from_json(json.loads(unpacked(path.read_bytes(), MAX_BYTES)))
         except (
             OSError,
             EOFError,
@@ -127,14 +129,6 @@ class SealedSymbols:
             kernel_hidden=kernel["hidden"] is True,
             user={_user_key(entry): _addresses(entry["offsets"], entry["name"], len(names)) for entry in raw["user"]},
         )
-
-
-def _gunzip(data: bytes) -> bytes:
-    gunzip = zlib.decompressobj(wbits=31)
-    text = gunzip.decompress(data, MAX_BYTES)
-    if not gunzip.eof:
-        raise EOFError("the compressed data end early")
-    return text
 
 
 def _user_key(entry: Any) -> UserKey:
