@@ -16,7 +16,6 @@ import ctypes
 import os
 import platform
 import re
-import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +24,8 @@ ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "
 """The registers of a function's first four integer arguments."""
 
 ENTER, LEAVE = "enter", "leave"
+_PLACE = Path("/sys/kernel/tracing")
+"""Made by the kernel for it, whether it is mounted there or not: a folder of our own would outlive a killed process."""
 _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE = 1 << 14 | 1 << 18
 _PLAIN = re.compile(r"/[\w./+,@=~:-]{1,1000}", re.ASCII)
@@ -83,14 +84,13 @@ def _mounted() -> Iterator[Path]:
             number = ctypes.get_errno()
             raise OSError(number, os.strerror(number))
 
-    with tempfile.TemporaryDirectory(prefix="pinprof-tracefs-") as place:
-        must(libc.unshare(_CLONE_NEWNS))
-        must(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None))
-        must(libc.mount(b"none", os.fsencode(place), b"tracefs", ctypes.c_ulong(0), None))
-        try:
-            yield Path(place)
-        finally:
-            libc.umount2(os.fsencode(place), 2)  # MNT_DETACH
+    must(libc.unshare(_CLONE_NEWNS))
+    must(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None))
+    must(libc.mount(b"none", os.fsencode(_PLACE), b"tracefs", ctypes.c_ulong(0), None))
+    try:
+        yield _PLACE
+    finally:
+        libc.umount2(os.fsencode(_PLACE), 2)  # MNT_DETACH
 
 
 @contextlib.contextmanager
