@@ -92,6 +92,9 @@ class Explanation:
 def explain(analysis: Analysis, leaf: str, top: int = TOP_STACKS) -> Explanation:
     """The heaviest stacks of a leaf, in the main event if it has any there; UsageError for an unknown leaf."""
     if leaf not in LEAF:
+        of_level = [name for name in LEAF if name.startswith(f"{leaf.rstrip('.*')}.")]
+        if of_level:
+            raise UsageError(f"{leaf!r} is a level of causes.", f"Choose one of {', '.join(of_level)}.", "explain")
         near = difflib.get_close_matches(leaf, LEAF, 3, 0.5)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Leaves are {', '.join(LEAF)}."
         raise UsageError(f"{leaf!r} is no cause of the taxonomy.", hint, "explain")

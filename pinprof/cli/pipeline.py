@@ -44,7 +44,9 @@ def present(
 
 
 def default_page(path: Path) -> Path:
-    """`NAME.html` beside the recording, or in the current directory where that place is read-only."""
+    """`NAME.html` beside the recording, or in the current directory where that place is read-only or standard input."""
+    if str(path) in ("-", "/dev/stdin"):
+        return Path.cwd() / "stdin.html"
     name = path.resolve().name.removesuffix(".partial").removesuffix(".pinprof").removesuffix(".ranks") + ".html"
     beside = path.resolve().parent
     return (beside if os.access(beside, os.W_OK) else Path.cwd()) / name

@@ -106,7 +106,9 @@ def _render(data: ReportData, console: Console) -> None:
 
 def print_explanation(explanation: Explanation) -> None:
     """Print the top stacks of one leaf, innermost function first, with the frame that decided marked."""
-    console_of().print(Text("\n".join(printable(line) for line in str(explanation).split("\n"))))
+    console = console_of()
+    with tidy(console):
+        console.print(Text("\n".join(printable(line) for line in str(explanation).split("\n"))), soft_wrap=True)
 
 
 def _section(console: Console, title: str, body: RenderableType) -> None:

@@ -80,6 +80,11 @@ def test_an_unknown_leaf_suggests_the_nearest() -> None:
         explain(analyze(capture([Sample(["main@/app"])])), "pin.fault")
 
 
+def test_a_level_names_its_leaves() -> None:
+    with pytest.raises(UsageError, match=r"'pin' is a level.*pin\.faultin, pin\.walk"):
+        explain(analyze(capture([Sample(["main@/app"])])), "pin")
+
+
 def test_a_leaf_without_samples_is_explained_all_the_same() -> None:
     text = str(explain(analyze(capture([Sample(["main@/app"])])), "pin.faultin"))
     assert "No sample of this recording has this cause." in text

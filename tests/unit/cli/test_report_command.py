@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.cli import cli, main
+from pinprof.cli import cli, main, pipeline
 from pinprof.errors import UsageError
 
 
@@ -57,3 +57,8 @@ def test_a_port_is_one_of_those_that_exist(recording: Path, capsys: pytest.Captu
         main(["report", str(recording), "--serve", "--port", "99999"])
     assert ended.value.code == 2
     assert "0<=x<=65535" in capsys.readouterr().err
+
+
+def test_the_page_of_standard_input_has_a_name() -> None:
+    assert pipeline.default_page(Path("-")).name == "stdin.html"
+    assert pipeline.default_page(Path("run.pinprof")).name == "run.html"

@@ -149,3 +149,10 @@ def test_variant_and_what_a_framework_holds_stand_under_the_headline() -> None:
     assert facts[0] == "scenario pinned (touched)"
     assert "1 MiB of GPU memory in tensors" in facts
     assert not [fact for fact in facts if "odd" in fact]
+
+
+def test_a_recording_without_samples_stands_beside_others() -> None:
+    bare = replace(sample_report(), events=(), trees=(), flame=None, headline="This recording holds no samples.")
+    page = collection.render([sample_report(), bare])
+    assert "2 recordings side by side" in page
+    assert "This recording holds no samples." in page
