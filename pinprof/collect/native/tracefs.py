@@ -27,7 +27,7 @@ ENTER, LEAVE = "enter", "leave"
 _PLACE = Path("/sys/kernel/tracing")
 """Made by the kernel for it, whether it is mounted there or not: a folder of our own would outlive a killed process."""
 _CLONE_NEWNS = 0x20000
-_MS_REC_PRIVATE = 1 << 14 | 1 << 18
+_MS_REC_PRIVATE, _MNT_DETACH = 1 << 14 | 1 << 18, 2
 _PLAIN = re.compile(r"/[\w./+,@=~:-]{1,1000}", re.ASCII)
 _GROUP = re.compile(r"^[pr]:(pinprof_(\d+))/(\w+) ", re.MULTILINE)
 
@@ -86,11 +86,13 @@ def _mounted() -> Iterator[Path]:
 
     must(libc.unshare(_CLONE_NEWNS))
     must(libc.mount(b"none", b"/", None, ctypes.c_ulong(_MS_REC_PRIVATE), None))
+    # What is mounted there may be read-only, and cannot be covered by itself; only this namespace loses it.
+    libc.umount2(os.fsencode(_PLACE), _MNT_DETACH)
     must(libc.mount(b"none", os.fsencode(_PLACE), b"tracefs", ctypes.c_ulong(0), None))
     try:
         yield _PLACE
     finally:
-        libc.umount2(os.fsencode(_PLACE), 2)  # MNT_DETACH
+        libc.umount2(os.fsencode(_PLACE), _MNT_DETACH)
 
 
 @contextlib.contextmanager
