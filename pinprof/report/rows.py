@@ -67,8 +67,8 @@ def start_ns(capture: Capture) -> int:
 
 def range_threads(capture: Capture) -> list[tuple[int, int]]:
     """Per range the (pid, tid) to show it under: of an unknown process the most sampled one, of unknown threads 0."""
-    sampled = capture.samples.pid[capture.samples.pid > 0]
-    main = int(np.bincount(sampled).argmax()) if len(sampled) else 0
+    sampled, count = np.unique(capture.samples.pid[capture.samples.pid > 0], return_counts=True)
+    main = int(sampled[count.argmax()]) if len(sampled) else 0
     pairs = zip(capture.ranges.pid.tolist(), capture.ranges.tid.tolist(), strict=True)
     return [(pid if pid >= 0 else main, max(tid, 0)) for pid, tid in pairs]
 

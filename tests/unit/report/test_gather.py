@@ -11,7 +11,9 @@ from pinprof.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.data import ReportData
 from pinprof.report.export.plain import write_json
 from pinprof.report.gather import build
+from pinprof.report.rows import range_threads
 from tests.small_capture import small_capture
+from tests.stacks import Range, Sample, capture
 
 SYMBOLS = [("main", USER), ("asm_exc_page_fault", KERNEL), ("handle_mm_fault", KERNEL), ("do_anonymous_page", KERNEL)]
 PARENTS = [(NO_NODE, 0), (0, 1), (1, 2), (2, 3)]
@@ -79,3 +81,11 @@ def test_a_capture_without_samples_still_gives_a_report() -> None:
     assert data.trees == ()
     assert data.flame is None
     assert [event.total for event in data.events] == [0, 0]
+
+
+def test_ranges_of_an_unknown_process_stand_with_the_most_sampled_one_whatever_its_number() -> None:
+    samples = [Sample(("main@/app",), pid=pid) for pid in (2**31 - 1, 5, 2**31 - 1)]
+    assert range_threads(capture(samples, [Range("r", 0, 9), Range("s", 1, 2, pid=5, tid=7)])) == [
+        (2**31 - 1, 0),
+        (5, 7),
+    ]
