@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from pinprof.analyze.attribution import PIN_USER_PAGES
 from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.results import EventResult, RangeResult, main_event
@@ -20,6 +22,8 @@ MENTION_SHARE = 0.10
 MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
 """Levels that are about memory or the driver: told before the program's own code."""
 
+_IDLE = "sys.idle"
+_ALL_IDLE = "All CPUs were idle."
 _NOTHING_STANDS_OUT = "; no memory cost stands out"
 _LEVEL_PHRASES = {**dict(LEVELS), "pin": "pinning", "uvm": "unified memory", "user": "the program's own code"}
 _LEAF_PHRASES = {
@@ -68,11 +72,20 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         name = scenario.get("name")
         subject = str(name) if name else f"the {entry.name} range"
         return share_sentence(subject + emulated, part)
+    if main.event.unit == "ns" and (idle := main.by_leaf.get(_IDLE, 0)):
+        return share_sentence("the time of busy CPUs", _without_idle(main, idle)) if idle < main.total else _ALL_IDLE
     if main.event.unit == "ns":
         return share_sentence("the CPU time", main)
     return share_sentence(
         f"the {main.event.name} samples" if main.event.name != main.event.unit else "the samples", main
     )
+
+
+def _without_idle(part: EventResult, idle: int) -> EventResult:
+    """What CPUs did while they did something: a recording of whole CPUs is mostly about their idling."""
+    levels = {level: weight - (idle if level == "sys" else 0) for level, weight in part.by_level.items()}
+    by_level = dict(sorted(((level, weight) for level, weight in levels.items() if weight), key=lambda row: -row[1]))
+    return replace(part, total=part.total - idle, by_level=by_level)
 
 
 def pin_sentence(call: str, part: EventResult) -> str:

@@ -157,3 +157,10 @@ def test_too_few_samples_carry_neither_a_share_nor_a_verdict() -> None:
 def test_counts_of_which_nothing_is_known_are_called_samples_once() -> None:
     data = capture([Sample(["asm_exc_page_fault"], 70)], events=(Event("samples", "samples", None, None),))
     assert analyze(data).headline == "100 % of the samples is page faults (70 samples)."
+
+
+def test_idle_cpus_are_no_answer() -> None:
+    idle = [Sample(["do_idle", "cpuidle_enter_state"], MS, time_ns=time) for time in range(90)]
+    busy = [Sample(["main@/app", "asm_exc_page_fault", "do_anonymous_page"], MS, time_ns=time) for time in range(10)]
+    assert analyze(capture(idle + busy)).headline == "100 % of the time of busy CPUs is page faults (10 ms sampled)."
+    assert analyze(capture(idle)).headline == "All CPUs were idle."
