@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyze.activity_results import ActivityAnalysis
-from pinprof.analyze.activity_rules import ACTIVITY_RULES
+from pinprof.analyze.activity_rules import ACTIVITY_RULES, ALLOC_PAIRS, ALLOC_SHARE, ALLOC_WALL_NS
 from pinprof.analyze.activity_rules import alloc_loop as alloc_loop_by_calls
-from pinprof.analyze.activity_view import ActivityRule, ActivityView
+from pinprof.analyze.activity_view import ActivityRule, ActivityView, finding, percent
 from pinprof.analyze.attribution import RECLAIM_IN_PIN
 from pinprof.analyze.iterations import ITERATION, measured_iterations
 from pinprof.analyze.memory import summarise_memory
@@ -36,8 +36,6 @@ HUGE_PAGES_OF_RESIDENT = 0.50
 """AnonHugePages, of resident memory, both at their peaks."""
 BASE_PAGE_STEP = 4
 """Memory per fault, in base pages, up to which a buffer counts as mapped without huge pages."""
-ALLOC_PAIRS = 3
-ALLOC_SHARE, ALLOC_WALL_NS = 0.01, 50_000_000
 FIRST_TOUCH = 0.30
 """fault.anon + fault.entry + fault.core."""
 STAGING = 0.10
@@ -105,14 +103,6 @@ class Rule:
     judge: Callable[[View], Finding]
 
 
-def _finding(rule: str, severity: Severity, title: str, *evidence: str, advice: str = "", missing: str = "") -> Finding:
-    return Finding(rule, severity, title, tuple(evidence), advice, missing, rule)
-
-
-def _percent(threshold: float) -> str:
-    return f"{threshold:.0%}".replace("%", " %")
-
-
 @dataclass(frozen=True)
 class _ShareRule:
     """A rule that compares one share with a threshold."""
@@ -128,12 +118,12 @@ class _ShareRule:
 
     def __call__(self, view: View) -> Finding:
         scope, share = view.worst(*self.leaves)
-        evidence = [f"{scope.states(self.what, share)}; threshold {_percent(self.threshold)}."]
+        evidence = [f"{scope.states(self.what, share)}; threshold {percent(self.threshold)}."]
         if share < self.threshold:
-            return _finding(self.rule, "ok", self.clear, *evidence, missing=self.missing)
+            return finding(self.rule, "ok", self.clear, *evidence, missing=self.missing)
         if scope.part.heuristic and "copy.staging" in self.leaves:
             evidence.append("The copy loop is told by the hot-loop rule (heuristic): libcuda has no symbols.")
-        return _finding(self.rule, "warning", self.title, *evidence, advice=self.advice, missing=self.missing)
+        return finding(self.rule, "warning", self.title, *evidence, advice=self.advice, missing=self.missing)
 
 
 def alloc_loop(view: View) -> Finding:
@@ -154,7 +144,7 @@ def alloc_loop(view: View) -> Finding:
                 pairs.append((count, entry.wall_ns + twin.wall_ns, entry))
     missing = "Buffer sizes and the time of the first kernel: pairs are counted by range names only."
     if not pairs:
-        return _finding(
+        return finding(
             rule, "not-assessable", "Repeated allocation cannot be judged.",
             missing="Ranges named alloc and free (or register and unregister) around the calls.",
         )  # fmt: skip
@@ -165,14 +155,14 @@ def alloc_loop(view: View) -> Finding:
     evidence = (
         f"Pairs{' in each measured iteration' if measured else ''}: {format_count(count)} (threshold {ALLOC_PAIRS}); "
         f"together they take {format_ns(cost)}, {format_share(cost, whole)} of {format_ns(whole)} "
-        f"(threshold {_percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
+        f"(threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
     )
     if count >= ALLOC_PAIRS and (cost >= ALLOC_SHARE * whole or cost >= ALLOC_WALL_NS):
-        return _finding(
+        return finding(
             rule, "warning", "The same buffers are allocated and freed again and again.", evidence,
             advice="Allocate once and reuse, or take buffers from a pool.", missing=missing,
         )  # fmt: skip
-    return _finding(rule, "ok", "Allocation is not repeated at a noticeable cost.", evidence, missing=missing)
+    return finding(rule, "ok", "Allocation is not repeated at a noticeable cost.", evidence, missing=missing)
 
 
 def first_touch_in_pin(view: View) -> Finding:
@@ -180,26 +170,26 @@ def first_touch_in_pin(view: View) -> Finding:
     rule = "first-touch-in-pin"
     calls = _pinning_calls(view)
     if not calls:
-        return _finding(rule, "ok", "No call spends its time pinning.", _NO_PINNING)
+        return finding(rule, "ok", "No call spends its time pinning.", _NO_PINNING)
     scope, pinning = max(calls, key=lambda call: call[0].part.by_leaf.get("pin.faultin", 0))
     # Without ranges the call's own time is not known: pinning itself is the best measure.
     whole = scope.part.total if scope.range else pinning
     created = scope.part.by_leaf.get("pin.faultin", 0)
     evidence = (
         f"pin.faultin is {format_share(created, whole)} of {scope.name if scope.range else 'pinning'}; "
-        f"threshold {_percent(FIRST_TOUCH_IN_PIN)}."
+        f"threshold {percent(FIRST_TOUCH_IN_PIN)}."
     )
     if created >= FIRST_TOUCH_IN_PIN * whole:
-        return _finding(
+        return finding(
             rule, "warning", "Pinning is cheap; here the call creates the pages, and that is what takes the time.",
             evidence,
             advice="Touch the memory first, in parallel and in huge pages, then register it; pool pinned buffers. In "
             "PyTorch: PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
         )  # fmt: skip
-    return _finding(rule, "ok", "The pages were there before they were pinned.", evidence)
+    return finding(rule, "ok", "The pages were there before they were pinned.", evidence)
 
 
-_NO_PINNING = f"No range or recording with {_percent(PINNING_CALL)} of pin.*."
+_NO_PINNING = f"No range or recording with {percent(PINNING_CALL)} of pin.*."
 
 
 def _pinning_calls(view: View) -> list[tuple[Scope, int]]:
@@ -221,8 +211,8 @@ def no_huge_pages(view: View) -> Finding:
     scope, share = view.worst("fault.anon", "pin.faultin")
     shares = scope.states("fault.anon + pin.faultin", share)
     if share < HUGE_PAGES_SHARE:
-        below = f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}."
-        return _finding(rule, "ok", "Creating pages costs little.", below, missing=missing)
+        below = f"{shares}; threshold {percent(HUGE_PAGES_SHARE)}."
+        return finding(rule, "ok", "Creating pages costs little.", below, missing=missing)
     least = format_bytes(HUGE_PAGES_BYTES)
     step, memory = fault_step(view.capture)
     if step and memory >= HUGE_PAGES_BYTES:
@@ -235,22 +225,22 @@ def no_huge_pages(view: View) -> Finding:
         small = huge < HUGE_PAGES_OF_RESIDENT * resident
         told = (
             f"At their peaks, AnonHugePages are {format_bytes(huge)}, {format_share(huge, resident)} of the "
-            f"{format_bytes(resident)} in memory (threshold {_percent(HUGE_PAGES_OF_RESIDENT)}, {least})."
+            f"{format_bytes(resident)} in memory (threshold {percent(HUGE_PAGES_OF_RESIDENT)}, {least})."
         )
     else:
-        return _finding(
+        return finding(
             rule, "not-assessable", "Whether huge pages back the large buffers cannot be judged.", f"{shares}.",
             missing=f"A page-faults event with addresses over at least {least}, or {lacks}",
         )  # fmt: skip
-    evidence = (f"{shares}; threshold {_percent(HUGE_PAGES_SHARE)}.", told)
+    evidence = (f"{shares}; threshold {percent(HUGE_PAGES_SHARE)}.", told)
     if small:
         advice = "madvise(MADV_HUGEPAGE) before the first touch, or hugetlbfs."
         if scope.part.share("pin.faultin") > scope.part.share("fault.anon"):
             advice += " cudaMallocHost takes small pages: touch huge ones of your own, then register them."
-        return _finding(
+        return finding(
             rule, "warning", "Large buffers are made of small pages.", *evidence, advice=advice, missing=missing
         )
-    return _finding(rule, "ok", "Large buffers are mapped in large pieces.", *evidence, missing=missing)
+    return finding(rule, "ok", "Large buffers are mapped in large pieces.", *evidence, missing=missing)
 
 
 def fault_step(capture: Capture) -> tuple[int, int]:
@@ -278,19 +268,19 @@ def compaction(view: View) -> Finding:
     rule = "compaction"
     calls = _pinning_calls(view)
     if not calls:
-        return _finding(rule, "ok", "No call spends its time pinning.", _NO_PINNING)
+        return finding(rule, "ok", "No call spends its time pinning.", _NO_PINNING)
     scope, pinning = max(calls, key=lambda call: call[0].part.inclusive[RECLAIM_IN_PIN] / call[1])
     reclaiming = scope.part.inclusive[RECLAIM_IN_PIN]
     evidence = (
         f"Reclaim or compaction runs in {format_share(reclaiming, pinning)} of pinning in {scope.name}; "
-        f"threshold {_percent(COMPACTION_OF_PIN)}."
+        f"threshold {percent(COMPACTION_OF_PIN)}."
     )
     if reclaiming >= COMPACTION_OF_PIN * pinning:
-        return _finding(
+        return finding(
             rule, "warning", "The kernel compacts or reclaims memory to find pages for the pin.", evidence,
             advice="Reserve hugetlbfs pages, or set transparent huge page defrag to defer+madvise; leave memory free.",
         )  # fmt: skip
-    return _finding(rule, "ok", "Pages for the pin were at hand.", evidence)
+    return finding(rule, "ok", "Pages for the pin were at hand.", evidence)
 
 
 first_touch = _ShareRule(
@@ -394,11 +384,11 @@ def sampling_gap(view: View) -> Finding:
         advice = "Permit it: `pinprof doctor` says how. " if blind else ""
         advice += "Record for longer, or with a higher --frequency. " if view.main.too_few else ""
         advice += "Read shares with this in mind; --system-wide sees kernel threads, symbols come with --symfs."
-        return _finding(
+        return finding(
             rule, "warning" if blind else "info", "The samples do not show everything.", *gaps,
-            f"Threshold {_percent(SAMPLING_GAP)} each.", advice=advice, missing=missing,
+            f"Threshold {percent(SAMPLING_GAP)} each.", advice=advice, missing=missing,
         )  # fmt: skip
-    return _finding(rule, "ok", "Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
+    return finding(rule, "ok", "Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
 
 
 RULES: tuple[Rule | ActivityRule, ...] = (
@@ -443,14 +433,14 @@ def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView
         return alloc_loop_by_calls(traced)
     if sampled is None:
         lacks = "CPU samples with kernel call chains: record with perf."
-        return _finding(rule.name, "not-assessable", "Without samples this cannot be judged.", missing=lacks)
+        return finding(rule.name, "not-assessable", "Without samples this cannot be judged.", missing=lacks)
     if sampled.capture.manifest.kernel_left_out and rule.judge is not sampling_gap:
         lacks = "The kernel's part, which was not permitted to sample: `pinprof doctor` says how."
-        return _finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
+        return finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
     if traced and sampled.capture.clock.source == nsys_export.CLOCK and rule.judge is not sampling_gap:
         lacks = "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well."
-        return _finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
+        return finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
     if sampled.main.too_few and rule.judge not in (sampling_gap, alloc_loop):
         lacks = f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency."
-        return _finding(rule.name, "not-assessable", "From so few samples this cannot be judged.", missing=lacks)
+        return finding(rule.name, "not-assessable", "From so few samples this cannot be judged.", missing=lacks)
     return rule.judge(sampled)
