@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 from pinprof.errors import ToolMissing, UsageError, WorkloadError
-from pinprof.units import format_bytes, format_ns, format_rate
+from pinprof.units import format_bytes, format_counted, format_ns, format_rate
 from pinprof.workload.backend import Backend
 from pinprof.workload.catalog import Scenario, load, resolve
 from pinprof.workload.context import Options, RunContext
@@ -54,9 +54,10 @@ class RunResult:
     def to_text(self) -> str:
         """The result for a terminal: medians for each phase, and the call that did the work."""
         where = self.emulation or self.device_name
+        iterations = format_counted(self.iterations, "iteration", "iterations")
         lines = [
             f"{self.title}: {format_bytes(self.size_bytes)} × {self.iterations} on {where}",
-            f"every element verified in {self.verified} of {self.iterations} iterations",
+            f"every element verified in {self.verified} of {iterations}{'; medians:' if self.iterations > 1 else ''}",
         ]
         calls = self.spec.calls.get(self.backend, {})
         last = ("verify", "iteration")
