@@ -18,7 +18,6 @@ from pinprof.analyze.ranges import summarise
 from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules import findings
 from pinprof.analyze.spans import cut
-from pinprof.analyze.tree import CallTree, build_tree, in_range
 from pinprof.analyze.wall import range_walls
 from pinprof.analyze.work import WORK_ATTRIBUTES
 from pinprof.errors import CaptureError
@@ -26,8 +25,8 @@ from pinprof.model import Capture
 from pinprof.read.nsys import export as nsys_export
 
 __all__ = [
-    "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "CallTree", "Category",
-    "EventResult", "Explanation", "Finding", "RangeResult", "analyze", "build_tree", "explain", "in_range",
+    "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "Category",
+    "EventResult", "Explanation", "Finding", "RangeResult", "analyze", "explain",
 ]  # fmt: skip
 
 

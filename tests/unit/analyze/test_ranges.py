@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pinprof.analyze import Analysis, RangeResult, analyze, build_tree, in_range
+from pinprof.analyze import Analysis, RangeResult, analyze
 from tests.stacks import Range, Sample, capture
 
 APP = ["main@/app"]
@@ -81,28 +81,3 @@ def test_on_cpu_time_is_that_of_the_ranges_own_thread() -> None:
     known = analyze(capture(samples, [Range("a", 0, 1, pid=1, tid=1), Range("b", 0, 1, pid=1, tid=-1)]))
     assert only(known, "a").own_thread_ns == 5
     assert only(known, "b").own_thread_ns is None
-
-
-def test_the_call_tree_of_a_range_holds_what_the_range_counts() -> None:
-    samples = [Sample([*APP, "f@/app"], 1, time_ns=1), Sample(APP, 2, time_ns=2), Sample(APP, 4, time_ns=9)]
-    result = analyze(capture(samples, [Range("a", 0, 5)]))
-    tree = build_tree(result, 0, in_range(result, "a"))
-    assert int(tree.self_weight.sum()) == total(result, "a") == 3
-
-
-def test_the_call_tree_keeps_parents_first_and_names_causes() -> None:
-    fault = ["asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page"]
-    samples = [Sample([*APP, *fault], 7), Sample(APP, 3), Sample([], 5), Sample(["other@/app"], 1, event=0)]
-    result = analyze(capture(samples))
-    tree = build_tree(result, 0)
-    names = [tree.frames.symbol[frame] for frame in tree.frame]
-    assert names == ["main", *fault, "other"]
-    assert tree.total_weight.tolist() == [10, 7, 7, 7, 7, 1]
-    assert tree.self_weight.tolist() == [3, 0, 0, 0, 7, 1]
-    assert all(parent < node for node, parent in enumerate(tree.parent.tolist()))
-    assert tree.no_stack == 5
-    from pinprof.analyze import CATEGORIES
-
-    assert [CATEGORIES[leaf].name for leaf in tree.leaf[[0, 1, 5]]] == ["fault.anon", "fault.anon", "user.app"]
-    assert tree.decided[4] == 4
-    assert [depth for _, depth in tree.walk()] == [0, 1, 2, 3, 4, 0]
