@@ -86,10 +86,11 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
         )
     wanted = 0 if system_wide else 1
     what = "every process" if system_wide else "programs" if user else "the kernel's part of a program"
-    if number == errno.ENOSYS or level <= (2 if user else wanted) or os.geteuid() == 0:
+    permitted = level <= (2 if user else wanted)
+    if number == errno.ENOSYS or permitted or os.geteuid() == 0:
+        why = f"although kernel.perf_event_paranoid is {level}" if permitted else "although it runs as root"
         return CollectError(
-            f"pinprof may not sample {what} here although kernel.perf_event_paranoid is {level}: "
-            f"perf_event_open says {os.strerror(number)}.",
+            f"pinprof may not sample {what} here {why}: perf_event_open says {os.strerror(number)}.",
             "In a container, start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open "
             "(--security-opt seccomp=unconfined).",
             "perf-permission",
