@@ -97,7 +97,7 @@ def test_unreadable_input_is_named(make: Callable[[Path], None], words: str, tmp
         (["run", "pinned", "--size", "10EiB"], "eib"),
         (["run", "pinned", "--size", "lots"], "size"),
         (["run", "pinned", "--iterations", "0"], "iteration"),
-        (["run", "pinned", "--size", "4095"], "4095 bytes is less than a page of 4 kib"),
+        (["run", "pinned", "--size", "4095"], "4,095 bytes is less than a page of 4 kib"),
         (["run", "pinned", "--backend", "host", "--device", "7"], "no device 7"),
         (["run", "register", "--variant", "half"], "choose one of: touched, untouched"),
         (["run", "pool", "--variant", "mistake"], "--variant mistake"),
