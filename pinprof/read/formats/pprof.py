@@ -8,6 +8,7 @@ Source: github.com/google/pprof, proto/profile.proto.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
@@ -32,6 +33,10 @@ from pinprof.read.formats.frame_names import FrameNames
 from pinprof.read.formats.protobuf import Value, WireError, fields, integers, signed
 
 _LIMIT = 1 << 30
+_BINARY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+"""Control characters that no line of text has."""
+_BATCH = 2048
+"""Samples whose stacks are entered into the tree at once: a few bytes can stand for thousands of frames."""
 _KERNEL_START = 1 << 63
 _SAMPLE_TYPE, _SAMPLE, _MAPPING, _LOCATION, _FUNCTION, _STRING = 1, 2, 3, 4, 5, 6
 _PERIOD_TYPE, _PERIOD = 11, 12
@@ -51,7 +56,12 @@ class _Location(NamedTuple):
 
 
 def sniff(head: bytes) -> bool:
-    """Whether the first fields of a message are those of a profile, with the types they have there."""
+    """Whether the first fields of a message are those of a profile, with the types they have there.
+
+    Text can look like one for a few fields: `b` is the tag of field 12. Lengths and numbers of a profile do not.
+    """
+    if not _BINARY.search(head):
+        return False
     seen = 0
     try:
         for number, value in fields(head):
@@ -181,8 +191,11 @@ class _Importer:
                     columns.ip.append(address)
                     missing += not chain
                     unresolved += sum(number in self.unresolved for number in locations) if self.unresolved else 0
+            if len(chains) >= _BATCH:
+                columns.stack += self.builder.stacks(chains).tolist()
+                chains.clear()
         check_sum(self.path, sum(columns.weight), "pprof")
-        columns.stack = self.builder.stacks(chains).tolist()
+        columns.stack += self.builder.stacks(chains).tolist()
         notes = ["pprof profiles have no times: ranges cannot be told apart.", *self.names.notes()]
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged, negative or refer to nothing; left out.")

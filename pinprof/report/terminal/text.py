@@ -68,7 +68,8 @@ def render(data: ReportData, console: Console) -> None:
 def _render(data: ReportData, console: Console) -> None:
     console.print(Text(printable(data.headline), "bold"))
     badge = Text("host emulation · ", "yellow") if data.capture.emulated else Text()
-    console.print(badge + Text(" · ".join(kept(printable(fact)) for fact in hero_facts(data)), "dim"))
+    if facts := badge + Text(" · ".join(kept(printable(fact)) for fact in hero_facts(data)), "dim"):
+        console.print(facts)
     trees = {tree.event: tree for tree in data.trees}
     main = next(
         (event for event in data.events if event.unit == "ns" and event.total), data.events[0] if trees else None

@@ -166,3 +166,11 @@ def test_any_message_is_decoded_or_names_the_bad_byte(data: bytes) -> None:
         numbers, offset = [1], error.offset
     assert all(number > 0 for number in numbers)
     assert 0 <= offset <= max(0, len(data) - 1)
+
+
+@pytest.mark.parametrize("name", ["blas_thread_server", "zygote", "java", "bash", "rustc", "9p", "B", "Rust"])
+def test_folded_stacks_are_no_profile_whatever_their_first_name(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "stacks"
+    path.write_text("".join(f"{name};{'x' * number} {number}\n" for number in range(1, 200)))
+    assert not pprof.sniff(path.read_bytes())
+    assert read(path).events[0].unit == "samples"
