@@ -20,6 +20,9 @@ Bool = NDArray[np.bool_]
 
 NONE = -1
 
+LONGEST_NAME = 512
+"""No kernel has longer names (KSYM_NAME_LEN); matching forged ones could take quadratic time."""
+
 _SUFFIX = re.compile(
     r"(\+0x[0-9a-f]+(/0x[0-9a-f]+)?|\.(isra|constprop|part|llvm)\.\d+|\.(cold|localalias)(\.\d+)?|_noprof)$"
 )
@@ -90,6 +93,8 @@ CONTEXT_LEAF = _context_leaves()
 @lru_cache(maxsize=65536)
 def normalise(symbol: str) -> str:
     """A kernel function's name without compiler suffixes, offsets and prefixes; system calls become `sys_NAME`."""
+    if len(symbol) > LONGEST_NAME:
+        return symbol
     while (stripped := _SUFFIX.sub("", symbol)) != symbol:
         symbol = stripped
     return _SYSCALL.sub("sys_", _PREFIX.sub("", symbol))
@@ -187,7 +192,7 @@ def _scope(scope: str) -> _Scope:
 @lru_cache(maxsize=65536)
 def kernel_frame(symbol: str, module: str) -> KernelFrame:
     """Match one kernel function against every row of its scope."""
-    name, scope = normalise(symbol), scope_of(module)
+    name, scope = normalise(symbol)[:LONGEST_NAME], scope_of(module)
     rules = _scope(scope)
 
     def flag(key: str) -> bool:

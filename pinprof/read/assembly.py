@@ -60,6 +60,8 @@ _JIT = re.compile(r"(.*/)?(perf-\d+\.map|jitted-\d+-\d+\.so)|.*\.jit|\[jit\]")
 # anywhere; the interface layer has fixed prefixes; libuvm's functions mostly begin with uvm_. Against the kallsyms of
 # an H200 machine (580.159.04): 1 of 69,000 functions of Linux is taken for NVIDIA's, 95 % of [nvidia] and 69 % of
 # [nvidia_uvm] are found.
+_LONGEST_NAME = 512
+"""No kernel has longer names (KSYM_NAME_LEN); matching forged ones could take quadratic time."""
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|llvm|lto_priv)(\.\d+)*)+$")
 _NVIDIA_UVM = re.compile(
     r"_*uvm_\w+|service_fault_batch\w*|replayable_faults_isr\w*|"
@@ -101,6 +103,8 @@ def dso_of(path: str, build_id: str = "") -> tuple[Dso, int]:
 
 def kernel_dso(symbol: str) -> Dso:
     """Where a kernel function lies, told from its name alone: the image, `[nvidia]` or `[nvidia_uvm]`."""
+    if len(symbol) > _LONGEST_NAME:
+        return KERNEL_IMAGE
     name = _CLONE.sub("", symbol)
     if _NVIDIA_UVM.fullmatch(name):
         return NVIDIA_UVM

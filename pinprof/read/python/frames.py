@@ -47,6 +47,8 @@ _MACHINERY = re.compile(
     r"_?PyImport_\w+|import_(name|find_and_load|from|run_frozen)\w*|_PyFunction_FromConstructor"
 )
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
+_LONGEST_NAME = 512
+"""No function of an interpreter is called more than that; matching forged names could take quadratic time."""
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -230,7 +232,7 @@ def _kinds(capture: Capture) -> _Kinds:
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)
-        ours = mode == USER and _INTERPRETER.fullmatch(dso.name) is not None
+        ours = mode == USER and len(symbol) <= _LONGEST_NAME and _INTERPRETER.fullmatch(dso.name) is not None
         name = _CLONE.sub("", symbol) if ours else ""
         loop.append(ours and _LOOP.fullmatch(name) is not None)
         machinery.append(ours and _MACHINERY.fullmatch(name) is not None)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pinprof.analyze import CATEGORIES, LEAF, WORK_ATTRIBUTES, analyze
 from pinprof.analyze.attribution import walk
 from pinprof.analyze.heuristics import LOOP_ADDRESSES, LOOP_SAMPLES, in_loop
-from pinprof.analyze.matching import normalise
+from pinprof.analyze.matching import kernel_frame, normalise
 from pinprof.model import Capture
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 
@@ -322,3 +322,9 @@ def test_a_million_samples_and_a_hundred_thousand_ranges_take_about_a_second() -
 def test_indices_fit_their_tables() -> None:
     assert [CATEGORIES[index].name for index in LEAF.values()] == list(LEAF)
     assert WORK_ATTRIBUTES[-1] == "other"
+
+
+@pytest.mark.parametrize("name", ["do_fault" + ".isra.0" * 9000, "+0x1" * 16_000, "_" * 60_000 + "isr"])
+def test_names_longer_than_any_of_a_kernel_match_nothing_and_cost_little(name: str) -> None:
+    found = kernel_frame(name, "")
+    assert (found.kind, found.context, found.remainder) == (0, 0, kernel_frame("nobody_knows", "").remainder)

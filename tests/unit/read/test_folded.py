@@ -230,3 +230,11 @@ def test_a_capture_that_went_through_folded_stacks_keeps_its_kernel_causes(tmp_p
         for leaf in {*event.by_leaf, *again.by_leaf} - {"sync.poll", "copy.staging"}:
             if not leaf.startswith("user."):
                 assert again.by_leaf.get(leaf, 0) == event.by_leaf.get(leaf, 0), leaf
+
+
+def test_kernel_names_longer_than_any_of_a_kernel_are_the_images(tmp_path: Path) -> None:
+    for number, name in enumerate(("_" * 60_000, ".cold.1" * 9_000 + "x")):
+        path = tmp_path / f"{number}.folded"
+        path.write_text(f"main;{name}_[k] 3\n")
+        found = read(path)
+        assert found.stacks.frames[1].dso.kind == "kernel"
