@@ -55,7 +55,7 @@ MEASURES = {
 _FACTS = ("arch", "cpu", "cores_online", "kernel", "thp_enabled", "init_on_alloc", "nvidia_driver")
 """Host facts (collect.host.facts) that decide what an operation costs; of each GPU, `_GPU_FACTS`."""
 _GPU_FACTS = ("name", "link_generation_max", "link_width_max")
-_PREFAULT = re.compile(r"prefault\.t[1-9]\d*")
+_PREFAULT = re.compile(r"prefault\.t([1-9]\d{0,5})", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +97,13 @@ class Rates:
 
 def is_measure(name: str) -> bool:
     """Whether there is a measure of that name."""
-    return (name in MEASURES and name != "prefault.tN") or _PREFAULT.fullmatch(name) is not None
+    return (name in MEASURES and name != "prefault.tN") or prefault_threads(name) > 0
+
+
+def prefault_threads(name: str) -> int:
+    """The threads that `prefault.t8` touches memory with; 0 for any other name."""
+    match = _PREFAULT.fullmatch(name)
+    return int(match[1]) if match else 0
 
 
 def machine_of(host_facts: Mapping[str, Any]) -> dict[str, Any]:

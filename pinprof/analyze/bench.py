@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from pinprof.analyze.choices import Answer, answers_of
 from pinprof.analyze.costs import BreakEven, Cost, Limit, break_even_of, cost_of, limits_of, link_of
-from pinprof.rates import MEASURES, Rates
+from pinprof.rates import MEASURES, Rates, prefault_threads
 
 
 @dataclass(frozen=True)
@@ -47,18 +47,17 @@ class Study:
     def prefaults(self, size_bytes: int) -> tuple[tuple[int, float], ...]:
         """(threads, ns) of prefaulting at a size, by threads."""
         found = [
-            (int(cost.rate.measure.removeprefix("prefault.t")), cost.rate.median_ns)
+            (threads, cost.rate.median_ns)
             for cost in self.costs
-            if cost.rate.measure.startswith("prefault.t") and cost.rate.size_bytes == size_bytes
+            if (threads := prefault_threads(cost.rate.measure)) and cost.rate.size_bytes == size_bytes
         ]
         return tuple(sorted(found))
 
 
 def _place(measure: str) -> tuple[int, int]:
-    family, _, threads = measure.partition(".t")
     order = list(MEASURES)
-    if family == "prefault" and threads.isdigit():
-        return order.index("prefault.tN"), int(threads)
+    if threads := prefault_threads(measure):
+        return order.index("prefault.tN"), threads
     return order.index(measure) if measure in MEASURES else len(order), 0
 
 

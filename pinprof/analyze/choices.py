@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pinprof.analyze.costs import BreakEven, Times, break_even_of
-from pinprof.rates import Rates
+from pinprof.rates import Rates, prefault_threads
 from pinprof.units import format_bytes, format_ns, format_rate, format_share
 
 
@@ -90,9 +90,7 @@ def _register(times: Times, rows: tuple[BreakEven, ...]) -> Answer | None:
 
 
 def _prefault(rates: Rates, times: Times) -> Answer | None:
-    counts = sorted(
-        {int(r.measure.removeprefix("prefault.t")) for r in rates.rates if r.measure.startswith("prefault")}
-    )
+    counts = sorted({prefault_threads(rate.measure) for rate in rates.rates} - {0})
     both = times.largest("pin.alloc", *(f"prefault.t{count}" for count in counts)) if counts else None
     if both is None:
         return None

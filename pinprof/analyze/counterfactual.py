@@ -27,7 +27,7 @@ from pinprof.analyze.iterations import ITERATION, measured_iterations
 from pinprof.analyze.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
-from pinprof.rates import Rate, Rates
+from pinprof.rates import Rate, Rates, prefault_threads
 
 WRITE_GROWTH = (1.0, 2.0, 3.0)
 """Least, likely, most: a write to pages that exist already, of one to pages that it creates. In captures of an H200's
@@ -38,8 +38,6 @@ LEAST_SCALE, MOST_SCALE = 0.5, 2.0
 """A run that differs more from the rates than this was not made under the same circumstances."""
 
 _IMPOSSIBLE = 1 << 62
-_MOST_DIGITS = 6
-"""Of a number of threads."""
 
 MAKING = ("alloc", "ring", "touch", "register", "pin", "advise", "prefetch")
 """Phases by which memory gets ready for the device."""
@@ -184,14 +182,7 @@ class _Run:
     ) -> None:
         self.traffic, self.rates, self.mode = traffic, rates, mode
         self._measured, self._iterations = measured_ns, count
-        self._threads = max(
-            (
-                int(threads)
-                for family, _, threads in (rate.measure.partition(".t") for rate in rates.rates)
-                if family == "prefault" and threads.isdecimal() and threads.isascii() and len(threads) <= _MOST_DIGITS
-            ),
-            default=0,
-        )
+        self._threads = max((prefault_threads(rate.measure) for rate in rates.rates), default=0)
         each = {name: entry.wall_ns / count for name, entry in phases.items()}
         self._faults = sum(self._fault_ns(main, entry) for entry in phases.values() if entry.name == "init")
         self._faults = min(self._faults / count, each.get("init", 0.0))

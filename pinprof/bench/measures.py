@@ -16,6 +16,7 @@ from time import perf_counter
 from typing import TypeVar, cast
 
 from pinprof.errors import WorkloadError
+from pinprof.rates import prefault_threads
 from pinprof.workload import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
 
 SAME = "the same"
@@ -83,9 +84,8 @@ class Trial:
 
 def trial_of(measure: str) -> tuple[Trial, int]:
     """The trial of a measure and its number of threads."""
-    family, _, threads = measure.partition(".t")
-    if family == "prefault" and threads.isdigit():
-        return TRIALS["prefault.tN"], int(threads)
+    if threads := prefault_threads(measure):
+        return TRIALS["prefault.tN"], threads
     return TRIALS[measure], 1
 
 

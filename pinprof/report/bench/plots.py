@@ -9,6 +9,7 @@ import numpy as np
 
 from pinprof.analyze.bench import Study
 from pinprof.analyze.costs import GIB, MOVES, Cost
+from pinprof.rates import prefault_threads
 from pinprof.units import format_bytes, format_ns, format_rate
 
 _STYLES: Mapping[str, tuple[str, str, str]] = {
@@ -48,7 +49,7 @@ def figures(study: Study) -> dict[str, Any]:
     # Reserving addresses costs the same at any size: per GiB it would only squeeze the other curves.
     still = [name for name in study.measures if name not in MOVES]
     made = [name for name in still if name.split(".")[0] in ("touch", "pin", "free", "uvm")]
-    widest = max((name for name in study.measures if name.startswith("prefault.t")), key=_threads, default=None)
+    widest = max(filter(prefault_threads, study.measures), key=prefault_threads, default=None)
     moved = [name for name in study.measures if name.split(".")[0] in ("h2d", "d2h", "memcpy")]
     kernels = [name for name in study.measures if name in MOVES and name.split(".")[0] in ("uvm", "zerocopy")]
     found = {
@@ -59,10 +60,6 @@ def figures(study: Study) -> dict[str, Any]:
         "kernels": _curves(study, kernels, _speed, "GB/s", logarithmic=True),
     }
     return {name: figure for name, figure in found.items() if figure}
-
-
-def _threads(measure: str) -> int:
-    return int(measure.removeprefix("prefault.t"))
 
 
 def _per_gib(cost: Cost) -> float | None:

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.analyze.bench import study
 from pinprof.analyze.costs import BreakEven, link_of
-from pinprof.rates import Rate, Rates
+from pinprof.rates import Rate, Rates, is_measure
 from tests.bench_rates import GIB, gpu_rates
 
 
@@ -129,3 +129,15 @@ def test_measures_are_in_the_order_of_their_explanation() -> None:
     assert names[0] == "alloc.malloc"
     assert [name for name in names if name.startswith("prefault")] == [f"prefault.t{n}" for n in (1, 2, 4, 8, 16)]
     assert study(Rates({}, "cuda", "", ())).sizes == ()
+
+
+@pytest.mark.parametrize(
+    "name", ["prefault.tx", "prefault.t0", "prefault.t\u0663", "prefault.t" + "9" * 7]
+)
+def test_measures_that_only_look_like_prefaulting_are_no_threads(name: str) -> None:
+    rates = gpu_rates()
+    odd = replace(rates, rates=(*rates.rates, Rate(name, 1 << 20, 1.0, 1.0, 1.0)))
+    assert not is_measure(name)
+    assert study(odd).answers == study(rates).answers
+    assert study(odd).measures[-1] == name
+    assert study(odd).prefaults(1 << 20) == study(rates).prefaults(1 << 20)
