@@ -14,7 +14,7 @@ from pinprof.analyze.costs import GIB, BreakEven, Cost
 from pinprof.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
-from pinprof.report.terminal.layout import console_of, tidy
+from pinprof.report.terminal.layout import console_of, kept, tidy, told
 from pinprof.units import format_bytes, format_ns, format_share
 
 _MOST_SIZES = 6
@@ -32,8 +32,8 @@ def print_bench(report: BenchReport) -> None:
 
 def _print_bench(report: BenchReport, console: Console) -> None:
     console.print(Text(report.headline, "bold"))
-    badge = Text("host emulation · ", "yellow") if report.emulated else Text()
-    console.print(badge + Text(" · ".join(map(printable, report.facts)), "dim"))
+    badge = ("host emulation · ", "yellow") if report.emulated else ""
+    console.print(Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in report.facts), "dim")))
     if report.makes:
         _section(console, "Making, pinning and freeing: time of a call", _fitting(console, report, _makes))
     if report.moves:
@@ -197,7 +197,7 @@ def _grows(rates: Sequence[Rate]) -> bool:
 def _answers(report: BenchReport) -> Group:
     lines: list[RenderableType] = []
     for answer in report.study.answers:
-        because = Text(f"→ {answer.choice}. ", "green") + Text(answer.because, "dim")
+        because = Text(f"→ {answer.choice}. ", "green") + told(answer.because, "dim")
         lines += [Text(answer.question), Padding(because, (0, 0, 0, 2), expand=False)]
     return Group(*lines)
 

@@ -22,7 +22,7 @@ from pinprof.report.activity_rows import (
 )
 from pinprof.report.names import printable, shortened
 from pinprof.report.styles import CAUSES, DIRECTIONS, PURPOSES, Style, memory_style
-from pinprof.report.terminal.layout import kept
+from pinprof.report.terminal.layout import kept, told
 
 _CALLS, _NAME_WIDTH = 12, 26
 
@@ -68,13 +68,13 @@ def _calls(data: ActivityData) -> Group:
     if has_splits(data):
         lines += [
             Text(f"{shortened(call_line(call), 2 * _NAME_WIDTH)}: ")
-            + Text(", ".join(f"{part.label} {units.format_ns(part.ns)}" for part in told_parts(call.split)), "dim")
+            + told(", ".join(f"{part.label} {units.format_ns(part.ns)}" for part in told_parts(call.split)), "dim")
             for call in calls[:_CALLS]
             if call.split and told_parts(call.split)
         ]
     if len(calls) > _CALLS:
         lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less.", "dim"))
-    lines += [Text(printable(context_sentence(entry)), "dim") for entry in data.analysis.context_init]
+    lines += [told(printable(context_sentence(entry)), "dim") for entry in data.analysis.context_init]
     return Group(*lines)
 
 
@@ -93,13 +93,13 @@ def _copies(data: ActivityData) -> Group:
     notes = [device_sentence(device) for device in data.analysis.transfers.devices]
     if link := data.analysis.transfers.link:
         notes.append(f"{link.name}: {link.source}.")
-    return Group(table, *(Text(printable(note), "dim") for note in notes))
+    return Group(table, *(told(printable(note), "dim") for note in notes))
 
 
 def _uvm(data: ActivityData) -> Group:
     uvm = data.analysis.uvm
     assert uvm is not None
-    lines: list[RenderableType] = [Text(printable(uvm.summary))]
+    lines: list[RenderableType] = [told(printable(uvm.summary))]
     tiles = uvm_tiles(data)
     lines.append(
         Text(" · ").join(Text(kept(f"{tile.value} {tile.label}"), "yellow" if tile.warn else "") for tile in tiles)
@@ -117,4 +117,4 @@ def _uvm(data: ActivityData) -> Group:
                 units.format_rate(moved.size_bytes.total, moved.busy_ns),
             )
         lines.append(table)
-    return Group(*lines, *(Text(printable(note), "dim") for note in uvm_notes(uvm)))
+    return Group(*lines, *(told(printable(note), "dim") for note in uvm_notes(uvm)))

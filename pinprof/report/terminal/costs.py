@@ -13,38 +13,38 @@ from pinprof import units
 from pinprof.analyze.cost_results import Counterfactual, PinningCurve
 from pinprof.report import cost_rows, palette
 from pinprof.report.names import printable
-from pinprof.report.terminal.layout import kept
+from pinprof.report.terminal.layout import kept, told
 
 _BAR = 24
 
 
-def sections(told: Counterfactual | None, curve: PinningCurve | None) -> Iterator[tuple[str, RenderableType]]:
+def sections(run: Counterfactual | None, curve: PinningCurve | None) -> Iterator[tuple[str, RenderableType]]:
     """(title, body) of every section that has something to show."""
     if curve:
         yield "Time to pinned memory", _curve(curve)
-    if told:
-        yield "In other kinds of memory", _modes(told)
+    if run:
+        yield "In other kinds of memory", _modes(run)
 
 
-def _modes(told: Counterfactual) -> Group:
-    lines: list[RenderableType] = [Text(printable(cost_rows.saving_sentence(told)))]
-    if told.measured_utc:
+def _modes(run: Counterfactual) -> Group:
+    lines: list[RenderableType] = [told(printable(cost_rows.saving_sentence(run)))]
+    if run.measured_utc:
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
         table.add_column("an iteration", justify="right", no_wrap=True)
         table.add_column("error", no_wrap=True)
         table.add_column("against measured", no_wrap=True)
         table.add_column("with", overflow="fold")
-        for row in cost_rows.mode_rows(told):
+        for row in cost_rows.mode_rows(run):
             once = f", {kept(units.format_ns(row.once_ns))} once" if row.once_ns else ""
             table.add_row(
                 Text(units.format_ns(row.ns), "bold"),
                 row.error or "measured",
-                "" if row.measured else cost_rows.difference(told, row),
+                "" if row.measured else cost_rows.difference(run, row),
                 Text(printable(row.title) + once, "bold" if row.measured else ""),
             )
         lines += [
-            *((table,) if told.estimates else ()),
-            *(Padding(Text(printable(note), "dim"), expand=False) for note in cost_rows.notes(told)),
+            *((table,) if run.estimates else ()),
+            *(Padding(told(printable(note), "dim"), expand=False) for note in cost_rows.notes(run)),
         ]
     return Group(*lines)
 
@@ -69,4 +69,4 @@ def _curve(curve: PinningCurve) -> Group:
         )
     runs = units.format_counted(curve.baseline.runs, "run", "runs")
     what = f"{units.format_bytes(curve.size_bytes)}, {runs}: medians, least and most."
-    return Group(Text(printable(curve.sentence())), table, Text(what, "dim"))
+    return Group(told(printable(curve.sentence())), table, told(what, "dim"))

@@ -15,6 +15,9 @@ PLAIN_WIDTH = 100
 _GLUE = "\ue000"
 """Stands for a blank at which no line may end, one cell wide: rich breaks lines at no-break spaces, too."""
 
+_FIGURE = re.compile(r"\d ×? ?(?:%|[nµm]?s\b|[KMGTPE]i?B\b(?:/s)?|B\b)|\d × \d")
+"""`12 %`, `3 ms`, `4 GiB`, `55 GB/s`, `5 × 64`."""
+
 _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 
@@ -27,6 +30,11 @@ def console_of() -> Console:
 def kept(text: str) -> str:
     """The text as one word, so that `12 %` or `3 copies` stay on one line. Only for what `tidy` prints."""
     return text.replace(" ", _GLUE)
+
+
+def told(text: str, style: str = "") -> Text:
+    """A sentence whose figures keep their units."""
+    return Text(_FIGURE.sub(lambda found: kept(found[0]), text), style)
 
 
 def cause(leaf: str, share: str, style: str) -> Text:

@@ -9,7 +9,7 @@ from rich.text import Text
 
 from pinprof.report.data import ReportData
 from pinprof.report.memory_rows import memory_notes, memory_tiles
-from pinprof.report.terminal.layout import kept
+from pinprof.report.terminal.layout import kept, told
 
 
 def sections(data: ReportData) -> Iterator[tuple[str, Group]]:
@@ -17,4 +17,4 @@ def sections(data: ReportData) -> Iterator[tuple[str, Group]]:
     if data.memory is None:
         return
     peaks = Text(" · ").join(Text(kept(f"{figure} {what}")) for figure, what in memory_tiles(data.memory))
-    yield "Memory", Group(peaks, *(Text(note, "dim") for note in memory_notes(data.memory)))
+    yield "Memory", Group(peaks, *(told(note, "dim") for note in memory_notes(data.memory)))

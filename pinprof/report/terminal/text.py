@@ -22,7 +22,7 @@ from pinprof.report.hot_tree import HotTree
 from pinprof.report.names import printable, shortened
 from pinprof.report.summary import clock_rows, hero_facts, quality_notes, quality_tiles, quoted
 from pinprof.report.terminal import activity, costs, memory, python, walls
-from pinprof.report.terminal.layout import PLAIN_WIDTH, cause, console_of, kept, tidy
+from pinprof.report.terminal.layout import PLAIN_WIDTH, cause, console_of, kept, tidy, told
 
 if TYPE_CHECKING:
     from pinprof.analyze import Explanation
@@ -66,9 +66,9 @@ def render(data: ReportData, console: Console) -> None:
 
 
 def _render(data: ReportData, console: Console) -> None:
-    console.print(Text(printable(data.headline), "bold"))
-    badge = Text("host emulation · ", "yellow") if data.capture.emulated else Text()
-    if facts := badge + Text(" · ".join(kept(printable(fact)) for fact in hero_facts(data)), "dim"):
+    console.print(told(printable(data.headline), "bold"))
+    badge = ("host emulation · ", "yellow") if data.capture.emulated else ""
+    if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in hero_facts(data)), "dim")):
         console.print(facts)
     trees = {tree.event: tree for tree in data.trees}
     main = next(
@@ -162,15 +162,15 @@ def _causes(data: ReportData, event: EventData) -> Table:
         if weight < _SMALLEST_SHARE * event.total:
             rest += weight
             continue
-        told = data.cause(leaf)
+        row = data.cause(leaf)
         # Counted faults say whose code touched the pages: what helps against a cause's time is beside the point.
-        helps = told.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
-        remedy = f" → {told.remedy}" if helps else ""
+        helps = row.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
+        remedy = f" → {row.remedy}" if helps else ""
         table.add_row(
             Text(units.format_share(weight, event.total), "bold"),
             units.format_weight(weight, event.unit),
             Text(leaf, _style(data, leaf)),
-            Text(told.meaning) + Text(remedy, "dim"),
+            Text(row.meaning) + Text(remedy, "dim"),
         )
     if rest:
         share = units.format_share(rest, event.total)
@@ -226,7 +226,7 @@ def _findings(findings: tuple[FindingData, ...]) -> Group:
             lines.append(Text(f"{finding.severity}: ", style) + Text(printable(finding.title), "bold"))
             more = [printable(line) for line in finding.evidence]
             more += [f"→ {printable(finding.advice)}"] if finding.advice else []
-            lines += [Padding(Text(line), (0, 0, 0, 2), expand=False) for line in more]
+            lines += [Padding(told(line), (0, 0, 0, 2), expand=False) for line in more]
     clear = [finding.rule for finding in findings if finding.severity == "ok"]
     unknown = [finding.rule for finding in findings if not finding.assessable]
     for label, rules in (("checked and clear", clear), ("not assessable from this recording", unknown)):
@@ -246,7 +246,7 @@ def _quality(data: ReportData) -> Group:
         for row in clock_rows(data)
         if not walls.told(data) and row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
     ]
-    return Group(figures, *off, *(Text(printable(note), "dim") for note in quality_notes(data)))
+    return Group(figures, *off, *(told(printable(note), "dim") for note in quality_notes(data)))
 
 
 def _tree(data: ReportData, tree: HotTree, event: EventData, console: Console) -> Group:

@@ -12,6 +12,7 @@ from pinprof.analyze.cost_results import Counterfactual, Estimate, PinningCurve,
 from pinprof.report import cost_rows, html
 from pinprof.report.data import ReportData
 from pinprof.report.terminal import costs as text_costs
+from pinprof.report.terminal.layout import tidy
 from tests.sample_report import sample_report
 
 MS = 1_000_000
@@ -36,9 +37,10 @@ def report(told: Counterfactual | None = TOLD, curve: PinningCurve | None = CURV
 def text(told: Counterfactual | None = TOLD, curve: PinningCurve | None = CURVE) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, no_color=True, highlight=False, markup=False)
-    for title, body in text_costs.sections(told, curve):
-        console.print(title)
-        console.print(body)
+    with tidy(console):
+        for title, body in text_costs.sections(told, curve):
+            console.print(title)
+            console.print(body)
     return stream.getvalue()
 
 
