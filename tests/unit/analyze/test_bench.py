@@ -131,9 +131,7 @@ def test_measures_are_in_the_order_of_their_explanation() -> None:
     assert study(Rates({}, "cuda", "", ())).sizes == ()
 
 
-@pytest.mark.parametrize(
-    "name", ["prefault.tx", "prefault.t0", "prefault.t\u0663", "prefault.t" + "9" * 7]
-)
+@pytest.mark.parametrize("name", ["prefault.tx", "prefault.t0", "prefault.t\u0663", "prefault.t" + "9" * 7])
 def test_measures_that_only_look_like_prefaulting_are_no_threads(name: str) -> None:
     rates = gpu_rates()
     odd = replace(rates, rates=(*rates.rates, Rate(name, 1 << 20, 1.0, 1.0, 1.0)))
