@@ -21,7 +21,7 @@ from pinprof.model import Capture, RangeTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.options import ReadOptions
-from pinprof.read.perf import cuda_calls
+from pinprof.read.perf import cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.processes import IDLE_PID, program_tree
@@ -110,6 +110,8 @@ def seal(directory: Path) -> frozenset[int]:
     if (directory / store.CALLS_DATA).is_file():
         cuda_calls.load(directory / store.CALLS_DATA, resolver)
     resolver.seal().save(directory / store.SYMBOLS)
+    if (directory / store.PERF_SCRIPT).is_file():
+        stack_copies.blank(path, recording.header)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     return program_tree(sorted(recording.raw.tasks, key=lambda task: task[0]), roots, manifest.command)
 
@@ -166,7 +168,8 @@ def _finish(
 def _script_lines(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:
     """What `perf script` makes of a recording: stored in the capture, or by running perf now."""
     stored = recording.path.parent / store.PERF_SCRIPT
-    if stored.is_file() and symfs is None:
+    # The copies that perf could make chains of again are gone from a capture's own file.
+    if stored.is_file():
         yield from _lines(ByteSource(stored))
     else:
         yield from _perf_script(recording, symfs)

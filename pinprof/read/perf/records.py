@@ -115,6 +115,8 @@ class Attr:
     branch_sample_type: int
     clockid: int
     sample_max_stack: int
+    sample_regs_user: int = 0
+    """Which registers are copied with the stack, a bit each."""
 
     @property
     def freq(self) -> bool:
@@ -160,9 +162,13 @@ def parse_attr(raw: bytes) -> Attr:
     kind, _size, config, period, sample_type, read_format, flags = struct.unpack_from("<IIQQQQQ", raw)
     padded = raw[:128].ljust(128, b"\0")
     (branch_sample_type,) = struct.unpack_from("<Q", padded, 72)
+    (sample_regs_user,) = struct.unpack_from("<Q", padded, 80)
     (clockid,) = struct.unpack_from("<i", padded, 92)
     (sample_max_stack,) = struct.unpack_from("<H", padded, 108)
-    return Attr(kind, config, period, sample_type, read_format, flags, branch_sample_type, clockid, sample_max_stack)
+    return Attr(
+        kind, config, period, sample_type, read_format, flags, branch_sample_type, clockid, sample_max_stack,
+        sample_regs_user,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
