@@ -20,6 +20,8 @@ from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, SampleGatherer
 _CHUNK_BYTES = 4 << 20
 _PIECE_BYTES = 512
 """Compressed bytes inflated in one go: zstd's best is 128 KiB for 4 bytes."""
+_LARGEST_PIECE = (1 << 16) - 17
+"""Compressed bytes that perf puts into one record at most (PERF_SAMPLE_MAX_SIZE less its header)."""
 _MOST_INFLATION = 1000
 """Plain bytes for a compressed one, beyond some MiB; records of real programs come to 5 to 50."""
 
@@ -145,6 +147,8 @@ class RecordReader:
         position = 0
         while end - position >= 8:
             kind, misc, size = unpack(buffer, position)
+            if kind == rec.COMPRESSED2:
+                size = _whole_size(buffer, position, end, size)
             following = position + size
             if following > end or size < 8:
                 # Without a length there is no way to the next record.
@@ -313,7 +317,14 @@ class RecordReader:
         (size,) = struct.unpack_from("<Q", body)
         if size > len(body) - 8:
             raise IndexError(f"{size} compressed bytes in a record of {len(body)}")
-        self._on_compressed(misc, body[8 : 8 + size])
+        packed = body[8 : 8 + size]
+        pieces = [packed[:_LARGEST_PIECE]]
+        packed = packed[_LARGEST_PIECE:]
+        while len(packed) > 16:
+            _, _, more = rec.RECORD_HEADER.unpack_from(packed)
+            pieces.append(packed[16:more])
+            packed = packed[max(more, 16) :]
+        self._on_compressed(misc, b"".join(pieces))
 
     def _walk_inflated(self) -> None:
         """Handle the whole records among the inflated bytes."""
@@ -321,6 +332,19 @@ class RecordReader:
         position = self._walk(self._inflated, len(self._inflated))
         self._walking_inflated = False
         del self._inflated[:position]
+
+
+def _whole_size(buffer: bytearray, position: int, end: int, size: int) -> int:
+    """The size of a COMPRESSED2 record, whose own 16 bits may have overflowed.
+
+    perf (6.16, record__pushfn in builtin-record.c) writes all records that one ring buffer compressed to as one: with
+    the sum of their sizes, and without padding where that does not fit.
+    """
+    if end - position < 16:
+        return size
+    whole = 16 + int(struct.unpack_from("<Q", buffer, position + 8)[0])
+    overflowed = (1 << 16) - 8 < whole <= _CHUNK_BYTES // 2 and (whole + 7 & ~7) % (1 << 16) == size
+    return whole if overflowed else size
 
 
 def _count(body: bytes, offset: int) -> int:

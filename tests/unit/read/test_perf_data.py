@@ -267,6 +267,25 @@ def test_compressed_records_of_newer_perf_say_their_size_and_are_padded(capture_
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (4, 32)
 
 
+@pytest.mark.parametrize("length", [65_519, 65_566, 65_600, 150_000])
+def test_compressed_records_whose_size_overflowed_are_read(capture_of: Reader, length: int) -> None:
+    spec = pf.Spec()
+    noise = np.random.default_rng(1).bytes(length - 3 * (length >> 16) - 200)
+    plain = pf.sample(spec, time=1)
+    plain += b"".join(pf.record(250, noise[at : at + 60_000]) for at in range(0, len(noise), 60_000))
+    packed = zstandard.ZstdCompressor().compress(plain + pf.sample(spec, time=2))
+    assert len(packed) > 65_000
+    pieces = [packed[at : at + 65_519] for at in range(0, len(packed), 65_519)]
+    body = pieces[0] + b"".join(
+        struct.pack("<IHHQ", rec.COMPRESSED2, 0, 16 + len(more), 77) + more for more in pieces[1:]
+    )
+    padding = -len(body) % 8 if len(body) + 16 <= 65_528 else 0
+    size = (len(body) + 16 + 7 & ~7) % 65_536
+    record = struct.pack("<IHHQ", rec.COMPRESSED2, 0, size, len(body)) + body + bytes(padding)
+    capture = capture_of(pf.file_mode([spec], record + pf.sample(spec, time=3)))
+    assert (capture.samples.time_ns.tolist(), capture.losses.corrupt_bytes) == ([1, 2, 3], 0)
+
+
 @pytest.mark.parametrize("inner", [b"", b"no zstd"])
 def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader, inner: bytes) -> None:
     spec = pf.Spec()
