@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
+from pinprof import store
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Capture
 from pinprof.read.options import ReadOptions
@@ -125,11 +126,26 @@ def _read(path: Path, options: ReadOptions) -> Capture:
             return nsys_export.read(path, options)
         if nsys_capture.is_traced(path):
             return nsys_capture.read_directory(path, options)
+        if not store.is_capture(path) and _in_pieces(path):
+            raise CaptureError(
+                f"{path} is a recording of `perf record --threads`, which lies in several files.",
+                "Record without --threads, or give pinprof what `perf script -i` prints of it.",
+                "not-a-capture",
+            )
         return perf_capture.read_directory(path, options)
     with _seekable(path) as file:
         reader = _reader_of(file, str(path))
         capture = reader.read(file, options)
     return capture if file == path else replace(capture, path=str(path))
+
+
+def _in_pieces(directory: Path) -> bool:
+    """Whether a directory is what `perf record --threads` writes in place of a file."""
+    try:
+        with (directory / "data").open("rb") as stream:
+            return _sniff_perf_data(stream.read(8))
+    except OSError:
+        return False
 
 
 def seal_symbols(directory: Path) -> frozenset[int]:

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 from pinprof import read
-from pinprof.errors import FormatError, PinprofError
+from pinprof.errors import CaptureError, FormatError, PinprofError
 from pinprof.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
 from tests import perf_file as pf
@@ -353,6 +353,15 @@ def test_other_clocks_are_named_and_noted(capture_of: Reader, flags: int, clocki
     capture = capture_of(pf.file_mode([spec], pf.sample(spec)))
     assert capture.clock.source == source
     assert any("cannot be aligned" in note for note in capture.losses.notes)
+
+
+def test_a_recording_in_several_files_is_a_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "data").write_bytes(pf.file_mode([pf.Spec()], b""))
+    with pytest.raises(CaptureError, match="Record without --threads"):
+        read.read(tmp_path)
+    (tmp_path / "data").write_bytes(b"something else")
+    with pytest.raises(CaptureError, match=r"without a manifest\.json"):
+        read.read(tmp_path)
 
 
 def test_foreign_byte_order_is_a_clear_error(capture_of: Reader) -> None:
