@@ -30,6 +30,7 @@ from pinprof.report.python_data import python_tables
 from pinprof.report.rows import thread_names, thread_numbers
 from pinprof.report.timeline import timeline
 from pinprof.report.walls import wall_data
+from pinprof.units import format_weight
 
 ROOT = "all"
 """Name of the node that holds all of an event."""
@@ -153,8 +154,7 @@ def _sampling(event: Event) -> str:
     if event.freq_hz:
         return f"{event.freq_hz} Hz"
     if event.period:
-        unit = {"ns": "ns", "bytes": "bytes"}.get(event.unit, event.unit)
-        return f"every {event.period} {unit}" if event.period > 1 else f"every {unit.rstrip('s')}"
+        return f"every {format_weight(event.period, event.unit) if event.period > 1 else event.unit.removesuffix('s')}"
     return ""
 
 

@@ -70,7 +70,7 @@ def hero_facts(data: ReportData) -> list[str]:
             facts.append(units.format_counted(event.samples, "weighted stack", "weighted stacks"))
             continue
         count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {event.name}"
-        rate = re.search(r"\d+", event.sampling)
+        rate = re.search(r"\d+", event.sampling.replace(",", ""))
         told = rate is None or re.search(rf"={rate[0]}\b", event.name)
         facts.append(count if told else f"{count}, {event.sampling}")
     facts += [f"{units.format_count(count)} {label}" for count, label in activity_counts(data)]

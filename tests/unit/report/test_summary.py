@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from pinprof.analyze import analyze
+from pinprof.model import Event
+from pinprof.report import gather
 from pinprof.report.summary import hero_facts, quality_notes, quality_tiles
 from tests.sample_report import sample_report
+from tests.stacks import Sample, capture
 
 
 def test_one_of_a_kind_is_told_in_the_singular() -> None:
@@ -26,3 +30,11 @@ def test_clocks_are_compared_only_where_there_are_ranges() -> None:
     data = sample_report()
     assert any("ranges count on" in note for note in quality_notes(data))
     assert not any("ranges count on" in note for note in quality_notes(replace(data, ranges=())))
+
+
+def test_a_fixed_period_is_told_in_its_unit_and_not_twice() -> None:
+    stacks = [Sample(["main@/app"], 2_000_000, time_ns=time) for time in range(30)]
+    clock, faults = Event("cpu-clock", "ns", 2_000_000, None), Event("page-faults/period=4096/", "faults", 4096, None)
+    data = gather.build(analyze(capture([*stacks, Sample(["main@/app"], 4096, event=1)], events=(clock, faults))))
+    assert [event.sampling for event in data.events] == ["every 2 ms", "every 4,096 faults"]
+    assert hero_facts(data) == ["30 samples of cpu-clock, every 2 ms", "1 sample of page-faults/period=4096/"]
