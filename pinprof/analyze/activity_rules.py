@@ -198,12 +198,15 @@ def transfer_dominates(view: ActivityView) -> Finding:
     return finding(rule, "ok", "The GPU computes longer than it moves data.", *evidence)
 
 
+_ALLOCATIONS = "Allocations: recorded CUDA calls, or nsys profile --cuda-memory-usage=true."
+
+
 def over_pinned(view: ActivityView) -> Finding:
     """16: pinned memory takes too much of the machine."""
     rule, subject = "over-pinned", "How much of the machine's memory is pinned"
     memory, total = view.activity.memory, view.host.get("memory_bytes")
     if memory is None:
-        return not_assessable(rule, subject, "Allocations (nsys profile --cuda-memory-usage=true).")
+        return not_assessable(rule, subject, _ALLOCATIONS)
     if not isinstance(total, int) or total <= 0:
         return not_assessable(rule, subject, "The machine's memory size.")
     desktop = any(name in str(gpu) for gpu in gpu_facts(view.host, "name") for name in _DESKTOP_GPUS)
@@ -227,7 +230,7 @@ def giant_pin(view: ActivityView) -> Finding:
     rule, memory = "giant-pin", view.activity.memory
     if memory is None:
         subject = "The size of pinned allocations"
-        return not_assessable(rule, subject, "Allocations (nsys profile --cuda-memory-usage=true).")
+        return not_assessable(rule, subject, _ALLOCATIONS)
     evidence = (
         f"The largest pinned allocation is {format_bytes(memory.largest_pin_bytes)} (thresholds "
         f"{format_bytes(GIANT_PIN_BYTES)}, {format_bytes(FAILING_PIN_BYTES)} critical)."
@@ -249,7 +252,7 @@ ACTIVITY_RULES: tuple[ActivityRule, ...] = (
     ActivityRule("slow-link", "Whether the link is as fast as it should be", slow_link),
     ActivityRule("transfer-dominates", "Copying against computing", transfer_dominates),
     *UVM_RULES,
-    ActivityRule("over-pinned", "How much of the machine's memory is pinned", over_pinned),
-    ActivityRule("giant-pin", "The size of pinned allocations", giant_pin),
+    ActivityRule("over-pinned", "How much of the machine's memory is pinned", over_pinned, of_calls=True),
+    ActivityRule("giant-pin", "The size of pinned allocations", giant_pin, of_calls=True),
 )
 """In the order of reports."""

@@ -49,3 +49,12 @@ def test_the_call_that_created_the_context_is_told_apart(analysis: Analysis) -> 
     (first,) = analysis.activity.context_init
     assert first.name == "cudaFree"
     assert 100_000_000 < first.duration_ns < 400_000_000
+
+
+def test_pinned_memory_is_judged_from_the_calls_alone(analysis: Analysis) -> None:
+    assert analysis.activity is not None
+    assert analysis.activity.memory is not None
+    assert analysis.activity.memory.pinned_bytes == analysis.activity.memory.largest_pin_bytes == 128 << 20
+    verdicts = {found.rule: found for found in analysis.findings}
+    assert verdicts["over-pinned"].status == verdicts["giant-pin"].status == "clear"
+    assert "128 MiB" in verdicts["giant-pin"].evidence[0]

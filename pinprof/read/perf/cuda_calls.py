@@ -25,7 +25,7 @@ from pinprof.read.symbols.resolver import Resolver
 from pinprof.units import format_counted
 
 SOURCE = "uprobes on libcuda and libcudart"
-TRACED = "cuda calls"
+TRACED = frozenset({"cuda calls", "memory"})
 _ENTER, _LEAVE = "call-enter", "call-leave"
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
@@ -56,7 +56,7 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     raw = recording.raw
     names = [source.name for source in recording.header.sources]
     if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
-        return CudaCalls(replace(Activity.empty(SOURCE), recorded=frozenset({TRACED})), ())
+        return CudaCalls(replace(Activity.empty(SOURCE), recorded=TRACED), ())
     samples = raw.samples
     spaces = AddressSpaces(perf_data.times_by_pid(samples))
     for time, record in sorted(raw.tasks, key=lambda task: task[0]):
@@ -81,8 +81,7 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     if raw.lost_samples:
         what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
         notes.append(f"{what} lost: the calls' counts are too low.")
-    recorded = frozenset({TRACED})
-    return CudaCalls(replace(Activity.empty(SOURCE), calls=calls, memory=memory, recorded=recorded), tuple(notes))
+    return CudaCalls(replace(Activity.empty(SOURCE), calls=calls, memory=memory, recorded=TRACED), tuple(notes))
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, int]:
@@ -224,7 +223,7 @@ def _memory(
     number = np.array([entry[0] for entry in rows], np.int64)
     usage = MemoryUsageTable(
         time_ns=calls.end_ns[number],
-        size_bytes=np.array([entry[1] for entry in rows], np.int64),
+        size_bytes=np.array([max(entry[1], 0) for entry in rows], np.int64),
         address=np.array([entry[2] for entry in rows], np.uint64),
         memory_kind=np.array([entry[3] for entry in rows], np.uint8),
         operation=np.array([entry[4] for entry in rows], np.uint8),
