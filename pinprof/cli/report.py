@@ -61,6 +61,8 @@ def command(
     """
     if (open_page or serve) and form not in ("html", None):
         raise UsageError(f"{form} is no page to open or serve.", "Leave --format out, or give html.", "no-page")
+    if str(output) == "-" and form in ("html", None):
+        raise UsageError("A page is a file.", "Name it with -o, for example -o report.html.", "output")
     from pinprof import read
 
     for side_file in (kallsyms, symfs, ranges):

@@ -48,7 +48,7 @@ def export(name: str, analysis: Analysis, output: Path | None) -> None:
     chosen = EXPORTS[name]
     function = getattr(importlib.import_module(f"pinprof.report.export.{chosen.module}"), chosen.function)
     if chosen.target == "directory":
-        if output is None:
+        if output is None or output == STANDARD_OUTPUT:
             raise UsageError(f"{name} is a directory of tables.", "Name it with -o, for example -o tables.", "format")
         _write_directory(function, analysis, output)
     elif output is None or output == STANDARD_OUTPUT:

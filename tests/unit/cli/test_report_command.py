@@ -62,3 +62,11 @@ def test_a_port_is_one_of_those_that_exist(recording: Path, capsys: pytest.Captu
 def test_the_page_of_standard_input_has_a_name() -> None:
     assert pipeline.default_page(Path("-")).name == "stdin.html"
     assert pipeline.default_page(Path("run.pinprof")).name == "run.html"
+
+
+@pytest.mark.parametrize("form", ["html", "csv"])
+def test_what_is_no_stream_wants_a_name(form: str, recording: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(recording.parent)
+    with pytest.raises(UsageError, match="for example -o"):
+        cli.main(["report", str(recording), "--format", form, "-o", "-"], standalone_mode=False)
+    assert [path.name for path in recording.parent.iterdir()] == ["run.folded"]
