@@ -230,11 +230,17 @@ class Recording:
             self._names.stop()
         self._writer.release_reserve()
         facts = outcome.to_manifest()
+        broken_off: KeyboardInterrupt | None = None
         try:
             read.seal_symbols(self._writer.path)
         except (PinprofError, OSError) as error:
             facts["notes"] = (*facts["notes"], f"Symbols were not stored: {error}")
+        except KeyboardInterrupt as error:
+            facts["notes"] = (*facts["notes"], "Symbols were not stored: the recording was broken off then.")
+            broken_off = error
         self.path = self._writer.finish(replace(self._manifest, collectors=outcome.collectors, outcome=facts))
+        if broken_off is not None:
+            raise broken_off
         if outcome.failure is not None and kind is None:
             raise outcome.failure
 

@@ -152,9 +152,10 @@ def record(
         click.echo(f"Capture: {target}", err=True)
         raise broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
+        failed = bool(outcome.exit_status) or outcome.failure is not None
         # Of many ranks the first alone explains itself: the others would print into it.
         quiet = options.no_report or (rank is not None and rank.number > 0)
-        _present(target, (*outcome.notes, *notes), no_report=quiet, keep_going=bool(outcome.exit_status))
+        _present(target, (*outcome.notes, *notes), no_report=quiet, keep_going=failed)
         if rank and not rank.number:
             click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")
     if outcome.failure is not None:

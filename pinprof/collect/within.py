@@ -75,8 +75,13 @@ class OwnRecording:
         recorder.died_first = died
         recorder.finish()
         deadline = time.monotonic() + FINISH_TIMEOUT_S
-        while not recorder.reap() and time.monotonic() < deadline:
-            time.sleep(0.005)
+        try:
+            while not recorder.reap() and time.monotonic() < deadline:
+                time.sleep(0.005)
+        except BaseException:  # broken off a second time
+            self._kill(recorder)
+            self._places.close()
+            raise
         if recorder.wait_status is None:
             self._kill(recorder)
             self._places.close()
