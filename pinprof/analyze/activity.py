@@ -8,6 +8,7 @@ from pinprof.activity import Activity, OpKind
 from pinprof.analyze.activity_results import ActivityAnalysis, Purpose, ScopeActivity, UvmAnalysis
 from pinprof.analyze.attribution import Attribution
 from pinprof.analyze.calls import (
+    Calls,
     alloc_loops,
     context_init,
     memory_peaks,
@@ -43,7 +44,7 @@ def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnal
     activity = capture.activity
     if activity is None:
         return None
-    operations = activity.gpu_ops
+    operations, cuda = activity.gpu_ops, "cuda" in activity.recorded
     scopes = scopes_of(capture.ranges, _pids(activity))
     calls = prepare_calls(activity)
     samples = sampled_calls(capture, calls, attribution)
@@ -93,12 +94,11 @@ def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnal
         whole=entries[0],
         ranges=entries[1:],
         context_init=context_init(capture, calls, samples),
-        loops=alloc_loops(
-            calls, int(operations.start_ns[kernel].min()) if len(kernel) else None, iteration_spans(capture)
-        ),
+        loops=alloc_loops(calls, _began(activity, calls), iteration_spans(capture)),
         transfers=analyze_transfers(operations, calls, copies, sets, link),
         uvm=analyze_uvm(activity, moved, sets, losses),
-        memory=memory_peaks(activity.memory) if "memory" in activity.recorded else None,
+        # Without a single call nothing is known of memory: a program may pin it without CUDA.
+        memory=memory_peaks(activity.memory) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
         rows=activity_rows(operations, calls, samples, copies, moved, scopes, entries[0]),
     )
 
@@ -143,6 +143,15 @@ def _calls(count: int) -> str:
 def _pids(activity: Activity) -> Int32:
     tables = (activity.calls, activity.gpu_ops, activity.faults)
     return np.unique(np.concatenate([table.pid for table in tables]))
+
+
+def _began(activity: Activity, calls: Calls) -> int | None:
+    """When the program's work began: its first kernel or, where calls alone were recorded, its first copy."""
+    operations = activity.gpu_ops
+    kernels = operations.start_ns[operations.kind == OpKind.KERNEL]
+    copies = activity.calls.start_ns[calls.is_for("copy")] if "cuda" not in activity.recorded else kernels[:0]
+    times = kernels if len(kernels) else copies
+    return int(times.min()) if len(times) else None
 
 
 def _span(activity: Activity) -> int:

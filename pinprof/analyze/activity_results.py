@@ -378,7 +378,7 @@ class MemoryPeaks:
 
 @dataclass(frozen=True)
 class AllocLoop:
-    """Allocations of one kind and size class that were freed again, after the first kernel."""
+    """Allocations of one kind and size class that were freed again, after the program's work began."""
 
     what: str
     """`pinned`, `device`, `managed`, `registered`."""

@@ -32,7 +32,7 @@ _DESKTOP_GPUS = ("GeForce", "TITAN")
 def context_init(view: ActivityView) -> Finding:
     """0: the first call of a process pays for the driver."""
     rule = "context-init"
-    if not view.activity.whole.calls and not view.activity.context_init:
+    if not view.has_calls:
         return not_assessable(rule, "Context initialisation", "CUDA calls.")
     thresholds = f"thresholds {format_ns(CONTEXT_INIT_NS)} and {CONTEXT_INIT_FACTOR} × later calls"
     evidence = [
@@ -55,17 +55,19 @@ def alloc_loop(view: ActivityView) -> Finding:
     missing = ""
     if any(loop.up_to_bytes is None for loop in view.activity.loops):
         missing = "Sizes of some allocations: pairs of different sizes count together."
+    # Launches are not among the calls that uprobes record: there, work begins with the first copy.
+    began = "the first kernel" if view.knows_cuda else "the first copy"
     repeated = [loop for loop in view.activity.loops if loop.pairs >= ALLOC_PAIRS]
     if not repeated:
         return finding(
             rule, "ok", "No memory is allocated and freed again and again.",
-            f"Fewer than {ALLOC_PAIRS} pairs of one kind and size after the first kernel.", missing=missing,
+            f"Fewer than {ALLOC_PAIRS} pairs of one kind and size after {began}.", missing=missing,
         )  # fmt: skip
     cost = sum(loop.cost_ns for loop in repeated)
     evidence = [
         f"{format_count(loop.pairs)} pairs of {loop.what} memory"
         + (f" up to {format_bytes(loop.up_to_bytes)}" if loop.up_to_bytes else "")
-        + f" take {format_ns(loop.cost_ns)} (threshold {ALLOC_PAIRS} pairs after the first kernel)."
+        + f" take {format_ns(loop.cost_ns)} (threshold {ALLOC_PAIRS} pairs after {began})."
         for loop in repeated[:4]
     ]
     evidence.append(

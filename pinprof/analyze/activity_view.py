@@ -34,6 +34,11 @@ class ActivityView:
         """Whether CUDA calls were recorded, perhaps without what the GPU did."""
         return self.knows_cuda or "cuda calls" in self.activity.recorded
 
+    @property
+    def has_calls(self) -> bool:
+        """Whether the program made any CUDA call."""
+        return bool(self.activity.whole.calls or self.activity.context_init)
+
     def calls_for(self, *purposes: Purpose) -> bool:
         """Whether the program made such a call."""
         return any(call.purpose in purposes for call in self.activity.whole.calls)

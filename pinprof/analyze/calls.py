@@ -334,15 +334,15 @@ def context_init(capture: Capture, calls: Calls, samples: Samples | None) -> tup
 
 
 def alloc_loops(
-    calls: Calls, first_kernel_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
+    calls: Calls, began_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
 ) -> tuple[AllocLoop, ...]:
-    """What was allocated and freed again after the first kernel, by kind and size class, dearest first.
+    """What was allocated and freed again after the program's work began, by kind and size class, dearest first.
 
     With the (starts, ends) of a scenario's measured iterations only calls inside them count, and pairs are those of
     one iteration on average: repeating a measurement repeats no allocation of the program.
     cudaFree serves device and managed memory: where the recording does not say which, it counts as device.
     """
-    if first_kernel_ns is None:
+    if began_ns is None:
         return ()
     kind_of = np.full(len(PURPOSES), -1, np.int64)
     opens = np.zeros(len(PURPOSES), np.bool_)
@@ -351,7 +351,7 @@ def alloc_loops(
         opens[PURPOSES.index(purpose)] = purpose in _OPENING
     kind = kind_of[calls.purpose]
     kind[(calls.memory == MemoryKind.MANAGED) & (kind >= 0)] = _LOOPS.index("managed")
-    counted = (kind >= 0) & (calls.table.start_ns >= first_kernel_ns) & ~calls.initial
+    counted = (kind >= 0) & (calls.table.start_ns >= began_ns) & ~calls.initial
     starts, ends = iterations
     if len(starts):
         place = np.searchsorted(starts, calls.table.start_ns, "right") - 1

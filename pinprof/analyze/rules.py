@@ -429,7 +429,7 @@ def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView
         if traced and (traced.knows_calls if rule.of_calls else traced.knows_cuda):
             return rule.judge(traced)
         return rule.without_activity()
-    if traced and traced.knows_cuda and rule.judge is alloc_loop:
+    if traced and rule.judge is alloc_loop and (traced.knows_cuda or traced.has_calls):
         return alloc_loop_by_calls(traced)
     if sampled is None:
         lacks = "CPU samples with kernel call chains: record with perf."

@@ -117,6 +117,21 @@ def test_alloc_loop(count: int, cost_ns: int, wall_ns: int, fired: bool) -> None
     assert fires(pairs(count, cost_ns, wall_ns)) == fired
 
 
+@pytest.mark.parametrize(("copied_at", "fired"), [(15 * MS, True), (115 * MS, False), (None, False)])
+def test_alloc_loop_of_calls_alone_counts_from_the_first_copy(copied_at: int | None, fired: bool) -> None:
+    calls = [] if copied_at is None else [Call("cudaMemcpy", copied_at, copied_at + 1)]
+    for at in range(20, 320, 100):
+        calls += [Call("cudaMallocHost", at * MS, (at + 20) * MS), Call("cudaFreeHost", (at + 50) * MS, (at + 70) * MS)]
+    calls.sort(key=lambda call: call.start_ns)
+    recorded = frozenset({"cuda calls", "memory"})
+    assert fires(verdict("alloc-loop", calls, recorded=recorded)) == fired
+
+
+def test_a_program_without_cuda_calls_is_not_judged_by_them() -> None:
+    for rule in ("alloc-loop", "over-pinned", "giant-pin", "context-init"):
+        assert verdict(rule, recorded=frozenset({"cuda calls", "memory"})).status == "not-assessable"
+
+
 def test_alloc_loop_says_when_sizes_are_unknown() -> None:
     assert "Sizes" in real("both", "alloc-loop").missing
     assert real("pinned", "alloc-loop").missing == ""
