@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pinprof import store
 from pinprof.activity import Activity, Table
 from pinprof.manifest import Manifest
-from pinprof.model import Capture, Losses, RangeTable, SampleTable
+from pinprof.model import NO_NODE, Capture, Losses, RangeTable, SampleTable
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.options import ReadOptions
 from pinprof.read.perf import capture as perf_capture
@@ -109,6 +109,7 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
             tables[column.name] = table.take(inside)
     samples = capture.samples.take(_inside(capture.samples.time_ns, start_ns, end_ns))
     left_out += len(capture.samples) - len(samples)
+    capture = replace(capture, losses=_losses_in(capture, samples))
     note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
     return replace(
         capture,
@@ -116,6 +117,25 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
         ranges=_taken(capture.ranges, _inside(capture.ranges.start_ns, start_ns, end_ns)),
         activity=replace(capture.activity, **tables),
         losses=_noted(capture, *([note] if left_out else [])),
+    )
+
+
+def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
+    """What could not be used of some of the samples. Which chains are cut is not known by then: their share is kept."""
+    table, losses = capture.stacks, capture.losses
+    symbols = table.frames.symbol
+    nameless = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in symbols], np.int64)
+    on_stack = nameless[table.frame]
+    for level in table.levels():
+        parent = table.parent[level]
+        on_stack[level] += np.where(parent != NO_NODE, on_stack[parent], 0)
+    stacked = samples.stack[samples.stack != NO_NODE]
+    share = len(samples) / len(capture.samples) if len(capture.samples) else 0.0
+    return replace(
+        losses,
+        truncated_chains=round(share * losses.truncated_chains),
+        unresolved_frames=int(on_stack[stacked].sum()),
+        missing_stacks=len(samples) - len(stacked),
     )
 
 
