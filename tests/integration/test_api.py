@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import subprocess
 import sys
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import pinprof
+from pinprof import read
 from pinprof.collect import RecordRequest, native
 from pinprof.errors import CollectError, PinprofError, UsageError
 
@@ -175,3 +177,15 @@ def test_a_cell_shows_its_report(capsys: pytest.CaptureFixture[str]) -> None:
     assert "pinprof: %%pinprof: unrecognized arguments" in capsys.readouterr().out
     assert shell.magic("'my cell", "touch()") is None  # type: ignore[operator]
     assert "pinprof: %%pinprof: No closing quotation. Write: %%pinprof" in capsys.readouterr().out
+
+
+def test_an_interrupt_while_symbols_are_stored_leaves_a_whole_capture(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(directory: Path) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(read, "seal_symbols", interrupted)
+    with pytest.raises(KeyboardInterrupt), pinprof.record("broken", output="broken") as recording:
+        sum(range(1000))
+    assert recording.path == Path("broken.pinprof")
+    manifest = json.loads((recording.path / "manifest.json").read_text())
+    assert any(note.startswith("Symbols were not stored") for note in manifest["outcome"]["notes"])

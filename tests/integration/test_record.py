@@ -422,3 +422,28 @@ def test_the_program_gets_only_our_variables_and_the_signals_it_would_have(tmp_p
     masks = "grep -E 'Sig(Blk|Ign)' /proc/self/status"
     shell = subprocess.run(["sh", "-c", masks], capture_output=True, text=True, check=True).stdout
     assert record(tmp_path, "sh", "-c", masks, options=("--force",)).stdout == shell
+
+
+BROKEN_OFF = """
+import os, signal
+from pinprof import read
+from pinprof.__main__ import main
+read.seal_symbols = lambda place: os.kill(os.getpid(), signal.SIGTERM)
+main()
+"""
+
+
+def test_a_signal_while_symbols_are_stored_leaves_a_whole_capture(tmp_path: Path) -> None:
+    result = subprocess.run(
+        [*python(BROKEN_OFF), "record", "-o", "out", "--python=off", "--", *python(BUSY.format(0.2))],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert result.returncode == 143
+    assert result.stderr.strip() == "Capture: out.pinprof"
+    assert outcome(tmp_path)["state"] == "complete"
+    assert any(note.startswith("Symbols were not stored") for note in outcome(tmp_path)["notes"])
+    assert len(captured(tmp_path).samples) > 50
