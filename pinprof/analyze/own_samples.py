@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Capture, Int64
+from pinprof.model import Capture, Int32, Int64
 
 Bool = NDArray[np.bool_]
 
@@ -34,24 +34,25 @@ def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
     """Those of the chosen samples (a mask). A range whose process has none of them (it lives in another PID namespace,
     or is unknown) is told by its thread's number alone.
     """
-    samples, ranges, row = capture.samples, capture.ranges, np.flatnonzero(chosen)
-    pid, tid = samples.pid[row].astype(np.int64), samples.tid[row].astype(np.int64)
-    low, high = sample_numbers(capture)
-    local = np.isin(ranges.pid, pid)
-    parts = [
-        _looked_up(row, key, wanted, low, high)
-        for key, wanted in (
-            (pid << 32 | tid & 0xFFFF_FFFF, ranges.pid.astype(np.int64) << 32 | ranges.tid.astype(np.int64)),
-            (tid, ranges.tid.astype(np.int64)),
-        )
-    ]
-    by_process, by_number = parts
-    return OwnSamples(
-        row=np.concatenate([by_process.row, by_number.row]),
-        first=np.where(local, by_process.first, by_number.first + len(row)),
-        last=np.where(local, by_process.last, by_number.last + len(row)),
-        known=np.where(local, by_process.known, by_number.known) & (ranges.tid >= 0),
-    )
+    samples, ranges = capture.samples, capture.ranges
+    local = np.isin(ranges.pid, samples.pid[chosen])
+    row = np.flatnonzero(chosen & np.isin(samples.tid, np.unique(ranges.tid)))
+    tid, thread = samples.tid[row].astype(np.int64), ranges.tid.astype(np.int64)
+    bounds = sample_numbers(capture)
+    if local.all():
+        tid, thread = _within(samples.pid[row], tid), _within(ranges.pid, thread)
+    elif local.any():
+        # Each sample once under its number alone and once under its number within its process.
+        row, twice = np.tile(row, 2), samples.pid[row]
+        tid = np.concatenate([tid, _within(twice, tid)])
+        thread = np.where(local, _within(ranges.pid, thread), thread)
+    found = _looked_up(row, tid, thread, *bounds)
+    return OwnSamples(found.row, found.first, found.last, found.known & (ranges.tid >= 0))
+
+
+def _within(pid: Int32, tid: Int64) -> Int64:
+    """Threads' numbers within their processes, none of which is a number alone: it has the upper half of the word."""
+    return np.asarray((pid.astype(np.int64) + (1 << 31)) << 32 | tid & 0xFFFF_FFFF)
 
 
 def _looked_up(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:
