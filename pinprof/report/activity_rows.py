@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from pinprof import units
@@ -10,6 +11,9 @@ from pinprof.report.activity_data import ActivityData
 from pinprof.report.data import RangeData, ReportData
 from pinprof.report.summary import Tile
 from pinprof.report.walls import REMAINDER
+
+_NAMELESS = re.compile(r"(\[.+\]) \(.+\)$")
+"""A caller without a symbol, which is named by its file already: `[libfoo.so] (libfoo.so)`."""
 
 UNSAMPLED = "not on a CPU"
 _SMALLEST_PART = 0.005
@@ -57,7 +61,10 @@ def range_activity(data: ReportData) -> list[tuple[RangeData, ScopeActivity]]:
 
 def call_line(call: CallResult) -> str:
     """`cudaMallocHost from step (app)`: a call, and who made most of it where that is known."""
-    return call.name + (f" from {call.sites[0].name}" if call.sites else "")
+    if not call.sites:
+        return call.name
+    nameless = _NAMELESS.match(call.sites[0].name)
+    return f"{call.name} from {nameless[1] if nameless else call.sites[0].name}"
 
 
 def has_splits(data: ActivityData) -> bool:

@@ -25,6 +25,10 @@ from pinprof.report.styles import CAUSES, DIRECTIONS, PURPOSES, Style, memory_st
 from pinprof.report.terminal.layout import kept, told
 
 _CALLS, _NAME_WIDTH = 12, 26
+_LEAST_PER_GIB_NS = 1e6
+"""What takes less for a GiB does not touch its bytes: an asynchronous copy, a reservation of managed memory."""
+_TOLD_SAMPLES = 5
+"""Of fewer samples the causes inside a call are chance."""
 
 
 def sections(data: ActivityData) -> Iterator[tuple[str, RenderableType]]:
@@ -62,7 +66,7 @@ def _calls(data: ActivityData) -> Group:
             Text(units.format_ns(call.time_ns.total), "bold"),
             units.format_share(call.time_ns.total, data.analysis.span_ns) if several else "–",
             units.format_ns(call.time_ns.median),
-            "–" if call.ns_per_gib is None else units.format_ns(call.ns_per_gib),
+            units.format_ns(per_gib) if (per_gib := call.ns_per_gib or 0.0) >= _LEAST_PER_GIB_NS else "–",
         )
     lines: list[RenderableType] = [table]
     if has_splits(data):
@@ -70,7 +74,7 @@ def _calls(data: ActivityData) -> Group:
             Text(f"{shortened(call_line(call), 2 * _NAME_WIDTH)}: ")
             + told(", ".join(f"{part.label} {units.format_ns(part.ns)}" for part in told_parts(call.split)), "dim")
             for call in calls[:_CALLS]
-            if call.split and told_parts(call.split)
+            if call.split and call.split.samples >= _TOLD_SAMPLES and told_parts(call.split)
         ]
     if len(calls) > _CALLS:
         lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less.", "dim"))

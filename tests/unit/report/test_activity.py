@@ -7,7 +7,8 @@ import json
 import re
 from dataclasses import fields, replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -15,11 +16,12 @@ from rich.console import Console
 
 from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import analyze
+from pinprof.analyze.activity_results import CallResult
 from pinprof.analyze.clock import join
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 from pinprof.report import build
-from pinprof.report.activity_rows import UNSAMPLED, device_sentence, split_parts, uvm_tiles
+from pinprof.report.activity_rows import UNSAMPLED, call_line, device_sentence, split_parts, uvm_tiles
 from pinprof.report.data import ReportData
 from pinprof.report.drawing import packed
 from pinprof.report.html import render as render_page
@@ -319,3 +321,10 @@ def test_tiles_tell_a_storm_from_a_prefetched_run() -> None:
     assert calm is not None
     assert [(tile.value, tile.warn) for tile in uvm_tiles(storm)][:2] == [("53 %", True), ("319", False)]
     assert not any(tile.warn for tile in uvm_tiles(calm))
+
+
+def test_a_caller_without_a_symbol_is_named_by_its_file_once() -> None:
+    call = SimpleNamespace(name="cuMemFree", sites=(SimpleNamespace(name="[libfoo.so] (libfoo.so)"),))
+    assert call_line(cast("CallResult", call)) == "cuMemFree from [libfoo.so]"
+    call.sites = (SimpleNamespace(name="step(int) (app)"),)
+    assert call_line(cast("CallResult", call)) == "cuMemFree from step(int) (app)"
