@@ -290,7 +290,8 @@ def test_a_disk_that_fills_up_keeps_what_was_recorded(sampler: str, tmp_path: Pa
 
 @both_samplers
 def test_system_wide_sees_other_processes_but_reports_only_the_program(sampler: str, tmp_path: Path) -> None:
-    other = subprocess.Popen(python(BUSY.format(20)))
+    name = "import ctypes\nctypes.CDLL(None).prctl(15, b'bystander', 0, 0, 0)\n"
+    other = subprocess.Popen(python(name + BUSY.format(20)))
     try:
         assert record(tmp_path, *python(BUSY.format(0.4)), options=("--system-wide", "--with", sampler)).returncode == 0
     finally:
@@ -298,6 +299,8 @@ def test_system_wide_sees_other_processes_but_reports_only_the_program(sampler: 
         other.wait()
     assert {"-a", "--system-wide"} & set(manifest(tmp_path)["collectors"][0]["command"])
     capture = captured(tmp_path)
+    assert "bystander" not in capture.threads.values()
+    assert other.pid not in capture.samples.pid.tolist()
     assert len(capture.samples) > 100
 
 
