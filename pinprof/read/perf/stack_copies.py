@@ -78,7 +78,7 @@ def _copy_in(record: bytes, attr: rec.Attr) -> tuple[int, int] | None:
         if attr.sample_type & _REGS_USER:
             place += 8 + 8 * attr.sample_regs_user.bit_count() * bool(_U64.unpack_from(record, place)[0])
         (length,) = _U64.unpack_from(record, place)
-    except struct.error:
+    except (struct.error, OverflowError):
         return None
     return (place + 8, length) if place + 8 + length <= len(record) else None
 
