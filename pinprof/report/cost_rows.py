@@ -92,8 +92,9 @@ def notes(told: Counterfactual) -> list[str]:
     if not told.measured_utc:
         return []
     when = told.measured_utc[:16].replace("T", " ")
-    found = [f"From this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."]
-    if told.modelled:
+    source = f"From this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."
+    found = [source] if told.estimates else []
+    if told.modelled and told.estimates:
         found.append(
             f"The rates give {units.format_ns(told.modelled.ns)} for the run that was measured at "
             f"{units.format_ns(told.measured_ns)}: making and freeing memory took {told.scale:.2f} times what they "

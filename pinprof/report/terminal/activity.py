@@ -55,6 +55,10 @@ def _table(*titles: str) -> Table:
 
 def _calls(data: ActivityData) -> Group:
     calls = data.calls(memory=True) or data.calls(memory=False)
+    if all(call.failures == call.count for call in data.analysis.whole.calls) and not data.analysis.context_init:
+        # As on a machine with the driver's library and no GPU: there is nothing to tell of times and sizes.
+        names = ", ".join(f"{shortened(call.name, _NAME_WIDTH)} ({units.format_count(call.count)})" for call in calls)
+        return Group(Text(f"All of them failed: {names}."))
     several = sum(call.count for call in data.analysis.whole.calls) > 1
     table = _table("call", "count", "bytes", "total", "of run", "median", "per GiB")
     for call in calls[:_CALLS]:

@@ -328,3 +328,14 @@ def test_a_caller_without_a_symbol_is_named_by_its_file_once() -> None:
     assert call_line(cast("CallResult", call)) == "cuMemFree from [libfoo.so]"
     call.sites = (SimpleNamespace(name="step(int) (app)"),)
     assert call_line(cast("CallResult", call)) == "cuMemFree from step(int) (app)"
+
+
+def test_calls_that_all_failed_are_one_sentence() -> None:
+    data = build(analyze(read(real("uvm.sqlite"), ReadOptions())))
+    assert data.activity is not None
+    found = data.activity.analysis
+    calls = tuple(replace(call, failures=call.count) for call in found.whole.calls[:1])
+    bare = replace(found, whole=replace(found.whole, calls=calls), context_init=())
+    text = text_of(replace(data, activity=replace(data.activity, analysis=bare)), 100)
+    assert f"All of them failed: {calls[0].name} ({calls[0].count})." in text
+    assert "per GiB" not in text
