@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
 
         return open_result
     if name == "phase":
-        from pinprof.workload import phase
+        from pinprof.scenario import phase
 
         return phase
     raise AttributeError(f"module 'pinprof' has no attribute {name!r}")

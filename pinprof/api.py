@@ -177,11 +177,11 @@ class Recording:
         return self
 
     def _begin(self) -> None:
-        from pinprof import workload
+        from pinprof import scenario
         from pinprof.collect import RecordRequest, host
         from pinprof.collect.within import OwnRecording
+        from pinprof.scenario import ranges
         from pinprof.store import CaptureWriter, new_manifest
-        from pinprof.workload import ranges
 
         options = self._options
         request = RecordRequest(
@@ -204,15 +204,15 @@ class Recording:
             self._discard()
             raise
         self._pid = os.getpid()
-        self._before = os.environ.get(workload.RANGES_VARIABLE)
-        os.environ[workload.RANGES_VARIABLE] = str((self._writer.path / "ranges.jsonl").resolve())
-        self._phase = workload.phase(self.name)
+        self._before = os.environ.get(scenario.RANGES_VARIABLE)
+        os.environ[scenario.RANGES_VARIABLE] = str((self._writer.path / "ranges.jsonl").resolve())
+        self._phase = scenario.phase(self.name)
         self._phase.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
-        from pinprof import read, workload
-        from pinprof.workload import ranges
+        from pinprof import read, scenario
+        from pinprof.scenario import ranges
 
         if os.getpid() != self._pid:
             # A forked child that leaves the block: it is recorded, but the recording is its parent's.
@@ -220,9 +220,9 @@ class Recording:
         self._phase.__exit__()
         ranges.flush()
         if self._before is None:
-            os.environ.pop(workload.RANGES_VARIABLE, None)
+            os.environ.pop(scenario.RANGES_VARIABLE, None)
         else:
-            os.environ[workload.RANGES_VARIABLE] = self._before
+            os.environ[scenario.RANGES_VARIABLE] = self._before
         try:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:

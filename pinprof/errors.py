@@ -7,7 +7,7 @@
     ├── CollectError                 recording failed or is not permitted
     │   └── ProgramNotFound exit 127 the program to record cannot be executed
     ├── ToolMissing                  an external tool or an optional extra is not installed
-    ├── WorkloadError                a scenario failed, or computed a wrong result
+    ├── ScenarioError                a scenario failed, or computed a wrong result
     │   └── CudaError                a CUDA call returned an error code
     └── CheckFailed         exit 3   `pinprof check` found a threshold exceeded
 
@@ -63,11 +63,11 @@ class ToolMissing(PinprofError):
     """An external tool or an optional extra is not installed."""
 
 
-class WorkloadError(PinprofError):
+class ScenarioError(PinprofError):
     """A scenario failed or computed a wrong result."""
 
 
-class CudaError(WorkloadError):
+class CudaError(ScenarioError):
     """A CUDA call returned an error; names the call, the code and its meaning."""
 
     def __init__(self, call: str, code: int, meaning: str, remedy: str) -> None:

@@ -25,7 +25,7 @@ from pinprof.activity import (
     Table,
 )
 from pinprof.analyze import Analysis, analyze
-from pinprof.analyze.activity_results import ActivityAnalysis
+from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 from tests.nsys_file import real

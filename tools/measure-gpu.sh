@@ -88,7 +88,7 @@ while IFS=$'\t' read -r name variant; do
   record "$name${variant:+-$variant}" "$recorder" "$attempts" "$name" "${options[@]}"
 done < <(GUARDED=${GUARDED:-} "$python" -c '
 import os
-from pinprof import workload
+from pinprof import scenario
 first = ("pageable", "pinned", "zerocopy", "uvm", "uvm-prefetch", "register", "prefault")
 specs = sorted(workload.specs(), key=lambda spec: (spec.name not in first, bool(spec.needs), spec.name))
 for spec in specs:

@@ -12,7 +12,7 @@ failed=0
 while IFS=$'\t' read -r name variant; do
   arguments=("$name" --size-bytes "$size" --iterations "$iterations" --backend "$backend")
   [ -z "$variant" ] || arguments+=(--variant "$variant")
-  output=$("$python" -m pinprof.workload "${arguments[@]}" 2>&1)
+  output=$("$python" -m pinprof.scenario "${arguments[@]}" 2>&1)
   status=$?
   case "$status $output" in
     0\ *) verdict=OK ;;
@@ -21,7 +21,7 @@ while IFS=$'\t' read -r name variant; do
   esac
   printf '== %s %s: %s\n%s\n' "$name" "${variant:--}" "$verdict" "$output"
 done < <("$python" -c '
-from pinprof import workload
+from pinprof import scenario
 for spec in workload.specs():
     for variant in [one.name for one in spec.variants if not one.guarded] or [""]:
         print(spec.name, variant, sep="\t")')

@@ -21,7 +21,7 @@ from typing import Any
 
 from pinprof import read
 from pinprof.analyze import Analysis, analyze
-from pinprof.analyze.cost_results import Counterfactual
+from pinprof.analyze.costs.results import Counterfactual
 from pinprof.errors import PinprofError
 from pinprof.units import format_bytes, format_ns, format_share
 

@@ -7,12 +7,12 @@ and uses it in all steps; `alloc` and `free` are paid once, and a pin is repaid 
 
 from __future__ import annotations
 
-from pinprof.workload import DeviceMemory, HostMemory, RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import DeviceMemory, HostMemory, RunContext, ScenarioSpec, Variant, paragraphs
 
 STEPS = 8
 _PAGE = 4096
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="alloc-loop",
     family="mistake and cure",
     summary="eight steps that each pin and free their buffer, against a pool that pins once",

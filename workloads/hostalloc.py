@@ -8,9 +8,9 @@ reads it; memory that the CPU reads should never be write-combined. Mapped memor
 
 from __future__ import annotations
 
-from pinprof.workload import HostFlag, RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import HostFlag, RunContext, ScenarioSpec, Variant, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="hostalloc",
     family="pinning",
     summary="cudaHostAlloc with its flags: default, portable, write-combined",

@@ -7,9 +7,9 @@ sockets takes away. On a machine with one node both variants are the same.
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="numa",
     family="unified memory",
     summary="cudaMemPrefetchAsync to a NUMA node of the host: the one nearest to the GPU, or the farthest",

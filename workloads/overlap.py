@@ -8,12 +8,12 @@ towards half. An event behind each piece tells the host, in order, what has come
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 PIECES = 24
 STREAMS = 3
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="overlap",
     family="mistake and cure",
     summary="a blocking loop over pieces, against three rotating streams with events",

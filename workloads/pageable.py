@@ -6,9 +6,9 @@ cannot read it directly: the driver copies it, piece by piece, through a small p
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="pageable",
     family="transfer",
     summary="malloc, copy to the device, x += 2, copy back: page faults and staging copies",

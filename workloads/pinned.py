@@ -6,9 +6,9 @@ page is created, zeroed and pinned in it, before the program has written anythin
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="pinned",
     family="transfer",
     summary="cudaMallocHost, copy to the device, x += 2, copy back: pages created and pinned in the allocation",

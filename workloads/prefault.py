@@ -11,11 +11,11 @@ memory, so that one run shows what parallel page creation is worth on this machi
 
 from __future__ import annotations
 
-from pinprof.workload import DeviceMemory, HostMemory, RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import DeviceMemory, HostMemory, RunContext, ScenarioSpec, Variant, paragraphs
 
 _PHASES = ("alloc", "touch", "register", "init", "h2d", "kernel", "d2h", "unregister", "free")
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="prefault",
     family="pinning",
     summary="mmap, touch by several threads, then cudaHostRegister: pages created in parallel, pinned at last",

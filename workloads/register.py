@@ -7,9 +7,9 @@ page-locked allocation slow. Compare `register` of the two variants: the differe
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="register",
     family="pinning",
     summary="malloc, then cudaHostRegister: what pinning costs once the pages exist, and when they do not",

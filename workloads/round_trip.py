@@ -7,11 +7,11 @@ leaves the data on the GPU and copies twice in all.
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 STEPS = 8
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="round-trip",
     family="mistake and cure",
     summary="eight kernels with a copy there and back around each, against one copy there and one back",

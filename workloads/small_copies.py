@@ -7,11 +7,11 @@ packing small arrays into one buffer gives. `divide` only prepares the list of p
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 PIECE_BYTES = 4096
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="small-copies",
     family="mistake and cure",
     summary="a copy for each 4 KiB, against one for all",

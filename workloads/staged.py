@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 
-from pinprof.workload import Event, HostMemory, RunContext, WorkloadSpec, paragraphs
+from pinprof.scenario import Event, HostMemory, RunContext, ScenarioSpec, paragraphs
 
 SLOTS = 4
 SLOT_BYTES = 4 << 20
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="staged",
     family="transfer",
     summary="malloc, copied through one reused ring of pinned memory: 16 MiB pinned whatever the size",

@@ -7,12 +7,12 @@ which caches mostly hide. The copies are the same in all variants: only `kernel`
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 STRIDE = 32
 """Elements: 128 bytes, so that each thread of a warp touches a cache line of its own."""
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="strided",
     family="kernel",
     summary="x += 2 on device memory: coalesced, strided by 128 bytes, shifted by one element",

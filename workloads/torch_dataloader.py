@@ -11,14 +11,14 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 from .backends.tensors import HostTensor, tell_memory, torch
 
 BATCHES = 8
 WORKERS = 2
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="torch-dataloader",
     family="PyTorch",
     summary="batches from DataLoader workers to the GPU: pageable, or pinned by its thread",

@@ -8,11 +8,11 @@ so what it costs shows in the first iteration only: run it with --warmup 0 to se
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 from .backends.tensors import HostTensor, tell_memory, torch
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="torch-pin",
     family="PyTorch",
     summary="a tensor to the GPU and back with non_blocking=True: pageable, pin_memory(), empty(pin_memory=True)",

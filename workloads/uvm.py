@@ -6,9 +6,9 @@ other holds, and the driver migrates them, so every change of side pays again.
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm",
     family="unified memory",
     summary="cudaMallocManaged, CPU writes, GPU x += 2, CPU reads: migration on demand, both ways",

@@ -8,11 +8,11 @@ makes that mapping at once, without a fault, and also leaves the pages where the
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 _ADVISED = ("alloc", "init", "advise", "kernel", "cpu_read", "kernel_again", "d2h", "free")
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm-advise",
     family="unified memory",
     summary="cudaMemAdvise one by one: read-mostly, preferred location, accessed-by",

@@ -10,9 +10,9 @@ shared.
 from __future__ import annotations
 
 from pinprof.errors import UsageError
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm-oversubscribe",
     family="unified memory",
     summary="managed memory larger than what is left of the GPU: eviction; refuses unless --variant really",

@@ -7,9 +7,9 @@ memory. Compare `prefetch` + `kernel` with the `kernel` of `uvm`.
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm-prefetch",
     family="unified memory",
     summary="cudaMallocManaged with cudaMemPrefetchAsync both ways: no fault on the GPU, none on the CPU",

@@ -7,11 +7,11 @@ for the other. Tiles should be multiples of 2 MiB, the driver's block: give at l
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 TILES = 16
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm-prefetch-overlap",
     family="unified memory",
     summary="prefetch of tiles on three streams with events, against one stream",

@@ -8,11 +8,11 @@ better still where the program allows it.
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
 ROUNDS = 4
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm-thrash",
     family="unified memory",
     summary="CPU and GPU take turns on the same pages: ping-pong, and its cure",

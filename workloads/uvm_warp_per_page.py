@@ -7,9 +7,9 @@ many pages are under way at a time. Both kernels compute the same; `naive` is wh
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, Variant, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="uvm-warp-per-page",
     family="unified memory",
     summary="migration on demand with one warp for each 64 KiB page, against one thread for each element",

@@ -6,9 +6,9 @@ saves both copies and their device memory; the allocation creates and pins every
 
 from __future__ import annotations
 
-from pinprof.workload import RunContext, WorkloadSpec, paragraphs
+from pinprof.scenario import RunContext, ScenarioSpec, paragraphs
 
-SPEC = WorkloadSpec(
+SPEC = ScenarioSpec(
     name="zerocopy",
     family="transfer",
     summary="cudaHostAlloc(Mapped), x += 2 over the link: no copy, the same pinning",

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinprof.analyze.activity import activity_headline, analyze_activity
-from pinprof.analyze.attribution import GROUPS, Attribution, attribute
-from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS, Category
-from pinprof.analyze.clock import join
-from pinprof.analyze.counterfactual import counterfactual
-from pinprof.analyze.explain import Explanation, explain
+from pinprof.analyze.activity.activity import activity_headline, analyze_activity
+from pinprof.analyze.activity.clock import join
+from pinprof.analyze.attribution.attribute import GROUPS, Attribution, attribute
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS, Category
+from pinprof.analyze.attribution.explain import Explanation, explain
+from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
+from pinprof.analyze.costs.counterfactual import counterfactual
+from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.headline import headline
 from pinprof.analyze.memory import summarise_memory
-from pinprof.analyze.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.python_lines import python_lines
-from pinprof.analyze.ranges import summarise
+from pinprof.analyze.ranges.spans import cut
+from pinprof.analyze.ranges.summary import summarise
+from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
-from pinprof.analyze.rules import findings
-from pinprof.analyze.spans import cut
-from pinprof.analyze.wall import range_walls
-from pinprof.analyze.work import WORK_ATTRIBUTES
+from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
 from pinprof.read.nsys import export as nsys_export

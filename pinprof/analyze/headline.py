@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinprof.analyze.attribution import PIN_USER_PAGES
-from pinprof.analyze.categories import CATEGORIES, LEAF, LEVELS
+from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
 from pinprof.units import format_counted, format_share, format_weight

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyze.attribution import Attribution
-from pinprof.analyze.categories import CATEGORIES
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.model import Capture, Dso, Int32, Int64, StackTable
 
 _LIBRARY = re.compile(

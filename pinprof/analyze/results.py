@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from pinprof.analyze.activity_results import ActivityAnalysis
-from pinprof.analyze.attribution import Attribution
-from pinprof.analyze.cost_results import Counterfactual, PinningCurve
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.python_lines import PythonEvent
 from pinprof.model import Capture, Event

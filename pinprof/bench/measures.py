@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TypeVar, cast
 
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 from pinprof.rates import prefault_threads
-from pinprof.workload import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
+from pinprof.scenario import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
 
 SAME = "the same"
 """`Trial.emulation` of what needs no GPU in the first place."""
@@ -53,12 +53,12 @@ class Site:
         return memory
 
     def expect(self, memory: HostMemory, value: float) -> None:
-        """WorkloadError unless every element has that value."""
+        """ScenarioError unless every element has that value."""
         wrong = memory.mismatch(value)
         if wrong is not None:
             problem = f"A measured operation gave a wrong result: element {wrong[0]} is {wrong[1]}, not {value}."
             remedy = "Its times mean nothing; check the memory and the GPU of this machine, and report it."
-            raise WorkloadError(problem, remedy, "wrong-result")
+            raise ScenarioError(problem, remedy, "wrong-result")
 
     def expect_on_device(self, device: DeviceMemory, value: float) -> None:
         """The same for memory of the device, copied back."""

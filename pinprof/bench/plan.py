@@ -10,7 +10,7 @@ from typing import Any
 
 from pinprof import rates
 from pinprof.bench.measures import TRIALS, names, trial_of
-from pinprof.errors import UsageError, WorkloadError
+from pinprof.errors import ScenarioError, UsageError
 from pinprof.units import format_bytes, format_counted
 
 SMALLEST_BYTES, LARGEST_BYTES = 64 << 10, 4 << 30
@@ -119,7 +119,7 @@ def chosen(only: Sequence[str]) -> tuple[str, ...]:
 
 
 def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[LeftOut]]:
-    """The jobs, small sizes first, and what is left out; WorkloadError when nothing remains."""
+    """The jobs, small sizes first, and what is left out; ScenarioError when nothing remains."""
     left_out: list[LeftOut] = []
     wanted = []
     for measure in chosen(request.only):
@@ -129,7 +129,7 @@ def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[Le
             wanted.append(measure)
     if not wanted:
         problem = f"Without a GPU, nothing of this can be measured: {', '.join(request.only)}."
-        raise WorkloadError(problem, "Run it on a machine with a GPU, or choose other measures.", "no-gpu")
+        raise ScenarioError(problem, "Run it on a machine with a GPU, or choose other measures.", "no-gpu")
     jobs = []
     sizes = _sizes(request, facts, left_out)
     for size in sizes:
@@ -145,12 +145,12 @@ def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[Le
         jobs.insert(0, Job("kernel.launch-sync", 0))
     if not jobs:
         problem = "At these sizes, nothing of this can be measured."
-        raise WorkloadError(problem, "Give a larger --size-max: huge pages have 2 MiB.", "size")
+        raise ScenarioError(problem, "Give a larger --size-max: huge pages have 2 MiB.", "size")
     return jobs, left_out
 
 
 def _sizes(request: Request, facts: Mapping[str, Any], left_out: list[LeftOut]) -> list[int]:
-    """Bytes, ascending; WorkloadError for a --size-max or --size-min that no measure could have."""
+    """Bytes, ascending; ScenarioError for a --size-max or --size-min that no measure could have."""
     room = [("host memory", int(facts["free_host_bytes"]), _MOST_AT_ONCE)]
     if facts["free_device_bytes"] is not None:
         room.append((f"memory of {facts['device_name']}", int(facts["free_device_bytes"]), 1))
@@ -158,7 +158,7 @@ def _sizes(request: Request, facts: Mapping[str, Any], left_out: list[LeftOut]) 
         for what, free, _ in room:
             if size is not None and size > _USABLE * free:
                 problem = f"{option} is {format_bytes(size)}, and {format_bytes(free)} of {what} are free."
-                raise WorkloadError(problem, "Give a smaller size, or free memory.", "size")
+                raise ScenarioError(problem, "Give a smaller size, or free memory.", "size")
     smallest = request.size_min or min(
         _QUICK_BYTES[0] if request.quick else SMALLEST_BYTES, request.size_max or 1 << 62
     )
@@ -172,7 +172,7 @@ def _sizes(request: Request, facts: Mapping[str, Any], left_out: list[LeftOut]) 
             left_out.append(LeftOut("", size, f"above what is safe: {figures}"))
     fitting = [size for size in sizes if size <= safe]
     if not fitting:
-        raise WorkloadError(
+        raise ScenarioError(
             f"Not even {format_bytes(sizes[0])} can be measured safely: {left_out[-1].reason.partition(': ')[2]}.",
             "Free memory, or give a smaller --size-min.",
             "size",

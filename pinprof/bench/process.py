@@ -10,7 +10,7 @@ import sys
 from types import TracebackType
 from typing import Any, Self
 
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 
 _SILENCE_S = 180.0
 """The longest that one job may take: 4 GiB pinned several times on a slow machine is a matter of seconds."""
@@ -60,7 +60,7 @@ class Worker:
         return found
 
     def ask(self, job: dict[str, Any]) -> dict[str, Any]:
-        """The answer to a job: `run`, or `left_out`; WorkloadError for what ends the measurement."""
+        """The answer to a job: `run`, or `left_out`; ScenarioError for what ends the measurement."""
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(job).encode() + b"\n")
@@ -75,7 +75,7 @@ class Worker:
         if "error" in answer:
             error = answer["error"]
             problem = error["problem"] if doing == "start" else f"{doing}: {error['problem']}"
-            raise WorkloadError(problem, error["remedy"], error["slug"])
+            raise ScenarioError(problem, error["remedy"], error["slug"])
         return answer
 
     def _line(self, doing: str) -> bytes:
@@ -92,11 +92,11 @@ class Worker:
         line, _, self._rest = self._rest.partition(b"\n")
         return line
 
-    def _lost(self, how: str, doing: str) -> WorkloadError:
+    def _lost(self, how: str, doing: str) -> ScenarioError:
         size = os.fstat(self._errors).st_size
         last = os.pread(self._errors, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode("utf-8", "replace")
         words = " ".join(last.split()) or "nothing"
-        return WorkloadError(
+        return ScenarioError(
             f"The process that measures {how} at {doing!r}; it said: {words}.",
             "Look at `dmesg` for what the kernel or the GPU's driver says; leave the measure out with --only.",
             "bench-worker",

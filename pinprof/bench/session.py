@@ -11,7 +11,7 @@ from pinprof.bench.measures import SAME, trial_of
 from pinprof.bench.plan import Job, LeftOut, Request, plan, set_values
 from pinprof.bench.process import Worker
 from pinprof.bench.suite import suite_of
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 from pinprof.units import format_bytes
 
 _CALIBRATION_SHARE = 0.45
@@ -45,7 +45,7 @@ class Results:
 def measure(request: Request, common: dict[str, str], say: Callable[[str], None]) -> Results:
     """Measure what was asked for; `common` is metadata for every run, `say` is told what is being done.
 
-    WorkloadError when an operation fails or gives a wrong result; no process is left behind then.
+    ScenarioError when an operation fails or gives a wrong result; no process is left behind then.
     """
     return _Session(request, common, say).results()
 
@@ -91,10 +91,10 @@ class _Session:
             duration_s=monotonic() - self._started,
         )
 
-    def _nothing(self) -> WorkloadError:
+    def _nothing(self) -> ScenarioError:
         first = self._left_out[0]
         size = f" at {format_bytes(first.size_bytes)}" if first.size_bytes else ""
-        return WorkloadError(
+        return ScenarioError(
             f"Nothing could be measured; {first.measure}{size} was left out: {first.reason}.",
             "`pinprof doctor` shows what this machine permits; ask for other measures or sizes, or give more --time.",
             "bench-nothing",

@@ -22,9 +22,9 @@ from typing import Any
 import pyperf
 
 from pinprof.bench.measures import Site, trial_of
-from pinprof.errors import CudaError, PinprofError, WorkloadError
+from pinprof.errors import CudaError, PinprofError, ScenarioError
+from pinprof.scenario import Backend
 from pinprof.units import format_bytes
-from pinprof.workload import Backend
 
 _PRIVATE = ("hostname", "python_executable", "boot_time", "uptime", "runnable_threads", "load_avg_1min")
 """Metadata that pyperf collects and that says more about the machine's owner and others on it than about a result."""
@@ -76,7 +76,7 @@ class _Jobs:
             return {"left_out": f"there is no room for {format_bytes(job['size_bytes'])}"}
         except OSError as error:
             return {"left_out": f"the system refuses it: {error.strerror}"}
-        except WorkloadError as error:
+        except ScenarioError as error:
             # What this system does not permit, or has no room for, is no reason to lose all the other results.
             lost = isinstance(error, CudaError) and error.code != _OUT_OF_MEMORY
             if lost or error.slug in _FATAL:

@@ -132,7 +132,7 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
 
 def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
     from pinprof import bench
-    from pinprof.analyze.bench import study
+    from pinprof.analyze.costs.bench import study
     from pinprof.report.bench.data import BenchReport
 
     return BenchReport(

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from pinprof.workload.spec import Variant, WorkloadSpec
+from pinprof.scenario.spec import ScenarioSpec, Variant
 
 FAMILIES = ("transfer", "pinning", "mistake and cure", "unified memory", "kernel", "PyTorch")
 """In the order of docs/scenarios.md; families of other packages follow."""
@@ -26,12 +26,12 @@ _NARROWEST = 24
 @click.option("--json", "as_json", is_flag=True, help="Print the scenarios as JSON.")
 def command(names: tuple[str, ...], as_json: bool) -> None:
     """List the scenarios by family, or say what those of the given names do."""
-    from pinprof import workload
+    from pinprof import scenario
 
     if names:
-        specs = [workload.load(name).spec for name in dict.fromkeys(workload.resolve(name)[0] for name in names)]
+        specs = [scenario.load(name).spec for name in dict.fromkeys(scenario.resolve(name)[0] for name in names)]
     else:
-        specs = sorted(workload.specs(), key=_place)
+        specs = sorted(scenario.specs(), key=_place)
     if as_json:
         click.echo(json.dumps([_described(spec) for spec in specs], indent=1))
     elif names:
@@ -40,7 +40,7 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         _list(specs)
 
 
-def _list(specs: list[WorkloadSpec]) -> None:
+def _list(specs: list[ScenarioSpec]) -> None:
     shown = [name for spec in specs for name in (spec.name, *(f"  {variant.name}" for variant in spec.variants))]
     width = max(map(len, shown))
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
@@ -62,7 +62,7 @@ def _row(name: str, text: str, room: int) -> str:
     return textwrap.fill(text, room, initial_indent=name, subsequent_indent=beside, break_on_hyphens=False)
 
 
-def _place(spec: WorkloadSpec) -> tuple[int, str, str]:
+def _place(spec: ScenarioSpec) -> tuple[int, str, str]:
     known = FAMILIES.index(spec.family) if spec.family in FAMILIES else len(FAMILIES)
     return known, spec.family, spec.name
 
@@ -72,7 +72,7 @@ def _also(*aliases: str) -> str:
     return f" (also: pinprof run {names})" if names else ""
 
 
-def _explained(spec: WorkloadSpec) -> Iterator[str]:
+def _explained(spec: ScenarioSpec) -> Iterator[str]:
     """A scenario in full: what it does, its variants, and what it calls in each phase."""
     yield click.style(spec.name, bold=True) + f": {spec.summary}{_also(*spec.aliases)}"
     for paragraph in spec.description.splitlines():
@@ -87,7 +87,7 @@ def _explained(spec: WorkloadSpec) -> Iterator[str]:
         yield from _phases(spec, variant)
 
 
-def _phases(spec: WorkloadSpec, variant: Variant | None) -> Iterator[str]:
+def _phases(spec: ScenarioSpec, variant: Variant | None) -> Iterator[str]:
     chosen, _ = spec.chosen(variant.name if variant else None)
     calls = chosen.calls.get("cuda", {})
     width = max(map(len, chosen.phases), default=0)
@@ -95,7 +95,7 @@ def _phases(spec: WorkloadSpec, variant: Variant | None) -> Iterator[str]:
         yield f"    {phase:<{width}}  {calls.get(phase, '')}".rstrip()
 
 
-def _described(spec: WorkloadSpec) -> dict[str, Any]:
+def _described(spec: ScenarioSpec) -> dict[str, Any]:
     variants = [
         {"name": variant.name, "summary": variant.summary, "alias": variant.alias or None} for variant in spec.variants
     ]

@@ -30,7 +30,7 @@ def command(program: tuple[str, ...], collectors: str, pid: int | None, duration
     The program keeps its standard streams and its exit status, which is also pinprof's; the summary goes to standard
     error. Ctrl-C ends the program, not the recording: what was recorded is kept and explained.
 
-    Python programs can mark their phases: `from pinprof.workload import phase`.
+    Python programs can mark their phases: `from pinprof.scenario import phase`.
 
     Under torchrun, mpirun or srun every rank is recorded into one folder: NAME-DATE.ranks.
     """

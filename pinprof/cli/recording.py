@@ -92,8 +92,9 @@ def record(
     in place of one that only means something on this machine. With `pid` that process is recorded, which runs already,
     for `duration_s` or until it ends.
     """
-    from pinprof import collect, workload
+    from pinprof import collect
     from pinprof.collect import host
+    from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
     from pinprof.store import CaptureWriter, default_name, file_name, new_manifest
 
     names = collect.parse_names(collectors)
@@ -121,9 +122,9 @@ def record(
     try:
         with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
             facts = Path(directory) / "scenario.json"
-            places = {workload.RANGES_VARIABLE: str((writer.path / "ranges.jsonl").resolve())}
+            places = {RANGES_VARIABLE: str((writer.path / "ranges.jsonl").resolve())}
             if scenario:
-                places[workload.SCENARIO_VARIABLE] = str(facts)
+                places[SCENARIO_VARIABLE] = str(facts)
             outcome = collect.record(names, replace(request, environment=places), writer)
             described = _read_facts(facts)
     except BaseException:

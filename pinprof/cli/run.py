@@ -65,19 +65,19 @@ def command(
     With --record, the measured iterations are sampled, every sample gets its cause, and a page is written beside the
     capture. `pinprof list` shows the scenarios.
     """
-    from pinprof import workload
+    from pinprof import scenario
     from pinprof.units import parse_bytes
 
-    name, variant = workload.resolve(name, variant)
-    chosen = workload.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
-    spec, _ = workload.load(name).spec.chosen(variant)
+    name, variant = scenario.resolve(name, variant)
+    chosen = scenario.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
+    spec, _ = scenario.load(name).spec.chosen(variant)
     if collectors is None:
-        click.echo(workload.run(name, chosen).to_text())
+        click.echo(scenario.run(name, chosen).to_text())
         return 0
     arguments = [f"--iterations={iterations}", f"--warmup={warmup}", f"--backend={backend}", f"--device={device}"]
     arguments += [f"--variant={variant}"] if variant is not None else []
     arguments += [f"--threads={threads}"] if threads is not None else []
-    program = [sys.executable, "-m", "pinprof.workload", name, f"--size-bytes={chosen.size_bytes}", *arguments]
+    program = [sys.executable, "-m", "pinprof.scenario", name, f"--size-bytes={chosen.size_bytes}", *arguments]
     shown = ["pinprof", "run", name, f"--size={size}", *arguments, f"--record={collectors}"]
     options["no_cuda_calls"] |= spec.many_calls
     return record(collectors, program, name, RecordingOptions(**options), scenario=True, shown=shown)

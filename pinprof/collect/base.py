@@ -44,7 +44,7 @@ class RecordRequest:
     duration_s: float = 0.0
     """Of a running process record so long; 0 until it ends or the user says so."""
     region_only: bool = False
-    """The program switches sampling on and off itself (workload.measured); else all of it is sampled."""
+    """The program switches sampling on and off itself (scenario.measured); else all of it is sampled."""
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables added to the program's environment; never stored."""
     frequency: int = 999

@@ -29,8 +29,8 @@ from pinprof.collect.memory import MemoryWatch
 from pinprof.collect.native import attached as native
 from pinprof.collect.native import calls
 from pinprof.collect.nsys_launch import private_folder
+from pinprof.scenario import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.store import CALLS_DATA, PERF_DATA, CaptureWriter
-from pinprof.workload import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
 
 
 def record(collectors: Collection[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:

@@ -1,6 +1,6 @@
 """The ranges of a capture directory: `ranges.jsonl` and what the NVTX injection library recorded, each range once.
 
-`pinprof.workload.phase()` opens an NVTX range and writes a line of ranges.jsonl from the same instants, so its ranges
+`pinprof.scenario.phase()` opens an NVTX range and writes a line of ranges.jsonl from the same instants, so its ranges
 are in both; the line's interval lies within the range's. The line stays, as its times are without the calls of NVTX. A
 program that was killed has ranges of phases that it could not write; these stay too.
 """

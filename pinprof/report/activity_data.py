@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.activity_results import ActivityAnalysis, CallResult, Purpose
+from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, Purpose
 from pinprof.report.migration_field import MigrationField, migration_field
 
 MEMORY_CALLS: tuple[Purpose, ...] = (

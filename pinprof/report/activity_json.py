@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
-from pinprof.analyze.activity_results import (
+from pinprof.analyze.activity.results import (
     CallResult,
     CallSplit,
     ContextInit,

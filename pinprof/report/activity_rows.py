@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from pinprof import units
-from pinprof.analyze.activity_results import CallResult, CallSplit, ContextInit, DeviceTime, ScopeActivity, UvmAnalysis
+from pinprof.analyze.activity.results import CallResult, CallSplit, ContextInit, DeviceTime, ScopeActivity, UvmAnalysis
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.data import RangeData, ReportData
 from pinprof.report.summary import Tile

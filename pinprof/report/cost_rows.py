@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from pinprof import units
-from pinprof.analyze.cost_results import Counterfactual, Estimate, PinningCurve, PinningTime, threads_text
+from pinprof.analyze.costs.results import Counterfactual, Estimate, PinningCurve, PinningTime, threads_text
 
 NO_RATES = (
     "What this run would have cost in another kind of memory is known once `pinprof bench` has measured this machine: "

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from pinprof.analyze.cost_results import Counterfactual, PinningCurve
+from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.model import Losses
 from pinprof.report.activity_data import ActivityData
 from pinprof.report.activity_json import activity_json

@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.ranges import range_paths, rows_inside
+from pinprof.analyze.ranges.summary import range_paths, rows_inside
 from pinprof.model import KERNEL, NO_NODE, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import (
     KERNEL_CODE,

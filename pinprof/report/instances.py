@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.activity_results import EventRows
+from pinprof.analyze.activity.results import EventRows
 from pinprof.analyze.groups import group
-from pinprof.analyze.ranges import range_paths
+from pinprof.analyze.ranges.summary import range_paths
 from pinprof.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
 from pinprof.report.thinning import Spans, thinned

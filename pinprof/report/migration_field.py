@@ -7,10 +7,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.activity import GpuOpTable, MigrationCause, OpKind, PageFaultTable
-from pinprof.analyze.activity_results import BlockTable
+from pinprof.analyze.activity.results import BlockTable
+from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import union
-from pinprof.analyze.transfers import DIRECTION, DIRECTIONS
 from pinprof.model import Capture, Int32, Int64, UInt8, UInt64
 from pinprof.report.styles import CAUSES, Style
 from pinprof.report.thinning import Spans, thin

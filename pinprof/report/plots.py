@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyze.activity_results import CopyResult, TransferAnalysis
+from pinprof.analyze.activity.results import CopyResult, TransferAnalysis
 from pinprof.report.memory_rows import MemoryData
 from pinprof.report.styles import DIRECTIONS, memory_style
 from pinprof.units import format_bytes, format_count

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pinprof.analyze.activity_results import Cause, Purpose
+from pinprof.analyze.activity.results import Cause, Purpose
 
 
 @dataclass(frozen=True, slots=True)

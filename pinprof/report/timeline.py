@@ -12,10 +12,10 @@ import numpy as np
 
 from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze import Analysis
-from pinprof.analyze.calls import purpose_of
-from pinprof.analyze.categories import CATEGORIES
+from pinprof.analyze.activity.calls import purpose_of
+from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
+from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
-from pinprof.analyze.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.model import CONTINUED, Capture, Int32, Int64
 from pinprof.report.flame_tables import Strings
 from pinprof.report.memory_rows import MemoryData

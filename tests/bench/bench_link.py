@@ -17,7 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pinprof import workload
+from pinprof import scenario
 from pinprof.units import parse_bytes
 
 LIMIT = 0.95
@@ -38,9 +38,9 @@ def plain(program: Path, size_bytes: int) -> dict[str, float]:
     return {name: float(median) for name, median, _ in (line.split() for line in done.stdout.splitlines())}
 
 
-def scenario(size_bytes: int) -> dict[str, float]:
+def scenario_rates(size_bytes: int) -> dict[str, float]:
     """The same of `pinned`."""
-    result = workload.run("pinned", workload.Options(size_bytes, iterations=10, backend="cuda"))
+    result = scenario.run("pinned", scenario.Options(size_bytes, iterations=10, backend="cuda"))
     return {name: size_bytes / statistics.median(result.times_ns[name]) for name in DIRECTIONS}
 
 
@@ -59,7 +59,7 @@ def main() -> int:
         program = build(given.nvcc, Path(folder))
         for turn in range(given.rounds):
             first = plain(program, size_bytes) if turn % 2 else None
-            mine = scenario(size_bytes)
+            mine = scenario_rates(size_bytes)
             rounds.append((first or plain(program, size_bytes), mine))
     worst = 1.0
     print(f"{'':<6}{'plain C++':>12}{'pinprof':>12}{'share':>8}   of each round")

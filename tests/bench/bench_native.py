@@ -111,7 +111,7 @@ def main() -> int:
     parser.add_argument("program", nargs="*")
     given = parser.parse_args()
     command = given.program or [
-        *(sys.executable, "-m", "pinprof.workload", "pinned", "--backend=host"),
+        *(sys.executable, "-m", "pinprof.scenario", "pinned", "--backend=host"),
         *("--size-bytes=268435456", "--iterations=8"),
     ]
     request = RecordRequest(tuple(command), frequency=given.frequency)

@@ -36,8 +36,8 @@ def note():
     with open(os.environ["{USAGE}"], "w") as file:
         json.dump(used.ru_utime + used.ru_stime, file)
 atexit.register(note)
-sys.argv[0] = "pinprof.workload"
-runpy.run_module("pinprof.workload", run_name="__main__")
+sys.argv[0] = "pinprof.scenario"
+runpy.run_module("pinprof.scenario", run_name="__main__")
 """
 
 

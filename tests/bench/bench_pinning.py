@@ -13,7 +13,7 @@ import argparse
 import statistics
 import sys
 
-from pinprof import workload
+from pinprof import scenario
 from pinprof.units import format_ns, parse_bytes
 
 FASTER = 4.0
@@ -27,20 +27,20 @@ def main() -> int:
     parser.add_argument("--size", default="256MiB")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--backend", choices=workload.BACKENDS, default="auto")
+    parser.add_argument("--backend", choices=scenario.BACKENDS, default="auto")
     given = parser.parse_args()
     size_bytes = parse_bytes(given.size)
     times: dict[str, list[int]] = {}
     for _ in range(given.rounds):
-        curve = workload.run(
+        curve = scenario.run(
             "prefault",
-            workload.Options(size_bytes, iterations=3, backend=given.backend, variant="curve", threads=given.threads),
+            scenario.Options(size_bytes, iterations=3, backend=given.backend, variant="curve", threads=given.threads),
         )
         for name, found in curve.times_ns.items():
             if name == "malloc_host" or name.endswith(("thread", "threads")):
                 times.setdefault(name, []).extend(found)
-        touched = workload.run(
-            "register", workload.Options(size_bytes, iterations=3, backend=given.backend, variant="touched")
+        touched = scenario.run(
+            "register", scenario.Options(size_bytes, iterations=3, backend=given.backend, variant="touched")
         )
         times.setdefault("register", []).extend(touched.times_ns["register"])
     if curve.emulation:

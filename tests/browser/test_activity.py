@@ -11,7 +11,7 @@ from playwright.sync_api import Page
 
 from pinprof.activity import MigrationCause
 from pinprof.analyze import analyze
-from pinprof.analyze.clock import join
+from pinprof.analyze.activity.clock import join
 from pinprof.read import ReadOptions, read
 from pinprof.report import build
 from pinprof.report.data import ReportData

@@ -160,7 +160,7 @@ def test_without_perf_the_package_to_install_is_named(tmp_path: Path) -> None:
 
 LOST = """
 import sys
-from pinprof.workload.__main__ import main
+from pinprof.scenario.__main__ import main
 from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda_api
 from tests.fake_cuda import FakeCuda

@@ -13,8 +13,8 @@ import pytest
 
 from pinprof import rates
 from pinprof.analyze import Analysis, analyze
-from pinprof.analyze.cost_results import Counterfactual
-from pinprof.analyze.counterfactual import counterfactual
+from pinprof.analyze.costs.counterfactual import counterfactual
+from pinprof.analyze.costs.results import Counterfactual
 from pinprof.read import ReadOptions, read
 from tests.h200 import DATA, unpack_captures
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.analyze import Analysis, RangeResult, analyze
-from pinprof.analyze.activity_results import ActivityAnalysis
+from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.read import ReadOptions, read
 from tests.h200 import unpack_captures
 

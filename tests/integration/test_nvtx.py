@@ -282,7 +282,7 @@ def test_a_recorded_program_has_its_ranges_in_the_report(programs: Path, tmp_pat
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
 def test_a_phase_is_in_the_report_once(tmp_path: Path) -> None:
     code = """
-from pinprof.workload import phase
+from pinprof.scenario import phase
 import nvtx
 with phase("outer"):
     with phase("inner"), nvtx.annotate("library"):

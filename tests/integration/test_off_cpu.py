@@ -19,7 +19,7 @@ needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is no
 
 PROGRAM = """
 import mmap, os, threading, time
-from pinprof.workload import phase
+from pinprof.scenario import phase
 
 held, taken = threading.Lock(), threading.Event()
 def hold():

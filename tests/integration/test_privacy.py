@@ -33,7 +33,7 @@ BYSTANDER = (
 )
 PROGRAM = """
 import os, time
-from pinprof.workload import phase
+from pinprof.scenario import phase
 known = os.environ["PASSWORD"] * 100
 try:
     import nvtx

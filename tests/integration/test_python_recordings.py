@@ -19,7 +19,7 @@ from pinprof.workloads.backends.io_uring import Ring
 from pinprof.analyze import Analysis, analyze
 from pinprof.collect import permission
 from pinprof.collect.python import find_py_spy
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 from pinprof.read import ReadOptions, read
 from pinprof.report import build
 from pinprof.report.html import render
@@ -58,7 +58,7 @@ def line_of(mark: str) -> str:
 def can_pin() -> bool:
     try:
         Ring().close()
-    except WorkloadError:
+    except ScenarioError:
         return False
     return True
 

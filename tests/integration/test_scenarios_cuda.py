@@ -7,15 +7,15 @@ from statistics import median
 import pytest
 from pinprof.workloads.backends import gpu_present
 
-from pinprof import workload
+from pinprof import scenario
 from pinprof.errors import ToolMissing
-from pinprof.workload import Options
+from pinprof.scenario import Options
 
 pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not gpu_present(), reason="there is no NVIDIA GPU")]
 MIB = 1 << 20
 CASES = [
     (spec.name, variant)
-    for spec in workload.specs()
+    for spec in scenario.specs()
     if spec.name != "uvm-oversubscribe"
     for variant in [one.name for one in spec.variants] or [None]
 ]
@@ -24,7 +24,7 @@ CASES = [
 def run(name: str, variant: str | None = None, size_bytes: int = 64 * MIB) -> dict[str, float]:
     """Median of each phase, ns."""
     try:
-        result = workload.run(name, Options(size_bytes, iterations=3, backend="cuda", variant=variant))
+        result = scenario.run(name, Options(size_bytes, iterations=3, backend="cuda", variant=variant))
     except ToolMissing as error:
         pytest.skip(error.problem)
     assert result.verified == 3

@@ -21,14 +21,14 @@ from pinprof.workloads.backends.host import HostBackend
 from pinprof.workloads.backends.io_uring import Ring
 from pinprof.workloads.backends.userfaultfd import Pager
 
-from pinprof import workload
+from pinprof import scenario
 from pinprof.cli.list import FAMILIES
-from pinprof.errors import WorkloadError
-from pinprof.workload import Options
+from pinprof.errors import ScenarioError
+from pinprof.scenario import Options
 
 CASES = [
     (spec.name, variant)
-    for spec in workload.specs()
+    for spec in scenario.specs()
     if spec.emulation
     for variant in [one.name for one in spec.variants] or [None]
 ]
@@ -39,7 +39,7 @@ def permitted(mechanism: type[Ring] | type[Pager]) -> str:
     """Why this system forbids a mechanism; empty when it does not."""
     try:
         mechanism().close()
-    except WorkloadError as error:
+    except ScenarioError as error:
         return error.problem
     return ""
 
@@ -55,7 +55,7 @@ def need(name: str) -> None:
 
 def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "pinprof.workload", *arguments, "--backend", "host"],
+        [sys.executable, "-m", "pinprof.scenario", *arguments, "--backend", "host"],
         env={**os.environ, **environment},
         capture_output=True,
         text=True,
@@ -68,7 +68,7 @@ def child(*arguments: str, **environment: str) -> subprocess.CompletedProcess[st
 @pytest.mark.parametrize("size_bytes", [4096, 5001, 2 * MIB + 12, 33 * MIB])
 def test_every_element_is_right_at_odd_and_even_sizes(name: str, variant: str | None, size_bytes: int) -> None:
     need(name)
-    result = workload.run(name, Options(size_bytes, iterations=3, backend="host", variant=variant))
+    result = scenario.run(name, Options(size_bytes, iterations=3, backend="host", variant=variant))
     assert result.verified == 3
     assert result.emulation.startswith("host emulation: ")
     assert {len(times) % 3 for times in result.times_ns.values()} == {0}
@@ -82,10 +82,10 @@ def test_every_element_is_right_at_odd_and_even_sizes(name: str, variant: str | 
 def test_memory_and_descriptors_are_given_back(name: str, variant: str | None) -> None:
     need(name)
     options = Options(16 * MIB, iterations=3, backend="host", variant=variant)
-    workload.run(name, options)
+    scenario.run(name, options)
     gc.collect()
     files, threads, pages = open_files(), threading.active_count(), resident_pages()
-    workload.run(name, options)
+    scenario.run(name, options)
     assert open_files() == files
     assert threading.active_count() == threads
     assert resident_pages() - pages < 8 * MIB // 4096
@@ -106,12 +106,12 @@ def test_failed_iteration_leaves_nothing_behind(
     need(name)
     files = open_files()
     monkeypatch.setattr(HostBackend, "add_two", lambda *_: None)
-    with pytest.raises(WorkloadError, match=r"wrong result: element 0 is 1\.0, not \d+\.0"):
-        workload.run(name, Options(4 * MIB, backend="host", variant=variant))
+    with pytest.raises(ScenarioError, match=r"wrong result: element 0 is 1\.0, not \d+\.0"):
+        scenario.run(name, Options(4 * MIB, backend="host", variant=variant))
     assert open_files() == files
 
 
-@pytest.mark.parametrize("name", sorted(set(workload.names()) - {name for name, _ in CASES}))
+@pytest.mark.parametrize("name", sorted(set(scenario.names()) - {name for name, _ in CASES}))
 def test_scenario_that_needs_a_gpu_says_that_the_host_has_no_form_of_it(name: str) -> None:
     result = child(name)
     assert result.returncode == 1
@@ -187,9 +187,9 @@ def test_list_shows_every_scenario_and_variant_by_family(tmp_path: Path) -> None
     listed = pinprof("list", folder=tmp_path)
     assert (listed.returncode, listed.stderr) == (0, "")
     described = json.loads(pinprof("list", "--json", folder=tmp_path).stdout)
-    assert {one["family"] for one in described} == {spec.family for spec in workload.specs()}
+    assert {one["family"] for one in described} == {spec.family for spec in scenario.specs()}
     assert [one["name"] for one in described] == re.findall(r"^  (\S+)", listed.stdout, re.MULTILINE)
-    for spec in workload.specs():
+    for spec in scenario.specs():
         assert re.search(rf"^  {spec.name} +{re.escape(spec.summary)}", listed.stdout, re.MULTILINE)
         for variant in spec.variants:
             (line,) = re.findall(
@@ -202,7 +202,7 @@ def test_list_shows_every_scenario_and_variant_by_family(tmp_path: Path) -> None
 def test_list_of_one_scenario_explains_it_and_takes_its_aliases(tmp_path: Path) -> None:
     told = pinprof("list", "pool", folder=tmp_path)
     assert (told.returncode, told.stderr) == (0, "")
-    spec = workload.load("alloc-loop").spec
+    spec = scenario.load("alloc-loop").spec
     assert " ".join(spec.description.split()) in " ".join(told.stdout.split())
     assert [line.strip() for line in told.stdout.splitlines() if "pinprof run" in line] == [
         f"pinprof run alloc-loop --variant {variant.name}: {variant.summary}" for variant in spec.variants
@@ -213,8 +213,8 @@ def test_list_of_one_scenario_explains_it_and_takes_its_aliases(tmp_path: Path) 
 @pytest.mark.parametrize("alias", ["pool", "uvm-naive", "write-combined", "portable", "mapped", "zero-copy"])
 def test_modes_that_people_look_for_are_found_by_their_names(alias: str, tmp_path: Path) -> None:
     done = pinprof("run", alias, "--size", "64KiB", "--iterations", "1", "--backend", "host", folder=tmp_path)
-    name, variant = workload.resolve(alias)
-    if workload.load(name).spec.emulation is None:
+    name, variant = scenario.resolve(alias)
+    if scenario.load(name).spec.emulation is None:
         assert f"{name} needs an NVIDIA GPU" in done.stderr
         return
     need(name)
@@ -269,7 +269,7 @@ def test_script_that_runs_all_scenarios_counts_failures(tmp_path: Path) -> None:
 def test_memory_that_was_touched_is_registered_at_a_fraction_of_the_cost() -> None:
     need("register")
     touched, untouched = (
-        workload.run("register", Options(64 * MIB, iterations=5, backend="host", variant=variant))
+        scenario.run("register", Options(64 * MIB, iterations=5, backend="host", variant=variant))
         for variant in ("touched", "untouched")
     )
     assert min(touched.times_ns["register"]) < 0.25 * min(untouched.times_ns["register"])
@@ -303,8 +303,8 @@ def test_forbidden_mechanism_is_named_with_its_sysctl(
     scenario: str, sysctl: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(libc, "syscall", lambda name, number, *_: refused(name, number, 1))
-    with pytest.raises(WorkloadError, match="does not permit") as raised:
-        workload.run(scenario, Options(MIB, backend="host"))
+    with pytest.raises(ScenarioError, match="does not permit") as raised:
+        scenario.run(scenario, Options(MIB, backend="host"))
     assert sysctl in str(raised.value)
     assert "fakes nothing" in raised.value.remedy
 
@@ -316,7 +316,7 @@ def test_limit_of_locked_memory_is_named(name: str, size: str) -> None:
     drop = ["setpriv", "--bounding-set=-ipc_lock", "--inh-caps=-ipc_lock"] if os.geteuid() == 0 else []
     if not shutil.which("prlimit") or (drop and not shutil.which("setpriv")):
         pytest.skip("needs prlimit and setpriv of util-linux, to lower the limit in a child")
-    command = [*drop, "prlimit", "--memlock=1048576:1048576", sys.executable, "-m", "pinprof.workload", name]
+    command = [*drop, "prlimit", "--memlock=1048576:1048576", sys.executable, "-m", "pinprof.scenario", name]
     result = subprocess.run(
         [*command, "--size-bytes", "64MiB", "--backend", "host"],
         capture_output=True, text=True, timeout=60, check=False,
@@ -339,12 +339,12 @@ def test_pin_that_is_refused_leaves_nothing_behind(name: str, monkeypatch: pytes
     def refuse(self: Ring, address: int, size_bytes: int) -> None:
         pins.append(size_bytes)
         if len(pins) > 2:
-            raise WorkloadError("No more can be pinned.", "Give less.", "memlock")
+            raise ScenarioError("No more can be pinned.", "Give less.", "memlock")
         pin(self, address, size_bytes)
 
     monkeypatch.setattr(Ring, "pin", refuse)
-    with pytest.raises(WorkloadError, match="No more can be pinned"):
-        workload.run(name, Options(16 * MIB, iterations=3, backend="host"))
+    with pytest.raises(ScenarioError, match="No more can be pinned"):
+        scenario.run(name, Options(16 * MIB, iterations=3, backend="host"))
     assert open_files() == files
     gc.collect()
     assert resident_pages() - pages < 8 * MIB // 4096
@@ -361,7 +361,7 @@ def test_handler_that_fails_ends_the_wait_and_is_named() -> None:
 
     pager.register(address, size, fail)
     libc.wmemset(address, 7, size // 4)
-    with pytest.raises(WorkloadError, match="broken on purpose"):
+    with pytest.raises(ScenarioError, match="broken on purpose"):
         pager.check()
     pager.unregister(address, size)
     pager.close()
@@ -397,7 +397,7 @@ def test_two_threads_that_fault_on_one_block_both_go_on() -> None:
 def test_interrupt_ends_the_run_at_once_and_keeps_whole_iterations(name: str, tmp_path: Path) -> None:
     need(name)
     ranges = tmp_path / "ranges.jsonl"
-    command = [sys.executable, "-m", "pinprof.workload", name, "--size-bytes", "16MiB", "--iterations", "100000"]
+    command = [sys.executable, "-m", "pinprof.scenario", name, "--size-bytes", "16MiB", "--iterations", "100000"]
     environment = {**os.environ, "PINPROF_RANGES": str(ranges)}
     with subprocess.Popen(
         [*command, "--backend", "host"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE
@@ -432,7 +432,7 @@ def record(folder: Path, *arguments: str) -> list[tuple[int, list[str]]]:
         os.mkfifo(folder / fifo)
     control = f"{folder}/ctl,{folder}/ack"
     options = ["-e", "cpu-clock", "-F", "1999", "-k", "CLOCK_MONOTONIC", "-g", "-D", "-1", f"--control=fifo:{control}"]
-    program = [sys.executable, "-m", "pinprof.workload", *arguments, "--backend", "host"]
+    program = [sys.executable, "-m", "pinprof.scenario", *arguments, "--backend", "host"]
     environment = {
         **os.environ,
         "PINPROF_CONTROL": control,

@@ -21,17 +21,18 @@ ALLOWED = {
     "model": {"activity", "manifest", "rates"},
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},
-    "workload": {"errors", "units"},
-    "bench": FOUNDATION | {"store", "workload"},
-    "collect": FOUNDATION | {"store", "workload", "nsys"},
+    "scenario": {"errors", "units"},
+    "bench": FOUNDATION | {"store", "scenario"},
+    "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
     "analyze": FOUNDATION | {"store", "read"},
     "report": FOUNDATION | {"store", "read", "analyze"},
-    "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "workload", "bench"},
-    "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "workload"},
+    "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench"},
+    "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario"},
     "jupyter": {"api", "errors"},
     "__main__": {"cli"},
-    "__init__": {"api", "jupyter", "workload"},
+    "workload": {"scenario"},
+    "__init__": {"api", "jupyter", "scenario"},
 }
 
 
@@ -59,8 +60,8 @@ def test_module_imports_only_rooms_before_it(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "workloads").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
-def test_scenarios_import_only_the_workload_room(path: Path) -> None:
-    assert imported_rooms(path) <= {"workload", "errors", "units"}
+def test_scenarios_import_only_the_scenario_room(path: Path) -> None:
+    assert imported_rooms(path) <= {"scenario", "errors", "units"}
 
 
 @pytest.mark.parametrize(

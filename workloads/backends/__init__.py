@@ -6,8 +6,8 @@ import ctypes
 import os
 from pathlib import Path
 
-from pinprof.errors import UsageError, WorkloadError
-from pinprof.workload import Backend
+from pinprof.errors import ScenarioError, UsageError
+from pinprof.scenario import Backend
 
 
 def open_backend(name: str, device: int) -> Backend:
@@ -21,7 +21,7 @@ def open_backend(name: str, device: int) -> Backend:
             )
         return HostBackend()
     if not gpu_present():
-        raise WorkloadError(
+        raise ScenarioError(
             "There is no NVIDIA GPU on this machine, or its driver is not loaded.",
             "Check nvidia-smi, or choose --backend host for the emulation.",
             "no-gpu",

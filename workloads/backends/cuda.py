@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.errors import CudaError, UsageError
-from pinprof.workload import Advice, DeviceMemory, HostFlag, HostMemory, MemoryKind, Place
+from pinprof.scenario import Advice, DeviceMemory, HostFlag, HostMemory, MemoryKind, Place
 
 from . import kernels, libc, limits
 from .cuda_api import Api, bindings, driver_library

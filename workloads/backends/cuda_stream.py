@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from pinprof.errors import WorkloadError
-from pinprof.workload import DeviceMemory, Event, HostMemory, Place
+from pinprof.errors import ScenarioError
+from pinprof.scenario import DeviceMemory, Event, HostMemory, Place
 
 from .cuda_api import Api
 from .memory import own
@@ -81,7 +81,7 @@ class CudaStream:
     def wait(self, event: Event) -> None:
         """Let what is queued from now on wait for an event."""
         if not isinstance(event, CudaEvent):
-            raise WorkloadError("This is no event of CUDA.", "Take it from a stream's record().", "scenario")
+            raise ScenarioError("This is no event of CUDA.", "Take it from a stream's record().", "scenario")
         self._runtime("cudaStreamWaitEvent", self._handle, event.handle, 0)
 
     def synchronize(self) -> None:

@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from pinprof.errors import WorkloadError
-from pinprof.workload import DeviceMemory, Event, HostMemory, MemoryKind, Place, Stream
+from pinprof.errors import ScenarioError
+from pinprof.scenario import DeviceMemory, Event, HostMemory, MemoryKind, Place, Stream
 
 from . import libc, limits
 from .io_uring import Ring
@@ -117,7 +117,7 @@ class HostBackend:
         ring = Ring()
         try:
             ring.pin(array.address, array.size_bytes)
-        except WorkloadError:
+        except ScenarioError:
             ring.close()
             raise
         self._registered[array.address] = ring
@@ -219,7 +219,7 @@ class _AtOnce:
         self._backend.add_two(memory)
 
     def prefetch(self, memory: DeviceMemory, place: Place) -> None:
-        raise WorkloadError("The host backend has no form of prefetching.", "Use --backend cuda.", "no-gpu")
+        raise ScenarioError("The host backend has no form of prefetching.", "Use --backend cuda.", "no-gpu")
 
     def record(self) -> Event:
         return self
@@ -313,7 +313,7 @@ class ManagedMemory(Allocation):
 
 def _array(memory: DeviceMemory) -> HostArray:
     if not isinstance(memory, HostArray):
-        raise WorkloadError(
+        raise ScenarioError(
             f"The host backend cannot use {type(memory).__name__} here.",
             "Managed memory moves when it is touched; it needs no copy.",
             "scenario",
@@ -321,8 +321,8 @@ def _array(memory: DeviceMemory) -> HostArray:
     return memory
 
 
-def _not_prepared(kind: str) -> WorkloadError:
-    return WorkloadError(
+def _not_prepared(kind: str) -> ScenarioError:
+    return ScenarioError(
         f"The scenario uses {kind} memory that its SPEC does not name.", "Add it to SPEC.memory.", "scenario"
     )
 

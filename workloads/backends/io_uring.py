@@ -13,7 +13,7 @@ import resource
 from pathlib import Path
 from typing import Self
 
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 from pinprof.units import format_bytes
 
 from . import libc
@@ -75,7 +75,7 @@ class Ring:
             os.close(file)
 
 
-def _refused(error: OSError) -> WorkloadError:
+def _refused(error: OSError) -> ScenarioError:
     try:
         sysctl = f"kernel.io_uring_disabled = {_DISABLED.read_text('ascii').strip()}"
     except OSError:
@@ -89,11 +89,11 @@ def _refused(error: OSError) -> WorkloadError:
             "Set sysctl kernel.io_uring_disabled=0, or let the container's seccomp profile allow io_uring_setup; "
             "the scenario pins memory with it and fakes nothing."
         )
-    return WorkloadError(f"This system does not permit io_uring ({error.strerror}; {sysctl}).", remedy, "io-uring")
+    return ScenarioError(f"This system does not permit io_uring ({error.strerror}; {sysctl}).", remedy, "io-uring")
 
 
-def _not_pinned(error: OSError, size_bytes: int) -> WorkloadError:
-    return WorkloadError(
+def _not_pinned(error: OSError, size_bytes: int) -> ScenarioError:
+    return ScenarioError(
         f"{format_bytes(size_bytes)} cannot be pinned ({error.strerror}; {_limit()}).",
         "Raise `ulimit -l` (RLIMIT_MEMLOCK), run with CAP_IPC_LOCK, or give a smaller --size.",
         "memlock",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 from pinprof.units import format_bytes, format_share
 
 USABLE = 0.9
@@ -13,9 +13,9 @@ USABLE = 0.9
 
 
 def require(what: str, needed_bytes: int, free_bytes: int) -> None:
-    """WorkloadError with the figures unless `needed_bytes` fit into the usable share of `free_bytes`."""
+    """ScenarioError with the figures unless `needed_bytes` fit into the usable share of `free_bytes`."""
     if needed_bytes > USABLE * free_bytes:
-        raise WorkloadError(
+        raise ScenarioError(
             f"This needs {format_bytes(needed_bytes)} of {what} and {format_bytes(free_bytes)} are free, of which a "
             f"scenario may take {format_share(USABLE, 1)}.",
             "Give a smaller --size.",

@@ -11,8 +11,8 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.errors import WorkloadError
-from pinprof.workload import DeviceMemory
+from pinprof.errors import ScenarioError
+from pinprof.scenario import DeviceMemory
 
 from . import libc
 
@@ -73,7 +73,7 @@ class Allocations:
     def release(self) -> None:
         """Free them all, newest first; an error is dropped, because another one made this necessary."""
         for allocation in reversed(tuple(self._alive)):
-            with contextlib.suppress(WorkloadError, OSError):
+            with contextlib.suppress(ScenarioError, OSError):
                 allocation.free()
 
 
@@ -114,16 +114,16 @@ class HostArray(Allocation):
 
 
 def own(memory: DeviceMemory) -> Allocation:
-    """The memory as one of these; WorkloadError when it comes from elsewhere."""
+    """The memory as one of these; ScenarioError when it comes from elsewhere."""
     if not isinstance(memory, Allocation):
         raise not_ours(memory)
     return memory
 
 
-def not_ours(memory: DeviceMemory) -> WorkloadError:
+def not_ours(memory: DeviceMemory) -> ScenarioError:
     """The error for memory that a backend did not hand out."""
     problem = f"{type(memory).__name__} is no memory of this backend."
-    return WorkloadError(problem, "Allocate it from ctx.backend.", "scenario")
+    return ScenarioError(problem, "Allocate it from ctx.backend.", "scenario")
 
 
 def view(address: int, size_bytes: int) -> NDArray[np.float32]:

@@ -7,24 +7,24 @@ import importlib
 from collections.abc import Iterator
 from typing import Any
 
-from pinprof.errors import WorkloadError
-from pinprof.workload import RunContext
+from pinprof.errors import ScenarioError
+from pinprof.scenario import RunContext
 
 from .memory import first_mismatch
 
 
 @contextlib.contextmanager
 def torch() -> Iterator[Any]:
-    """The module; WorkloadError when it sees no GPU, and for each RuntimeError, which is how it fails, in one line."""
+    """The module; ScenarioError when it sees no GPU, and for each RuntimeError, which is how it fails, in one line."""
     module = importlib.import_module("torch")
     remedy = "Check that this PyTorch was built for CUDA: python -m torch.utils.collect_env."
     if not module.cuda.is_available():
-        raise WorkloadError("PyTorch sees no GPU.", remedy, "no-gpu")
+        raise ScenarioError("PyTorch sees no GPU.", remedy, "no-gpu")
     try:
         yield module
     except RuntimeError as error:
         reason = (str(error).strip() or type(error).__name__).splitlines()[0].rstrip(".")
-        raise WorkloadError(f"PyTorch failed: {reason}.", remedy, "torch") from error
+        raise ScenarioError(f"PyTorch failed: {reason}.", remedy, "torch") from error
 
 
 def tell_memory(ctx: RunContext, pytorch: Any, device: Any) -> None:

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
-from pinprof.errors import WorkloadError
+from pinprof.errors import ScenarioError
 
 from . import libc
 
@@ -83,9 +83,9 @@ class Pager:
             fcntl.ioctl(self._file, _IOCTL_WAKE, struct.pack("=QQ", target, size_bytes))
 
     def check(self) -> None:
-        """WorkloadError if the handler has failed: what was read since then is not what was written."""
+        """ScenarioError if the handler has failed: what was read since then is not what was written."""
         if self._failure is not None:
-            raise WorkloadError(
+            raise ScenarioError(
                 f"The userfaultfd handler failed: {self._failure}.", "Run it again; report it if it persists.", "uffd"
             ) from self._failure
 
@@ -122,10 +122,10 @@ class Pager:
 
 
 def _open() -> int:
-    """A userfaultfd after its handshake; WorkloadError where the system forbids it."""
+    """A userfaultfd after its handshake; ScenarioError where the system forbids it."""
     number = _SYSCALL.get(platform.machine())
     if number is None:
-        raise WorkloadError(
+        raise ScenarioError(
             f"The uvm emulation does not know userfaultfd on {platform.machine()}.", "Use x86-64 or arm64.", "uffd"
         )
     flags = os.O_CLOEXEC | os.O_NONBLOCK
@@ -141,7 +141,7 @@ def _open() -> int:
             sysctl = f"vm.unprivileged_userfaultfd = {_UNPRIVILEGED.read_text('ascii').strip()}"
         except OSError:
             sysctl = "this kernel was built without userfaultfd"
-        raise WorkloadError(
+        raise ScenarioError(
             f"This system does not permit userfaultfd ({error.strerror}; {sysctl}).",
             "Set sysctl vm.unprivileged_userfaultfd=1, or let the container's seccomp profile allow userfaultfd; "
             "the scenario migrates memory with it and fakes nothing.",

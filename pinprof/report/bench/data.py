@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from pinprof.analyze.bench import Study
-from pinprof.analyze.costs import MOVES, Cost
+from pinprof.analyze.costs.bench import Study
+from pinprof.analyze.costs.costs import MOVES, Cost
 from pinprof.rates import MEASURES
 from pinprof.units import format_bytes, format_ns, format_rate
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.analyze.bench import Study
-from pinprof.analyze.costs import GIB, MOVES, Cost
+from pinprof.analyze.costs.bench import Study
+from pinprof.analyze.costs.costs import GIB, MOVES, Cost
 from pinprof.rates import prefault_threads
 from pinprof.units import format_bytes, format_ns, format_rate
 

@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from pinprof.analyze.costs import GIB, BreakEven, Cost
+from pinprof.analyze.costs.costs import GIB, BreakEven, Cost
 from pinprof.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable

@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pinprof import units
-from pinprof.analyze.cost_results import Counterfactual, PinningCurve
+from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.report import cost_rows, palette
 from pinprof.report.names import printable
 from pinprof.report.terminal.layout import kept, told

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pinprof.analyze import Finding, analyze
-from pinprof.analyze.activity_rules import ACTIVITY_RULES, FAILING_PIN_BYTES, GIANT_PIN_BYTES
-from pinprof.analyze.calls import CONTEXT_INIT_NS
+from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
+from pinprof.analyze.rules.activity_rules import ACTIVITY_RULES, FAILING_PIN_BYTES, GIANT_PIN_BYTES
 from tests.activities import (
     ALL,
     GIB,

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pinprof.analyze import CATEGORIES, LEAF, WORK_ATTRIBUTES, analyze
-from pinprof.analyze.attribution import walk
-from pinprof.analyze.heuristics import LOOP_ADDRESSES, LOOP_SAMPLES, in_loop
-from pinprof.analyze.matching import kernel_frame, normalise
+from pinprof.analyze.attribution.attribute import walk
+from pinprof.analyze.attribution.heuristics import LOOP_ADDRESSES, LOOP_SAMPLES, in_loop
+from pinprof.analyze.attribution.matching import kernel_frame, normalise
 from pinprof.model import Capture
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 

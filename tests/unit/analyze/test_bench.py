@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from pinprof.analyze.bench import study
-from pinprof.analyze.costs import BreakEven, link_of
+from pinprof.analyze.costs.bench import study
+from pinprof.analyze.costs.costs import BreakEven, link_of
 from pinprof.rates import Rate, Rates, is_measure
 from tests.bench_rates import GIB, gpu_rates
 

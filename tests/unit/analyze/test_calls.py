@@ -9,10 +9,11 @@ from functools import cache
 import numpy as np
 import pytest
 
-from pinprof.analyze import analyze, scopes
-from pinprof.analyze.activity_results import ActivityAnalysis, CallResult
-from pinprof.analyze.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, purpose_of
-from pinprof.analyze.clock import join
+from pinprof.analyze import analyze
+from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, purpose_of
+from pinprof.analyze.activity.clock import join
+from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
+from pinprof.analyze.ranges import scopes
 from pinprof.cuda_functions import plain_name
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read

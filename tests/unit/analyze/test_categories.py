@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
-from pinprof.analyze.categories import BORROW, CONTEXTS, ENTRY, INTERRUPT
-from pinprof.analyze.matching import normalise, scope_of
-from pinprof.analyze.work import WORK
+from pinprof.analyze.attribution.categories import BORROW, CONTEXTS, ENTRY, INTERRUPT
+from pinprof.analyze.attribution.matching import normalise, scope_of
+from pinprof.analyze.attribution.work import WORK
 from pinprof.model import READY
 from tests.h200 import DATA
 from tests.stacks import CLOCK, OFF_CPU, Sample, capture

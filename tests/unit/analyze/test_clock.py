@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyze.clock import AGREEMENT_NS, join, match_clocks, match_ranges, shifted
+from pinprof.analyze.activity.clock import AGREEMENT_NS, join, match_clocks, match_ranges, shifted
 from pinprof.errors import CaptureError
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from pinprof.analyze import analyze
-from pinprof.analyze.counterfactual import Counterfactual, counterfactual
-from pinprof.analyze.memory_modes import MODES, mode_of
+from pinprof.analyze.costs.counterfactual import Counterfactual, counterfactual
+from pinprof.analyze.costs.memory_modes import MODES, mode_of
 from pinprof.model import Capture
 from pinprof.rates import MEASURES, Rate, Rates
 from tests.stacks import Range, Sample, capture

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from pinprof.analyze import analyze, explain
-from pinprof.analyze.pinning import pinning_headline
+from pinprof.analyze.costs.pinning import pinning_headline
 from pinprof.errors import UsageError
 from pinprof.model import Event
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture

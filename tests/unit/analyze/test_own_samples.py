@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyze.own_samples import own_samples
+from pinprof.analyze.ranges.own_samples import own_samples
 from tests.stacks import Range, Sample, capture
 
 NUMBERS = st.integers(-1, 3)

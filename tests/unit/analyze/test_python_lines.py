@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.attribution import attribute
+from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.python_lines import PythonEvent, python_lines
 from pinprof.model import Capture
 from tests.stacks import CLOCK, FAULTS, Sample, capture

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pinprof.analyze import Finding, analyze, rules
+from pinprof.analyze import Finding, analyze
+from pinprof.analyze.rules import rules
 from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 

@@ -7,8 +7,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.analyze.link import C2C_GB_PER_S, PCIE_X16_GB_PER_S, link_of
-from pinprof.analyze.transfers import LARGE_COPY_BYTES, LONGEST_GAPS, PAGEABLE_ASYNC_BYTES, POINTS, SYNC_SOON_NS
+from pinprof.analyze.activity.link import C2C_GB_PER_S, PCIE_X16_GB_PER_S, link_of
+from pinprof.analyze.activity.transfers import (
+    LARGE_COPY_BYTES,
+    LONGEST_GAPS,
+    PAGEABLE_ASYNC_BYTES,
+    POINTS,
+    SYNC_SOON_NS,
+)
 from tests.activities import (
     KIB,
     MIB,

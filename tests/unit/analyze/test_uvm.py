@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import analyze
-from pinprof.analyze.activity_results import ActivityAnalysis, UvmAnalysis
-from pinprof.analyze.uvm import DRAIN_GAP_NS, STORM_MIGRATIONS
-from pinprof.analyze.uvm_blocks import BLOCKS
+from pinprof.analyze.activity.results import ActivityAnalysis, UvmAnalysis
+from pinprof.analyze.activity.uvm import DRAIN_GAP_NS, STORM_MIGRATIONS
+from pinprof.analyze.activity.uvm_blocks import BLOCKS
 from tests.activities import (
     ALL,
     KIB,

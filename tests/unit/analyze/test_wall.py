@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import Analysis, analyze
-from pinprof.analyze import spans as spans_module
+from pinprof.analyze.ranges import spans as spans_module
 from pinprof.model import CONTINUED, READY, Capture
 from pinprof.report.activity_rows import split_parts
 from pinprof.report.walls import REMAINDER

@@ -13,8 +13,8 @@ from pinprof.workloads.backends import cuda_api
 
 from pinprof import rates
 from pinprof.bench.measures import TRIALS, Site, names, trial_of
-from pinprof.errors import CudaError, WorkloadError
-from pinprof.workload import Backend
+from pinprof.errors import CudaError, ScenarioError
+from pinprof.scenario import Backend
 from tests.fake_cuda import FakeCuda
 
 SIZES = [4096, (2 << 20) + 4096]
@@ -82,7 +82,7 @@ def test_the_ring_goes_round(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("measure", MOVING)
 def test_copies_that_do_not_arrive_are_seen(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = LosesCopies()
-    with opened(monkeypatch, fake) as backend, pytest.raises(WorkloadError, match="wrong result: element 0 is"):
+    with opened(monkeypatch, fake) as backend, pytest.raises(ScenarioError, match="wrong result: element 0 is"):
         taken(backend, measure, 1 << 16)
     assert fake.alive == {}
 
@@ -90,7 +90,7 @@ def test_copies_that_do_not_arrive_are_seen(measure: str, monkeypatch: pytest.Mo
 @pytest.mark.parametrize("measure", WORKING)
 def test_kernels_that_do_nothing_are_seen(measure: str, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = LosesKernels()
-    with opened(monkeypatch, fake) as backend, pytest.raises(WorkloadError, match="wrong result: element 0 is"):
+    with opened(monkeypatch, fake) as backend, pytest.raises(ScenarioError, match="wrong result: element 0 is"):
         taken(backend, measure, 1 << 16)
     assert fake.alive == {}
 
@@ -121,7 +121,7 @@ def test_host_emulation_is_timed_and_verified(measure: str, size_bytes: int) -> 
     with closing(backends.open_backend("host", 0)) as backend:
         try:
             times = taken(backend, measure, max(size_bytes, trial_of(measure)[0].smallest_bytes), (1, 2))
-        except WorkloadError as error:
+        except ScenarioError as error:
             if error.slug in ("io-uring", "memlock", "uffd"):
                 pytest.skip(error.problem)
             raise

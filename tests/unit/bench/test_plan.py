@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from pinprof.bench.plan import Job, Request, chosen, plan, set_values
-from pinprof.errors import UsageError, WorkloadError
+from pinprof.errors import ScenarioError, UsageError
 
 GPU = {
     "emulated": False,
@@ -67,12 +67,12 @@ def test_sizes_that_are_not_safe_are_left_out_with_the_figures() -> None:
     ],
 )
 def test_a_size_above_free_memory_is_refused_with_the_figures(facts: dict[str, int], words: str) -> None:
-    with pytest.raises(WorkloadError, match=words):
+    with pytest.raises(ScenarioError, match=words):
         plan(Request(size_max=8 << 30), GPU | facts)
 
 
 def test_without_room_for_anything_nothing_is_measured() -> None:
-    with pytest.raises(WorkloadError, match="Not even 64 KiB can be measured safely"):
+    with pytest.raises(ScenarioError, match="Not even 64 KiB can be measured safely"):
         plan(Request(), GPU | {"free_host_bytes": 1 << 16})
 
 
@@ -88,7 +88,7 @@ def test_what_only_a_gpu_can_do_is_left_out_without_one() -> None:
         "kernel.launch-sync",
     }
     assert not missing & {job.measure for job in jobs}
-    with pytest.raises(WorkloadError, match=r"Without a GPU, nothing of this can be measured: uvm\.prefetch"):
+    with pytest.raises(ScenarioError, match=r"Without a GPU, nothing of this can be measured: uvm\.prefetch"):
         plan(Request(only=("uvm.prefetch",)), HOST)
 
 
@@ -96,7 +96,7 @@ def test_huge_pages_need_their_size() -> None:
     jobs, left_out = plan(Request(only=("touch.huge",), size_min=1 << 20, size_max=4 << 20), HOST)
     assert [job.size_bytes for job in jobs] == [4 << 20]
     assert [(one.size_bytes, one.reason) for one in left_out] == [(1 << 20, "smaller than a huge page")]
-    with pytest.raises(WorkloadError, match="huge pages have 2 MiB"):
+    with pytest.raises(ScenarioError, match="huge pages have 2 MiB"):
         plan(Request(only=("touch.huge",), size_max=1 << 20), HOST)
 
 

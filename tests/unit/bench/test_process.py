@@ -12,7 +12,7 @@ from pinprof.bench import session
 from pinprof.bench.plan import LeftOut, Request
 from pinprof.bench.process import Worker
 from pinprof.bench.worker import _Jobs
-from pinprof.errors import CudaError, WorkloadError
+from pinprof.errors import CudaError, ScenarioError
 
 
 def job(**changes: Any) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def test_jobs_are_answered_with_runs_that_name_no_host() -> None:
 
 
 def test_what_cannot_start_says_why() -> None:
-    with pytest.raises(WorkloadError, match="The host backend has no device 3") as caught, Worker("host", 3) as worker:
+    with pytest.raises(ScenarioError, match="The host backend has no device 3") as caught, Worker("host", 3) as worker:
         worker.facts()
     assert caught.value.slug == "device"
 
@@ -54,7 +54,7 @@ def test_a_process_that_dies_is_named() -> None:
     with Worker("host", 0) as worker:
         worker.facts()
         os.kill(worker._process.pid, signal.SIGKILL)
-        with pytest.raises(WorkloadError, match=r"ended with status -9 at 'memcpy'") as caught:
+        with pytest.raises(ScenarioError, match=r"ended with status -9 at 'memcpy'") as caught:
             worker.ask(job())
     assert caught.value.slug == "bench-worker"
 
@@ -62,7 +62,7 @@ def test_a_process_that_dies_is_named() -> None:
 def test_where_nothing_can_be_measured_the_reason_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     left_out = LeftOut("pin.alloc", 1 << 20, "this system does not permit it")
     monkeypatch.setattr(session, "plan", lambda request, facts: ([], [left_out]))
-    with pytest.raises(WorkloadError, match=r"pin\.alloc at 1 MiB was left out: this system does not") as caught:
+    with pytest.raises(ScenarioError, match=r"pin\.alloc at 1 MiB was left out: this system does not") as caught:
         session.measure(Request(backend="host"), {}, lambda what: None)
     assert caught.value.slug == "bench-nothing"
 

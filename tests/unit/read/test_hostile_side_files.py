@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pinprof import rates
-from pinprof.analyze.bench import study
+from pinprof.analyze.costs.bench import study
 from pinprof.analyze.memory import summarise_memory
 from pinprof.bench.compare import compare
 from pinprof.bench.suite import load_suite, rates_of

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.analyze.attribution import attribute
+from pinprof.analyze.attribution.attribute import attribute
 from pinprof.model import Capture
 from pinprof.read.python.frames import settle
 from tests.stacks import OFF_CPU, Sample, capture

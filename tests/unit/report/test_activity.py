@@ -16,8 +16,8 @@ from rich.console import Console
 
 from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import analyze
-from pinprof.analyze.activity_results import CallResult
-from pinprof.analyze.clock import join
+from pinprof.analyze.activity.clock import join
+from pinprof.analyze.activity.results import CallResult
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 from pinprof.report import build

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze.bench import study
+from pinprof.analyze.costs.bench import study
 from pinprof.rates import Rates
 from pinprof.report.bench.data import BenchReport
 from pinprof.report.bench.page import render

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from pinprof.analyze.cost_results import Counterfactual, Estimate, PinningCurve, PinningTime
+from pinprof.analyze.costs.results import Counterfactual, Estimate, PinningCurve, PinningTime
 from pinprof.report import cost_rows, html
 from pinprof.report.data import ReportData
 from pinprof.report.terminal import costs as text_costs

@@ -12,7 +12,7 @@ import pytest
 from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda, cuda_api, cuda_stream, kernels
 
-from pinprof.errors import CudaError, ToolMissing, UsageError, WorkloadError
+from pinprof.errors import CudaError, ScenarioError, ToolMissing, UsageError
 
 
 class Code(IntEnum):
@@ -59,7 +59,7 @@ def test_gpu_without_bindings_is_an_error_and_no_fall_back(monkeypatch: pytest.M
 
 def test_without_a_gpu_cuda_is_refused_and_auto_is_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(backends, "gpu_present", lambda: False)
-    with pytest.raises(WorkloadError, match="no NVIDIA GPU"):
+    with pytest.raises(ScenarioError, match="no NVIDIA GPU"):
         backends.open_backend("cuda", 0)
     with pytest.raises(UsageError, match="no device 1"):
         backends.open_backend("auto", 1)

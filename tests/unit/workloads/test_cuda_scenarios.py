@@ -12,14 +12,14 @@ from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda_api, libc
 from pinprof.workloads.backends.tensors import torch
 
-from pinprof import workload
-from pinprof.errors import CudaError, ToolMissing, UsageError, WorkloadError
-from pinprof.workload import Options
+from pinprof import scenario
+from pinprof.errors import CudaError, ScenarioError, ToolMissing, UsageError
+from pinprof.scenario import Options
 from tests.fake_cuda import FakeCuda
 
 CASES = [
     (spec.name, variant)
-    for spec in workload.specs()
+    for spec in scenario.specs()
     if spec.name != "uvm-oversubscribe" and not spec.needs
     for variant in [one.name for one in spec.variants] or [None]
 ]
@@ -39,7 +39,7 @@ def test_scenario_waits_for_its_results_and_frees_what_it_made(
     name: str, variant: str | None, size_bytes: int, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = install(monkeypatch, FakeCuda(version))
-    result = workload.run(name, Options(size_bytes, iterations=2, variant=variant))
+    result = scenario.run(name, Options(size_bytes, iterations=2, variant=variant))
     assert result.verified == 2
     own = {name for name in result.times_ns if re.fullmatch(r"\d+ threads?", name)}
     assert set(result.times_ns) - own == {*result.spec.phases, "verify", "iteration"}
@@ -53,13 +53,13 @@ def test_call_that_fails_in_the_middle_is_named_and_leaves_nothing(
 ) -> None:
     whole = install(monkeypatch, FakeCuda())
     options = Options(40_000, iterations=1, warmup=0, variant=variant)
-    workload.run(name, options)
+    scenario.run(name, options)
     setup = whole.calls.index("cudaMemGetInfo") + 1
     codes = []
     for fail_at in range(setup, len(whole.calls)):
         fake = install(monkeypatch, FakeCuda(fail_at=fail_at))
         try:
-            workload.run(name, options)
+            scenario.run(name, options)
         except CudaError as error:
             codes.append(error.code)
         assert fake.alive == {}, fake.calls
@@ -85,14 +85,14 @@ def test_gpu_that_is_lost_is_one_error_and_the_hosts_memory_is_given_back(
 
     whole = install(monkeypatch, FakeCuda())
     options = Options(40_000, iterations=1, warmup=0, variant=variant)
-    workload.run(name, options)
+    scenario.run(name, options)
     monkeypatch.setattr(libc, "malloc", counted_malloc)
     monkeypatch.setattr(libc, "free", counted_free)
     for fail_at in range(whole.calls.index("cudaMemGetInfo") + 1, len(whole.calls) - 1, 3):
         fake = install(monkeypatch, FakeCuda(fail_at=fail_at, lost=True))
         given.clear()
         with pytest.raises(CudaError, match=r"^cu\w+ failed with error 999: .* Check the GPU with nvidia-smi"):
-            workload.run(name, options)
+            scenario.run(name, options)
         held = {address for kind, address in fake.alive if kind in ("host", "device")}
         assert {address for address, count in given.items() if count} == held
 
@@ -100,7 +100,7 @@ def test_gpu_that_is_lost_is_one_error_and_the_hosts_memory_is_given_back(
 def test_device_out_of_range_is_refused_with_the_range(monkeypatch: pytest.MonkeyPatch) -> None:
     install(monkeypatch, FakeCuda())
     with pytest.raises(UsageError, match=r"no CUDA device 1: this machine shows 1\. Give --device 0\."):
-        workload.run("pinned", Options(device=1))
+        scenario.run("pinned", Options(device=1))
 
 
 @pytest.mark.parametrize("version", [12, 13])
@@ -118,32 +118,32 @@ def test_managed_memory_is_sent_where_the_scenario_says(
     name: str, variant: str | None, places: list[tuple[int, int]], version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake = install(monkeypatch, FakeCuda(version))
-    workload.run(name, Options(4096, iterations=1, warmup=0, variant=variant))
+    scenario.run(name, Options(4096, iterations=1, warmup=0, variant=variant))
     assert fake.places == places
 
 
 def test_size_beyond_the_free_memory_of_the_gpu_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch, FakeCuda(free_bytes=1 << 20))
-    with pytest.raises(WorkloadError, match=r"2 MiB of memory of Fake GPU and 1 MiB are free"):
-        workload.run("uvm-prefetch", Options(2 << 20))
+    with pytest.raises(ScenarioError, match=r"2 MiB of memory of Fake GPU and 1 MiB are free"):
+        scenario.run("uvm-prefetch", Options(2 << 20))
     assert fake.alive == {}
 
 
 def test_oversubscription_refuses_unless_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch, FakeCuda())
     with pytest.raises(UsageError, match="add --variant really"):
-        workload.run("uvm-oversubscribe", Options(1 << 20))
+        scenario.run("uvm-oversubscribe", Options(1 << 20))
     assert "cudaMallocManaged" not in fake.calls
     assert fake.alive == {}
 
 
 def test_oversubscription_asks_for_less_than_is_free_and_fills_the_rest(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch, FakeCuda(free_bytes=16 << 20))
-    result = workload.run("uvm-oversubscribe", Options(12 << 20, iterations=1, warmup=0, variant="really"))
+    result = scenario.run("uvm-oversubscribe", Options(12 << 20, iterations=1, warmup=0, variant="really"))
     assert result.verified == 1
     assert fake.sizes == {"cudaMallocManaged": [12 << 20], "cudaMalloc": [8 << 20]}
-    with pytest.raises(WorkloadError, match="free"):
-        workload.run("uvm-oversubscribe", Options(15 << 20, variant="really"))
+    with pytest.raises(ScenarioError, match="free"):
+        scenario.run("uvm-oversubscribe", Options(15 << 20, variant="really"))
     assert fake.alive == {}
 
 
@@ -152,7 +152,7 @@ def test_absent_package_is_named_with_its_extra(name: str, monkeypatch: pytest.M
     fake = install(monkeypatch, FakeCuda())
     monkeypatch.setitem(sys.modules, "torch", None)
     with pytest.raises(ToolMissing, match=rf"{name} needs the Python package torch.* pip install 'pinprof\[torch\]'"):
-        workload.run(name, Options(1 << 20))
+        scenario.run(name, Options(1 << 20))
     assert fake.alive == {}
 
 
@@ -162,7 +162,7 @@ def module(available: bool) -> SimpleNamespace:
 
 def test_what_pytorch_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "torch", module(available=True))  # type: ignore[arg-type]
-    with pytest.raises(WorkloadError, match=r"^PyTorch failed: CUDA error: out of memory\. Check") as raised, torch():
+    with pytest.raises(ScenarioError, match=r"^PyTorch failed: CUDA error: out of memory\. Check") as raised, torch():
         raise RuntimeError("CUDA error: out of memory\nand a long trace")
     assert raised.value.slug == "torch"
 
@@ -170,6 +170,6 @@ def test_what_pytorch_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> No
 def test_pytorch_without_cuda_says_so_and_frees_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch, FakeCuda())
     monkeypatch.setitem(sys.modules, "torch", module(available=False))  # type: ignore[arg-type]
-    with pytest.raises(WorkloadError, match=r"PyTorch sees no GPU\. Check that"):
-        workload.run("torch-pin", Options(1 << 20))
+    with pytest.raises(ScenarioError, match=r"PyTorch sees no GPU\. Check that"):
+        scenario.run("torch-pin", Options(1 << 20))
     assert fake.alive == {}

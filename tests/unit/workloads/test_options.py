@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 from pinprof.workloads.backends.host import HostBackend
 
-from pinprof import workload
-from pinprof.errors import UsageError, WorkloadError
-from pinprof.workload import Options, Variant, WorkloadSpec, catalog
+from pinprof import scenario
+from pinprof.errors import ScenarioError, UsageError
+from pinprof.scenario import Options, ScenarioSpec, Variant, catalog
 
 
 @pytest.mark.parametrize(
@@ -33,35 +33,35 @@ def test_options_that_cannot_be_meant_are_refused_by_value(values: dict[str, int
 
 
 def test_size_beyond_memory_is_refused_with_both_figures() -> None:
-    with pytest.raises(WorkloadError, match=r"20 EiB .* free") as raised:
-        workload.run("pinned", Options(size_bytes=10 << 60, backend="host"))
+    with pytest.raises(ScenarioError, match=r"20 EiB .* free") as raised:
+        scenario.run("pinned", Options(size_bytes=10 << 60, backend="host"))
     assert raised.value.slug == "size"
 
 
 @pytest.mark.parametrize(("typed", "suggested"), [("pinnd", "pinned"), ("zero_copy", "zerocopy"), ("uvmm", "uvm")])
 def test_unknown_scenario_suggests_the_nearest(typed: str, suggested: str) -> None:
     with pytest.raises(UsageError, match=f"Did you mean '{suggested}'"):
-        workload.load(typed)
+        scenario.load(typed)
 
 
-@pytest.mark.parametrize(("typed", "scenario"), [("read-mostly", "uvm-advise"), ("resident", "round-trip")])
-def test_name_of_a_variant_says_whose_it_is(typed: str, scenario: str) -> None:
-    with pytest.raises(UsageError, match=f"It is a variant: pinprof run {scenario} --variant {typed}"):
-        workload.load(typed)
+@pytest.mark.parametrize(("typed", "owner"), [("read-mostly", "uvm-advise"), ("resident", "round-trip")])
+def test_name_of_a_variant_says_whose_it_is(typed: str, owner: str) -> None:
+    with pytest.raises(UsageError, match=f"It is a variant: pinprof run {owner} --variant {typed}"):
+        scenario.load(typed)
 
 
 def test_alias_stands_for_a_scenario_in_one_variant() -> None:
-    assert workload.resolve("pool") == workload.resolve("pool", "pool") == ("alloc-loop", "pool")
-    assert workload.resolve("zero-copy") == ("zerocopy", None)
-    assert workload.resolve("register", "touched") == ("register", "touched")
+    assert scenario.resolve("pool") == scenario.resolve("pool", "pool") == ("alloc-loop", "pool")
+    assert scenario.resolve("zero-copy") == ("zerocopy", None)
+    assert scenario.resolve("register", "touched") == ("register", "touched")
     with pytest.raises(UsageError, match=r"pool is alloc-loop in its variant pool, not mistake\. Write: .* mistake"):
-        workload.resolve("pool", "mistake")
+        scenario.resolve("pool", "mistake")
     with pytest.raises(UsageError, match="no scenario 'pol'"):
-        workload.resolve("pol")
+        scenario.resolve("pol")
 
 
 def test_names_and_aliases_are_each_found_once() -> None:
-    specs = workload.specs()
+    specs = scenario.specs()
     found = [name for spec in specs for name in (spec.name, *spec.aliases, *(one.alias for one in spec.variants))]
     found = [name for name in found if name]
     assert len(found) == len(set(found))
@@ -69,7 +69,7 @@ def test_names_and_aliases_are_each_found_once() -> None:
 
 def test_every_scenario_variant_and_alias_is_explained_in_the_documentation() -> None:
     text = (Path(__file__).parents[3] / "docs" / "scenarios.md").read_text()
-    for spec in workload.specs():
+    for spec in scenario.specs():
         assert f"**{spec.name}**" in text
         for name in (*spec.aliases, *(one.alias for one in spec.variants)):
             assert f"`{name}`" in text or not name, name
@@ -80,7 +80,7 @@ def test_every_scenario_variant_and_alias_is_explained_in_the_documentation() ->
 
 def test_unknown_scenario_like_nothing_points_to_the_list() -> None:
     with pytest.raises(UsageError, match="pinprof list"):
-        workload.load("../../etc/passwd")
+        scenario.load("../../etc/passwd")
 
 
 def install(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> None:
@@ -93,8 +93,8 @@ def install(monkeypatch: pytest.MonkeyPatch, folder: Path, source: str) -> None:
 
 
 FOREIGN = """
-from pinprof.workload import RunContext, WorkloadSpec
-SPEC = WorkloadSpec("foreign", "other", "s", "d", ("init",), ("pageable",), {}, emulation=%s)
+from pinprof.scenario import RunContext, ScenarioSpec
+SPEC = ScenarioSpec("foreign", "other", "s", "d", ("init",), ("pageable",), {}, emulation=%s)
 def iterate(ctx):
     memory = ctx.backend.pageable(ctx.size_bytes)
     memory.fill(%s)
@@ -104,16 +104,16 @@ def iterate(ctx):
 
 def test_scenario_of_another_package_is_found_and_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, tmp_path, FOREIGN % ("'private memory'", "ctx.value + 2"))
-    assert {"foreign", "pageable", "pinned", "uvm", "zerocopy"} < set(workload.names())
-    result = workload.run("foreign", Options(4096, iterations=3, backend="host"))
+    assert {"foreign", "pageable", "pinned", "uvm", "zerocopy"} < set(scenario.names())
+    result = scenario.run("foreign", Options(4096, iterations=3, backend="host"))
     assert result.verified == 3
     assert result.emulation == "host emulation: private memory"
 
 
 def test_scenario_without_a_host_form_says_that_it_needs_a_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     install(monkeypatch, tmp_path, FOREIGN % ("None", "0"))
-    with pytest.raises(WorkloadError, match="foreign needs an NVIDIA GPU"):
-        workload.run("foreign", Options(4096, backend="host"))
+    with pytest.raises(ScenarioError, match="foreign needs an NVIDIA GPU"):
+        scenario.run("foreign", Options(4096, backend="host"))
 
 
 def test_memory_that_a_framework_tells_is_printed_and_handed_over_with_the_traffic(
@@ -122,8 +122,8 @@ def test_memory_that_a_framework_tells_is_printed_and_handed_over_with_the_traff
     telling = FOREIGN % ("'x'", "ctx.value + 2") + "    ctx.tell_memory('cache', 4096 * (1 + ctx.iteration % 2))\n"
     install(monkeypatch, tmp_path, telling)
     facts = tmp_path / "facts.json"
-    monkeypatch.setenv(workload.SCENARIO_VARIABLE, str(facts))
-    result = workload.run("foreign", Options(4096, iterations=2, backend="host"))
+    monkeypatch.setenv(scenario.SCENARIO_VARIABLE, str(facts))
+    result = scenario.run("foreign", Options(4096, iterations=2, backend="host"))
     assert "  cache: 8 KiB" in result.to_text()
     handed = json.loads(facts.read_text())
     assert handed["memory_bytes"] == {"cache": 8192}
@@ -133,16 +133,16 @@ def test_memory_that_a_framework_tells_is_printed_and_handed_over_with_the_traff
 @pytest.mark.parametrize("source", ["import no_such_module", "raise RuntimeError('no_such_module')", "SPEC = 1"])
 def test_broken_scenario_names_its_module(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, source: str) -> None:
     install(monkeypatch, tmp_path, source)
-    with pytest.raises(WorkloadError, match=r"foreign_scenario \(scenario 'foreign'\)"):
-        workload.load("foreign")
+    with pytest.raises(ScenarioError, match=r"foreign_scenario \(scenario 'foreign'\)"):
+        scenario.load("foreign")
 
 
 def test_stale_result_of_the_iteration_before_is_a_wrong_result(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     install(monkeypatch, tmp_path, FOREIGN % ("'x'", "3.0"))
-    with pytest.raises(WorkloadError, match=r"element 0 is 3\.0, not 4\.0"):
-        workload.run("foreign", Options(4096, iterations=2, warmup=0, backend="host"))
+    with pytest.raises(ScenarioError, match=r"element 0 is 3\.0, not 4\.0"):
+        scenario.run("foreign", Options(4096, iterations=2, warmup=0, backend="host"))
 
 
 @pytest.mark.parametrize("index", [0, 65_535, 65_536, 299_999])
@@ -159,9 +159,9 @@ def test_one_wrong_element_anywhere_is_found(index: int, wrong: np.float32) -> N
     backend.close()
 
 
-@pytest.mark.parametrize("name", workload.names())
+@pytest.mark.parametrize("name", scenario.names())
 def test_spec_and_its_variants_name_a_call_for_every_phase(name: str) -> None:
-    spec = workload.load(name).spec
+    spec = scenario.load(name).spec
     assert spec.name == name
     assert set(spec.calls) == ({"cuda", "host"} if spec.emulation else {"cuda"})
     assert spec.summary
@@ -172,7 +172,7 @@ def test_spec_and_its_variants_name_a_call_for_every_phase(name: str) -> None:
         assert all(set(calls) == set(chosen.phases) for calls in chosen.calls.values()), (name, variant)
 
 
-TWO = WorkloadSpec(
+TWO = ScenarioSpec(
     "two",
     "other",
     "s",
@@ -196,9 +196,9 @@ def test_unknown_variant_lists_those_there_are() -> None:
     with pytest.raises(UsageError, match=r"two has no variant 'third'. Choose one of: one, other"):
         TWO.chosen("third")
     with pytest.raises(UsageError, match="pinned has no variants"):
-        workload.run("pinned", Options(variant="one", backend="host"))
+        scenario.run("pinned", Options(variant="one", backend="host"))
 
 
 def test_threads_are_refused_where_they_mean_nothing() -> None:
     with pytest.raises(UsageError, match="pinned has no threads of its own"):
-        workload.run("pinned", Options(threads=2, backend="host"))
+        scenario.run("pinned", Options(threads=2, backend="host"))

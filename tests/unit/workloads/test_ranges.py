@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.workload import phase
+from pinprof.scenario import phase
 
 
 @pytest.fixture
@@ -97,7 +97,7 @@ def test_any_name_stays_one_line(ranges: Path, name: str) -> None:
 
 
 def test_file_that_cannot_be_written_is_said_once_and_the_program_goes_on() -> None:
-    code = "from pinprof.workload import phase\nfor _ in range(3):\n  with phase('x'): pass\nprint('done')"
+    code = "from pinprof.scenario import phase\nfor _ in range(3):\n  with phase('x'): pass\nprint('done')"
     result = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, "PINPROF_RANGES": "/proc/none/ranges.jsonl"},
@@ -111,7 +111,7 @@ def test_file_that_cannot_be_written_is_said_once_and_the_program_goes_on() -> N
 
 def test_killed_program_loses_only_the_open_outermost_phase(ranges: Path) -> None:
     code = (
-        "import os, signal\nfrom pinprof.workload import phase\n"
+        "import os, signal\nfrom pinprof.scenario import phase\n"
         "for number in range(3):\n"
         "  with phase(f'iteration {number}'), phase('inner'):\n"
         "    if number == 2: os.kill(os.getpid(), signal.SIGKILL)\n"

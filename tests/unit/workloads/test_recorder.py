@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.workload import measured, recorder
+from pinprof.scenario import measured, recorder
 
 
 @pytest.fixture

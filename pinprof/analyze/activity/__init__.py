@@ -1,0 +1,1 @@
+"""CUDA calls, copies, kernels and managed memory."""

@@ -1,0 +1,394 @@
+"""CUDA calls: how often, how long, for how many bytes, and where inside the kernel their time went.
+
+The call that creates a process's context is taken out first: it pays for the driver, not for what it asks for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import Activity, ApiCallTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
+from pinprof.analyze.activity.results import (
+    AllocLoop,
+    CallResult,
+    CallSite,
+    CallSplit,
+    ContextInit,
+    MemoryPeaks,
+    Purpose,
+    Spread,
+)
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.groups import group
+from pinprof.analyze.intervals import numbers
+from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.model import KERNEL, Capture, Int32, Int64, clock_event
+
+CONTEXT_INIT_NS = 50_000_000
+CONTEXT_INIT_FACTOR = 5
+"""A first call that is this many times as long as later ones of its size."""
+BOOKKEEPING_NS = 1_000_000
+"""Calls that ask for a version or a setting before any context exists are shorter than this."""
+UNKNOWN_SIZE = -1
+
+_PURPOSES: tuple[tuple[Purpose, str], ...] = (
+    ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc"),
+    ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
+    ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cuArrayCreate|cuArray3DCreate"),
+    ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
+    ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cuArrayDestroy"),
+    ("register", r"cudaHostRegister|cuMemHostRegister"),
+    ("unregister", r"cudaHostUnregister|cuMemHostUnregister"),
+    ("copy", r"cudaMemcpy\w*|cuMemcpy\w*"),
+    ("set", r"cudaMemset\w*|cuMemset\w*"),
+    ("prefetch", r"cudaMem(Discard|DiscardAnd)?Prefetch\w*|cuMem(Discard|DiscardAnd)?Prefetch\w*"),
+    ("advise", r"cudaMemAdvise|cuMemAdvise"),
+    ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
+    ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
+    ("other", r".*"),
+)
+PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+_OPENING: dict[Purpose, str] = {
+    "alloc pinned": "pinned", "alloc device": "device", "alloc managed": "managed", "register": "registered",
+}  # fmt: skip
+_CLOSING: dict[Purpose, str] = {"free pinned": "pinned", "free device": "device", "unregister": "registered"}
+_LOOPS = ("pinned", "device", "managed", "registered")
+NO_ITERATIONS: tuple[Int64, Int64] = (np.zeros(0, np.int64), np.zeros(0, np.int64))
+
+
+def purpose_of(name: str) -> Purpose:
+    """What a call is for, by its name without version suffix."""
+    return next(purpose for purpose, pattern in _PURPOSES if re.fullmatch(pattern, name, re.DOTALL))
+
+
+@dataclass(frozen=True)
+class Calls:
+    """The calls of a capture with what the rest of the analysis asks about them; columns of the table's length."""
+
+    table: ApiCallTable
+    names: tuple[str, ...]
+    """Each once, the last one for calls without a name."""
+    name: Int64
+    """Index into `names`."""
+    purpose: NDArray[np.int8]
+    """Index into `PURPOSES`."""
+    size_bytes: Int64
+    """UNKNOWN_SIZE where not recorded."""
+    memory: NDArray[np.uint8]
+    """`MemoryKind` of what was allocated or freed; UNKNOWN where not recorded."""
+    initial: NDArray[np.bool_]
+    """Whether the call created its process's context."""
+    typical_ns: dict[int, int]
+    """Row of an initial call → what such calls take otherwise."""
+    correlation: _Correlation
+
+    @property
+    def duration_ns(self) -> Int64:
+        """Time inside each call."""
+        return self.table.end_ns - self.table.start_ns
+
+    def launching(self, pid: Int32, correlation_id: Int64) -> Int64:
+        """For each piece of work, the row of the call that caused it; -1 when there is none."""
+        return self.correlation.find(pid, correlation_id)
+
+    def is_for(self, *purposes: Purpose) -> NDArray[np.bool_]:
+        """Which calls have one of these purposes."""
+        return np.isin(self.purpose, [PURPOSES.index(purpose) for purpose in purposes])
+
+
+@dataclass(frozen=True)
+class _Correlation:
+    """(pid, correlation id) → row of the call."""
+
+    key: Int64
+    row: Int64
+
+    @classmethod
+    def of(cls, table: ApiCallTable) -> _Correlation:
+        rows = np.flatnonzero(table.correlation_id > 0)
+        key = cls._key(table.pid[rows], table.correlation_id[rows])
+        order = np.argsort(key, kind="stable")
+        return cls(key[order], rows[order])
+
+    def find(self, pid: Int32, correlation_id: Int64) -> Int64:
+        if not len(self.key):
+            return np.full(len(pid), -1, np.int64)
+        key = self._key(pid, correlation_id)
+        place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
+        return np.where((self.key[place] == key) & (correlation_id > 0), self.row[place], -1)
+
+    @staticmethod
+    def _key(pid: Int32, correlation_id: Int64) -> Int64:
+        return np.asarray(pid.astype(np.int64) << 32 | correlation_id & 0xFFFF_FFFF)
+
+
+def prepare_calls(activity: Activity) -> Calls:
+    """Name, purpose, size and memory kind of every call, and which of them created a context."""
+    table = activity.calls
+    names = (*table.names, "(no name)")
+    name = np.where(table.name < 0, len(table.names), table.name).astype(np.int64)
+    purpose = np.array([PURPOSES.index(purpose_of(text)) for text in names], np.int8)[name]
+    correlation = _Correlation.of(table)
+    size = np.full(len(table), UNKNOWN_SIZE, np.int64)
+    if table.size_bytes is not None:
+        size[:] = table.size_bytes
+    memory = np.full(len(table), MemoryKind.UNKNOWN, np.uint8)
+    usage, operations = activity.memory, activity.gpu_ops
+    row = correlation.find(usage.pid, usage.correlation_id)
+    known = row >= 0
+    # One more element, read by -1: no call.
+    unsized = known & (np.append(size, 0)[row] < 0)
+    _add_sizes(size, row[unsized], usage.size_bytes[unsized])
+    memory[row[known]] = usage.memory_kind[known]
+    moved = np.flatnonzero((operations.kind == OpKind.COPY) | (operations.kind == OpKind.MEMSET))
+    row = correlation.find(operations.pid[moved], operations.correlation_id[moved])
+    _add_sizes(size, row[row >= 0], operations.size_bytes[moved[row >= 0]])
+    initial, typical = _context_init(table, name, size)
+    return Calls(table, names, name, purpose, size, memory, initial, typical, correlation)
+
+
+def _add_sizes(size: Int64, row: Int64, amount: Int64) -> None:
+    size[row] = np.maximum(size[row], 0)
+    np.add.at(size, row, amount)
+
+
+def size_class(size: Int64) -> Int64:
+    """The number of the power of two that a size rounds up to; UNKNOWN_SIZE stays."""
+    classes = np.ceil(np.log2(np.maximum(size, 1).astype(np.float64))).astype(np.int64)
+    return np.where(size < 0, UNKNOWN_SIZE, classes)
+
+
+def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[NDArray[np.bool_], dict[int, int]]:
+    """Rule 0: in each process the first call that is no bookkeeping, if it is long for a call of its size.
+
+    It is compared with later calls of the same name and size class, else with those of the same name; alone it counts
+    only if it allocates and moves nothing, since a large allocation may well take that long.
+    """
+    initial = np.zeros(len(table), np.bool_)
+    typical: dict[int, int] = {}
+    duration = table.end_ns - table.start_ns
+    longer = np.flatnonzero(duration >= BOOKKEEPING_NS)
+    _, first = np.unique(table.pid[longer], return_index=True)
+    for row in longer[first].tolist():
+        if duration[row] < CONTEXT_INIT_NS:
+            continue
+        later = np.arange(row + 1, len(table))
+        later = later[(table.pid[later] == table.pid[row]) & (name[later] == name[row])]
+        alike = later[size_class(size[later]) == size_class(size[row : row + 1])]
+        compared = alike if len(alike) else later
+        if not len(compared):
+            initial[row] = size[row] <= 0
+            continue
+        median = int(np.median(duration[compared]))
+        initial[row] = duration[row] >= CONTEXT_INIT_FACTOR * median
+        if initial[row]:
+            typical[row] = median
+    return initial, typical
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Sampled time inside calls: columns (call, leaf, weight, samples), ordered by call."""
+
+    event: int
+    call: Int64
+    leaf: Int64
+    weight: Int64
+    count: Int64
+
+
+def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> Samples | None:
+    """Samples of the calling thread inside each call, by leaf; None when nothing sampled time on the calls' clock.
+
+    The first event that weighs nanoseconds counts, and waits beside it: a thread cannot enter or leave a call while it
+    is off the processors, so that each lies in one call. Samples that cannot show the kernel split nothing.
+    """
+    event = clock_event(capture.events)
+    samples, table = capture.samples, calls.table
+    if event is None or not len(table) or not (capture.stacks.frames.mode == KERNEL).any():
+        return None
+    timed = [event, *(number for number, other in enumerate(capture.events) if other.spans)]
+    rows = np.flatnonzero(np.isin(samples.event, timed) & np.isin(samples.pid, np.unique(table.pid)))
+    call_thread = _thread(table.pid, table.tid)
+    sample_thread = _thread(samples.pid[rows], samples.tid[rows])
+    by_thread = np.argsort(call_thread, kind="stable")
+    ordered = np.argsort(sample_thread, kind="stable")
+    threads, first = np.unique(call_thread[by_thread], return_index=True)
+    starts, ends = (np.searchsorted(sample_thread[ordered], threads, side) for side in ("left", "right"))
+    bounds = np.append(first, len(by_thread))
+    found_calls, found_rows = [], []
+    for number in np.flatnonzero(ends > starts).tolist():
+        mine, here = by_thread[bounds[number] : bounds[number + 1]], rows[ordered[starts[number] : ends[number]]]
+        place = np.searchsorted(table.start_ns[mine], samples.time_ns[here], "right") - 1
+        inside = (place >= 0) & (samples.time_ns[here] < table.end_ns[mine][place])
+        found_calls.append(mine[place[inside]])
+        found_rows.append(here[inside])
+    if not found_calls:
+        return None
+    call, row = np.concatenate(found_calls), np.concatenate(found_rows)
+    cells = group(call, attribution.leaf[row].astype(np.int64))
+    return Samples(event, cells.keys[0], cells.keys[1], cells.sum(samples.weight[row]), cells.count)
+
+
+def _thread(pid: Int32, tid: Int32) -> Int64:
+    return np.asarray(pid.astype(np.int64) << 32 | tid.astype(np.int64) & 0xFFFF_FFFF)
+
+
+def summarise_calls(
+    capture: Capture, calls: Calls, samples: Samples | None, scopes: Scopes
+) -> tuple[tuple[CallResult, ...], ...]:
+    """Per scope, the calls by name, longest total first; calls that created a context are left out."""
+    table = calls.table
+    ordinary = np.flatnonzero(~calls.initial)
+    purposes = [purpose_of(name) for name in calls.names]
+    results: list[list[CallResult]] = [[] for _ in range(len(scopes))]
+    for scope, row in scopes.members(table.start_ns[ordinary], table.pid[ordinary]):
+        row = ordinary[row]
+        cells = group(scope, calls.name[row])
+        duration = calls.duration_ns[row]
+        size = calls.size_bytes[row]
+        total, least, most = cells.sum(duration), cells.min(duration), cells.max(duration)
+        median, first = cells.median(duration), cells.first(duration)
+        sized = cells.sum((size >= 0).astype(np.int64))
+        amount, failures = cells.sum(np.maximum(size, 0)), cells.sum((table.status[row] > 0).astype(np.int64))
+        splits = _splits(capture, samples, cells.of, row, len(table), total)
+        sites = _sites(table, cells.of, row)
+        for cell in np.lexsort((-total, cells.keys[0])).tolist():
+            name = cells.keys[1][cell]
+            results[cells.keys[0][cell]].append(
+                CallResult(
+                    name=calls.names[name],
+                    purpose=purposes[name],
+                    count=int(cells.count[cell]),
+                    time_ns=Spread(int(total[cell]), int(least[cell]), int(median[cell]), int(most[cell])),
+                    first_ns=int(first[cell]),
+                    size_bytes=int(amount[cell]) if sized[cell] else None,
+                    failures=int(failures[cell]),
+                    split=splits.get(cell),
+                    sites=tuple(sites.get(cell, ())),
+                )
+            )
+    return tuple(tuple(entries) for entries in results)
+
+
+def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallSite]]:
+    """Cell (scope and name) → who made its calls; `row` is the call, `cell` its cell."""
+    if table.site is None:
+        return {}
+    known = table.site[row] >= 0
+    cell, row = cell[known], row[known]
+    parts = group(cell, table.site[row].astype(np.int64))
+    time = parts.sum(table.end_ns[row] - table.start_ns[row])
+    found: dict[int, list[CallSite]] = {}
+    for part in np.argsort(-time, kind="stable").tolist():
+        site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
+        found.setdefault(int(parts.keys[0][part]), []).append(site)
+    return found
+
+
+def _splits(
+    capture: Capture, samples: Samples | None, cell: Int64, row: Int64, calls: int, total: Int64
+) -> dict[int, CallSplit]:
+    """Cell (scope and name) → its split, from what was sampled inside each call; `row` is the call, `cell` its cell."""
+    if samples is None:
+        return {}
+    bounds = np.searchsorted(samples.call, np.arange(calls + 1))
+    place, number = numbers(bounds[row].astype(np.int64), bounds[row + 1].astype(np.int64))
+    parts = group(cell[place], samples.leaf[number])
+    weight, count = parts.sum(samples.weight[number]), parts.sum(samples.count[number])
+    by_leaf: dict[int, dict[str, int]] = {}
+    counts: dict[int, int] = {}
+    for part in np.lexsort((-weight, parts.keys[0])).tolist():
+        owner = int(parts.keys[0][part])
+        by_leaf.setdefault(owner, {})[CATEGORIES[parts.keys[1][part]].name] = int(weight[part])
+        counts[owner] = counts.get(owner, 0) + int(count[part])
+    event, waits = capture.events[samples.event], any(other.spans for other in capture.events)
+    return {
+        owner: CallSplit(event, counts[owner], leaves, int(total[owner]) - sum(leaves.values()), waits)
+        for owner, leaves in by_leaf.items()
+    }
+
+
+def context_init(capture: Capture, calls: Calls, samples: Samples | None) -> tuple[ContextInit, ...]:
+    """The calls that created a context, in order of time."""
+    rows = np.flatnonzero(calls.initial)
+    duration = calls.duration_ns[rows]
+    splits = _splits(capture, samples, np.arange(len(rows)), rows, len(calls.table), duration)
+    return tuple(
+        ContextInit(
+            name=calls.names[calls.name[row]],
+            pid=int(calls.table.pid[row]),
+            start_ns=int(calls.table.start_ns[row]),
+            duration_ns=int(duration[number]),
+            typical_ns=calls.typical_ns.get(row),
+            split=splits.get(number),
+        )
+        for number, row in enumerate(rows.tolist())
+    )
+
+
+def alloc_loops(
+    calls: Calls, began_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
+) -> tuple[AllocLoop, ...]:
+    """What was allocated and freed again after the program's work began, by kind and size class, dearest first.
+
+    With the (starts, ends) of a scenario's measured iterations only calls inside them count, and pairs are those of
+    one iteration on average: repeating a measurement repeats no allocation of the program.
+    cudaFree serves device and managed memory: where the recording does not say which, it counts as device.
+    """
+    if began_ns is None:
+        return ()
+    kind_of = np.full(len(PURPOSES), -1, np.int64)
+    opens = np.zeros(len(PURPOSES), np.bool_)
+    for purpose, what in (*_OPENING.items(), *_CLOSING.items()):
+        kind_of[PURPOSES.index(purpose)] = _LOOPS.index(what)
+        opens[PURPOSES.index(purpose)] = purpose in _OPENING
+    kind = kind_of[calls.purpose]
+    kind[(calls.memory == MemoryKind.MANAGED) & (kind >= 0)] = _LOOPS.index("managed")
+    counted = (kind >= 0) & (calls.table.start_ns >= began_ns) & ~calls.initial
+    starts, ends = iterations
+    if len(starts):
+        place = np.searchsorted(starts, calls.table.start_ns, "right") - 1
+        counted &= (place >= 0) & (calls.table.start_ns < ends[place])
+    rows = np.flatnonzero(counted)
+    # Pairs need both sides in one class, so where either side's size is unknown all sizes count together.
+    sizes = size_class(calls.size_bytes[rows])
+    opening = opens[calls.purpose[rows]]
+    for number in range(len(_LOOPS)):
+        mine = kind[rows] == number
+        if (sizes[mine] < 0).any():
+            sizes[mine] = UNKNOWN_SIZE
+    cells = group(kind[rows], sizes + 1)
+    opened = cells.sum(opening.astype(np.int64))
+    cost = cells.sum(calls.duration_ns[rows])
+    loops = [
+        AllocLoop(
+            what=_LOOPS[cells.keys[0][cell]],
+            up_to_bytes=1 << int(cells.keys[1][cell] - 1) if cells.keys[1][cell] else None,
+            pairs=int(min(opened[cell], cells.count[cell] - opened[cell])) // max(len(starts), 1),
+            cost_ns=int(cost[cell]),
+        )
+        for cell in range(len(cells))
+    ]
+    return tuple(sorted((loop for loop in loops if loop.pairs), key=lambda loop: -loop.cost_ns))
+
+
+def memory_peaks(usage: MemoryUsageTable) -> MemoryPeaks:
+    """The most memory live at once, by kind, from allocations and frees in order of time."""
+    step = np.where(usage.operation == MemoryOperation.ALLOCATE, usage.size_bytes, -usage.size_bytes)
+
+    def peak(kind: MemoryKind) -> int:
+        return int(np.cumsum(step[usage.memory_kind == kind]).max(initial=0))
+
+    pins = (usage.memory_kind == MemoryKind.PINNED) & (usage.operation == MemoryOperation.ALLOCATE)
+    return MemoryPeaks(
+        pinned_bytes=peak(MemoryKind.PINNED),
+        managed_bytes=peak(MemoryKind.MANAGED),
+        largest_pin_bytes=int(usage.size_bytes[pins].max(initial=0)),
+    )

@@ -1,0 +1,309 @@
+"""Copies between host and GPU: how much, how fast, who waited; and what the GPU did meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.activity.results import (
+    BandwidthPoints,
+    CopyResult,
+    CopyTotals,
+    DeviceTime,
+    Direction,
+    DirectionTotals,
+    Link,
+    Serialisation,
+    Spread,
+    TransferAnalysis,
+)
+from pinprof.analyze.groups import group
+from pinprof.analyze.intervals import Intervals, intersection, union
+from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.model import Int64
+
+Bool = NDArray[np.bool_]
+
+LARGE_COPY_BYTES = 16 << 20
+"""From here on a copy shows what the link can do."""
+PAGEABLE_ASYNC_BYTES = 64 << 10
+"""Asynchronous copies to the device from pageable memory up to this size are staged at once and do not block."""
+SYNC_SOON_NS = 10_000
+"""A copy whose thread starts to wait within this time after the call is as good as synchronous."""
+POINTS = 2000
+"""At most this many points in a plot."""
+LONGEST_GAPS = 10
+
+DIRECTIONS: tuple[Direction, ...] = ("H2D", "D2H", "D2D", "H2H", "P2P", "other")
+_DIRECTION_OF: dict[CopyKind, Direction] = {
+    CopyKind.HOST_TO_DEVICE: "H2D", CopyKind.HOST_TO_ARRAY: "H2D", CopyKind.UVM_HOST_TO_DEVICE: "H2D",
+    CopyKind.DEVICE_TO_HOST: "D2H", CopyKind.ARRAY_TO_HOST: "D2H", CopyKind.UVM_DEVICE_TO_HOST: "D2H",
+    CopyKind.DEVICE_TO_DEVICE: "D2D", CopyKind.ARRAY_TO_ARRAY: "D2D", CopyKind.ARRAY_TO_DEVICE: "D2D",
+    CopyKind.DEVICE_TO_ARRAY: "D2D", CopyKind.UVM_DEVICE_TO_DEVICE: "D2D", CopyKind.HOST_TO_HOST: "H2H",
+    CopyKind.PEER_TO_PEER: "P2P",
+}  # fmt: skip
+DIRECTION = np.full(256, DIRECTIONS.index("other"), np.int64)
+"""`CopyKind` → index into `DIRECTIONS`."""
+for _kind, _direction in _DIRECTION_OF.items():
+    DIRECTION[_kind] = DIRECTIONS.index(_direction)
+
+_H2D, _D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
+_MEMORY_NAMES = {
+    MemoryKind.PAGEABLE: "pageable", MemoryKind.PINNED: "pinned", MemoryKind.DEVICE: "device",
+    MemoryKind.ARRAY: "array", MemoryKind.MANAGED: "managed", MemoryKind.DEVICE_STATIC: "device static",
+    MemoryKind.MANAGED_STATIC: "managed static",
+}  # fmt: skip
+
+
+def memory_name(kind: int) -> str:
+    """`pageable`, `pinned`, …; `unknown` for what has no name here."""
+    return _MEMORY_NAMES.get(MemoryKind(kind), "unknown") if kind <= MemoryKind.UNKNOWN else "unknown"
+
+
+@dataclass(frozen=True)
+class Copies:
+    """Explicit copies, as columns, with what is known of the calls that made them."""
+
+    row: Int64
+    """In the table of GPU work."""
+    start_ns: Int64
+    end_ns: Int64
+    size_bytes: Int64
+    direction: Int64
+    """Index into `DIRECTIONS`."""
+    memory: Int64
+    """`MemoryKind` on the host's side, of the source where no host is."""
+    asynchronous: Bool
+    host_ns: Int64
+    """Time inside the call; of several copies of one call the first has it all, the others 0."""
+    call: Int64
+    """Row of the call; -1 when unknown."""
+    scope_time_ns: Int64
+    """When the call began, or the copy itself where no call is known."""
+
+    @property
+    def busy_ns(self) -> Int64:
+        """Each copy's own time."""
+        return self.end_ns - self.start_ns
+
+
+def work_time(operations: GpuOpTable, calls: Calls) -> tuple[Int64, Int64]:
+    """Per piece of GPU work the row of its call, -1 without one, and the time it counts at: its call's start or its."""
+    call = calls.launching(operations.pid, operations.correlation_id)
+    return call, np.where(call >= 0, np.append(calls.table.start_ns, 0)[call], operations.start_ns)
+
+
+def prepare_copies(operations: GpuOpTable, calls: Calls, call: Int64, time: Int64) -> Copies:
+    """The explicit copies among GPU work; `call` and `time` come from `work_time`."""
+    row = np.flatnonzero(operations.kind == OpKind.COPY)
+    direction = DIRECTION[operations.copy_kind[row]]
+    memory = np.where(direction == _D2H, operations.dst_kind[row], operations.src_kind[row]).astype(np.int64)
+    call = call[row]
+    by_name = np.array([*("Async" in name for name in calls.names), False], np.bool_)
+    _, first = np.unique(call, return_index=True)
+    host = np.zeros(len(row), np.int64)
+    host[first] = np.append(calls.duration_ns, 0)[call[first]]
+    return Copies(
+        row=row,
+        start_ns=operations.start_ns[row],
+        end_ns=operations.end_ns[row],
+        size_bytes=operations.size_bytes[row],
+        direction=direction,
+        memory=memory,
+        asynchronous=by_name[np.append(calls.name, -1)[call]],
+        host_ns=host,
+        call=call,
+        scope_time_ns=time[row],
+    )
+
+
+def summarise_copies(
+    operations: GpuOpTable, copies: Copies, link: Link | None, scopes: Scopes
+) -> tuple[tuple[CopyResult, ...], ...]:
+    """Per scope, copies by direction, memory kind and whether the call was asynchronous; most time first."""
+    results: list[list[CopyResult]] = [[] for _ in range(len(scopes))]
+    for scope, row in scopes.members(copies.scope_time_ns, operations.pid[copies.row]):
+        cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].astype(np.int64))
+        size = copies.size_bytes[row]
+        columns = (
+            *cells.keys, cells.count, cells.sum(size), cells.min(size), cells.median(size), cells.max(size),
+            cells.sum(copies.busy_ns[row]), cells.sum(copies.host_ns[row]),
+        )  # fmt: skip
+        for at, direction, memory, asynchronous, count, total, least, median, most, busy, host in sorted(
+            zip(*(column.tolist() for column in columns), strict=True), key=lambda cell: -cell[9]
+        ):
+            rate = link.rate(DIRECTIONS[direction]) if link else None
+            results[at].append(
+                CopyResult(
+                    direction=DIRECTIONS[direction],
+                    memory=memory_name(memory),
+                    asynchronous=bool(asynchronous),
+                    count=count,
+                    size_bytes=Spread(total, least, median, most),
+                    busy_ns=busy,
+                    host_ns=host,
+                    link_share=total / busy / rate if rate and busy else None,
+                )
+            )
+    return tuple(tuple(entries) for entries in results)
+
+
+@dataclass(frozen=True)
+class DeviceSets:
+    """When one GPU computed, copied, did both, did anything."""
+
+    device: int
+    kernels: Intervals
+    copies: Intervals
+    """Explicit copies and migrations."""
+    overlap: Intervals
+    busy: Intervals
+
+
+def device_sets(operations: GpuOpTable) -> Iterator[DeviceSets]:
+    """The sets of every device that did anything; a graph launch recorded as a whole counts as a kernel."""
+    working = np.flatnonzero(operations.kind != OpKind.SYNC)
+    order = working[np.argsort(operations.device[working], kind="stable")]
+    devices, first = np.unique(operations.device[order], return_index=True)
+    for device, rows in zip(devices.tolist(), np.split(order, first[1:]) if len(order) else (), strict=True):
+        kind = operations.kind[rows]
+
+        def times(mask: Bool, rows: Int64 = rows) -> Intervals:
+            return union(operations.start_ns[rows[mask]], operations.end_ns[rows[mask]])
+
+        kernels = times((kind == OpKind.KERNEL) | (kind == OpKind.GRAPH))
+        copies = times((kind == OpKind.COPY) | (kind == OpKind.MIGRATION))
+        yield DeviceSets(device, kernels, copies, intersection(kernels, copies), times(np.ones(len(rows), np.bool_)))
+
+
+def analyze_transfers(
+    operations: GpuOpTable, calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...], link: Link | None
+) -> TransferAnalysis:
+    """Everything about copies that is asked of the whole recording."""
+    return TransferAnalysis(
+        link=link,
+        devices=tuple(_device_time(entry) for entry in sets),
+        directions=_directions(copies),
+        points=bandwidth_points(copies),
+        pageable_async=_pageable_async(copies),
+        serial=_serialisation(operations, calls, copies, sets),
+    )
+
+
+def _device_time(sets: DeviceSets) -> DeviceTime:
+    gaps = sets.busy.gaps()
+    length = gaps.end - gaps.start
+    longest = np.argsort(-length, kind="stable")[:LONGEST_GAPS]
+    return DeviceTime(
+        device=sets.device,
+        span_ns=sets.busy.span,
+        busy_ns=sets.busy.total,
+        kernel_ns=sets.kernels.total,
+        copy_ns=sets.copies.total,
+        overlap_ns=sets.overlap.total,
+        idle_gaps=len(gaps),
+        longest_gaps=tuple(zip(gaps.start[longest].tolist(), length[longest].tolist(), strict=True)),
+    )
+
+
+def _totals(copies: Copies, mask: Bool) -> CopyTotals:
+    return CopyTotals(
+        count=int(np.count_nonzero(mask)),
+        size_bytes=int(copies.size_bytes[mask].sum()),
+        busy_ns=int(copies.busy_ns[mask].sum()),
+        host_ns=int(copies.host_ns[mask].sum()),
+    )
+
+
+def _directions(copies: Copies) -> tuple[DirectionTotals, ...]:
+    large = (copies.memory == MemoryKind.PINNED) & (copies.size_bytes >= LARGE_COPY_BYTES)
+    results = []
+    for direction in np.unique(copies.direction).tolist():
+        mine = copies.direction == direction
+        all_of_it = _totals(copies, mine)
+        results.append(
+            DirectionTotals(
+                direction=DIRECTIONS[direction],
+                count=all_of_it.count,
+                size_bytes=all_of_it.size_bytes,
+                median_bytes=int(np.median(copies.size_bytes[mine])),
+                busy_ns=all_of_it.busy_ns,
+                large_pinned=_totals(copies, mine & large),
+            )
+        )
+    return tuple(results)
+
+
+def _pageable_async(copies: Copies) -> CopyTotals:
+    blocks = (copies.direction == _D2H) | ((copies.direction == _H2D) & (copies.size_bytes > PAGEABLE_ASYNC_BYTES))
+    return _totals(copies, copies.asynchronous & (copies.memory == MemoryKind.PAGEABLE) & blocks)
+
+
+def _serialisation(operations: GpuOpTable, calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...]) -> Serialisation:
+    """Copies between host and device by synchronous calls, or by asynchronous ones that are waited for at once."""
+    crossing = (copies.direction == _H2D) | (copies.direction == _D2H)
+    known = copies.call >= 0
+    waited = np.append(_waited_for(calls), False)[copies.call]
+    serial = np.flatnonzero(crossing & known & (~copies.asynchronous | waited))
+    copy_ns = overlapped = 0
+    device = operations.device[copies.row[serial]]
+    for entry in sets:
+        mine = serial[device == entry.device]
+        times = union(copies.start_ns[mine], copies.end_ns[mine])
+        copy_ns += times.total
+        overlapped += intersection(times, entry.kernels).total
+    return Serialisation(len(serial), copy_ns, overlapped, sum(entry.busy.span for entry in sets))
+
+
+def _waited_for(calls: Calls) -> Bool:
+    """Per call, whether the next call of its thread waits for the GPU and follows at once."""
+    table = calls.table
+    order = np.lexsort((table.start_ns, table.tid, table.pid))
+    follows = np.zeros(len(table), np.bool_)
+    before, after = order[:-1], order[1:]
+    waits = calls.is_for("sync")
+    follows[before] = (
+        (table.pid[before] == table.pid[after])
+        & (table.tid[before] == table.tid[after])
+        & waits[after]
+        & (table.start_ns[after] - table.end_ns[before] <= SYNC_SOON_NS)
+    )
+    return follows
+
+
+def bandwidth_points(copies: Copies) -> BandwidthPoints:
+    """Size and bandwidth of every copy that took time; above `POINTS` copies that lie close together become one."""
+    timed = np.flatnonzero((copies.busy_ns > 0) & (copies.size_bytes > 0))
+    size, rate = copies.size_bytes[timed], copies.size_bytes[timed] / copies.busy_ns[timed]
+    kinds = group(copies.direction[timed], copies.memory[timed])
+    groups = tuple(
+        (DIRECTIONS[direction], memory_name(memory))
+        for direction, memory in zip(*(key.tolist() for key in kinds.keys), strict=True)
+    )
+    if len(timed) <= POINTS:
+        return BandwidthPoints(size, rate, np.ones(len(timed), np.int64), kinds.of.astype(np.int32), groups)
+    x, y = np.log2(size), np.log2(rate)
+    # Steps of an eighth of an octave to begin with, coarser until the points are few enough.
+    step = 1 / 8
+    while True:
+        cells = group(kinds.of, np.floor(x / step).astype(np.int64), np.floor((y - y.min()) / step).astype(np.int64))
+        if len(cells) <= max(POINTS, len(kinds)):
+            break
+        step *= 2
+    mean_x, mean_y = (np.bincount(cells.of, weights=values) / cells.count for values in (x, y))
+    return BandwidthPoints(
+        np.round(np.exp2(mean_x)).astype(np.int64), np.exp2(mean_y), cells.count, cells.keys[0].astype(np.int32), groups
+    )
+
+
+def sum_covered(scopes: Scopes, sets: tuple[DeviceSets, ...], which: str) -> Int64:
+    """Per scope, time in the `kernels`, `copies`, `overlap` or `busy` sets of all devices."""
+    total = np.zeros(len(scopes), np.int64)
+    for entry in sets:
+        total += scopes.covered(getattr(entry, which))
+    return total

@@ -1,0 +1,103 @@
+"""Managed memory by place: which 2 MiB blocks moved, faulted and went back and forth."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import MemoryKind, MemoryOperation, MemoryUsageTable, PageFaultTable
+from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
+from pinprof.analyze.activity.results import BlockTable
+from pinprof.analyze.groups import Groups, group
+from pinprof.analyze.intervals import union_by_key
+from pinprof.model import Int64
+
+BLOCKS = 4096
+"""At most this many blocks are kept."""
+
+_PAGE_BITS, _BLOCK_BITS = 12, 21
+_SPACE_BITS = 46
+"""Bits of a page number; the process takes the ones above."""
+
+
+def _pages(address: NDArray[np.uint64], pid: NDArray[np.int32], pids: NDArray[np.int32]) -> Int64:
+    """Page numbers that differ between processes: addresses say nothing about another process."""
+    page = (address >> np.uint64(_PAGE_BITS)).astype(np.int64) & (1 << _SPACE_BITS) - 1
+    return np.asarray(page | np.searchsorted(pids, pid).astype(np.int64) << _SPACE_BITS)
+
+
+def lives_of(moved: Migrations, usage: MemoryUsageTable) -> tuple[Int64, Int64]:
+    """Per migration (the allocation it belongs to, its page); 0 for all where allocations were not recorded.
+
+    Memory that is freed and allocated again at the same address begins a new life: what moved before does not count.
+    """
+    pids = np.unique(moved.pid)
+    page = _pages(moved.address, moved.pid, pids)
+    born = (usage.memory_kind == MemoryKind.MANAGED) & (usage.operation == MemoryOperation.ALLOCATE)
+    born &= np.isin(usage.pid, pids)
+    if not born.any():
+        return np.zeros(len(moved), np.int64), page
+    base_of, time_of = _pages(usage.address[born], usage.pid[born], pids), usage.time_ns[born]
+    bases, times = np.unique(base_of), np.unique(time_of)
+    width = len(times) + 1
+    births = np.sort(np.searchsorted(bases, base_of) * width + np.searchsorted(times, time_of) + 1)
+    now = np.searchsorted(times, moved.start_ns, "right")
+    base = np.maximum(np.searchsorted(bases, page, "right") - 1, 0)
+    return np.searchsorted(births, base * width + now, "right").astype(np.int64), page
+
+
+def block_table(moved: Migrations, faults: PageFaultTable, page: Int64, segment: Int64) -> tuple[BlockTable, float]:
+    """Every block that moved or faulted, and the direction changes per block and allocation."""
+    shift = _BLOCK_BITS - _PAGE_BITS
+    pids = np.unique(np.concatenate([moved.pid, faults.pid]))
+    mine = (page & (1 << _SPACE_BITS) - 1) | np.searchsorted(pids, moved.pid).astype(np.int64) << _SPACE_BITS
+    block, of = np.unique(
+        np.concatenate([mine >> shift, _pages(faults.address, faults.pid, pids) >> shift]), return_inverse=True
+    )
+    here, there = of.reshape(-1)[: len(moved)], of.reshape(-1)[len(moved) :]
+
+    def summed(index: Int64, amount: NDArray[np.integer]) -> Int64:
+        total = np.zeros(len(block), np.int64)
+        np.add.at(total, index, amount)
+        return total
+
+    lives = group(here, segment)
+    flips_at = _flips(moved.direction, lives)
+    on_gpu = faults.device >= 0
+    flips = summed(here, flips_at)
+    table = BlockTable(
+        address=(block & (1 << _SPACE_BITS - shift) - 1).astype(np.uint64) << np.uint64(_BLOCK_BITS),
+        to_device_bytes=summed(here, np.where(moved.direction == H2D, moved.size_bytes, 0)),
+        to_host_bytes=summed(here, np.where(moved.direction == D2H, moved.size_bytes, 0)),
+        migrations=np.bincount(here, minlength=len(block)).astype(np.int64),
+        gpu_faults=summed(there[on_gpu], faults.count[on_gpu]),
+        cpu_faults=summed(there[~on_gpu], faults.count[~on_gpu]),
+        flips=flips,
+    )
+    return table, float(flips.sum()) / len(lives) if len(lives) else 0.0
+
+
+def _flips(direction: Int64, lives: Groups) -> Int64:
+    """Per migration 1 where its direction differs from the one before in the same block and allocation, else 0."""
+    order = np.argsort(lives.of.astype(np.uint16) if len(lives) < 1 << 16 else lives.of, kind="stable")
+    of, toward = lives.of[order], direction[order]
+    flips = np.zeros(len(direction), np.int64)
+    flips[order[1:]] = (of[1:] == of[:-1]) & (toward[1:] != toward[:-1])
+    return flips
+
+
+def busiest(blocks: BlockTable) -> BlockTable:
+    """The `BLOCKS` blocks that moved most, still ordered by address."""
+    if len(blocks) <= BLOCKS:
+        return blocks
+    heat = blocks.to_device_bytes + blocks.to_host_bytes
+    rows = np.sort(np.lexsort((-blocks.migrations - blocks.gpu_faults - blocks.cpu_faults, -heat))[:BLOCKS])
+    return BlockTable(**{name: value[rows] for name, value in vars(blocks).items()})
+
+
+def moved_per_byte(moved: Migrations, segment: Int64, page: Int64) -> float:
+    """Bytes migrated for each distinct one, allocation by allocation; 0 when nothing moved."""
+    size = 1 << _PAGE_BITS
+    _, first, last = union_by_key(segment, page, page + (moved.size_bytes + size - 1) // size)
+    distinct = int((last - first).sum()) * size
+    return int(moved.size_bytes.sum()) / distinct if distinct else 0.0

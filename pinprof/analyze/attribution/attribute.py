@@ -1,0 +1,299 @@
+"""Every sample gets exactly one leaf and one work attribute.
+
+`walk` is the pass over stacks: a state machine that each node of the prefix tree derives from its parent's state and
+its own frame, level by level. `attribute` then looks stacks up per sample and applies what a stack alone cannot say:
+thread names, the loops of a stripped libcuda (`heuristics`), and whether a thread off the processors could have run on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, NEAR_FRAMES, UVM_THREAD
+from pinprof.analyze.attribution.heuristics import hot_loops
+from pinprof.analyze.attribution.matching import (
+    CONTEXT_CODE,
+    CONTEXT_LEAF,
+    NONE,
+    REMAINDER_LEAF,
+    REMAINDER_RANK,
+    WAIT_LEAF,
+    WAIT_RANK,
+    FrameRules,
+    frame_rules,
+)
+from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
+from pinprof.model import NO_NODE, READY, Capture, Int16, Int32, StackTable, UInt8
+
+Int8 = NDArray[np.int8]
+Bool = NDArray[np.bool_]
+
+PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
+"""Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
+
+_PINS, _RECLAIMS = (1 << bit for bit in range(len(GROUPS)))
+
+_UNTOLD, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
+"""Whose thread a stack belongs to, from its root inward: libcuda starts its own through libc, without the program."""
+
+_ASLEEP = [WAIT_RANK[f"wait.{way}"] for way in ("other", "sleep", "poll", "ipc", "lock", "runnable")]
+"""Ways to leave a processor by a system call; libcuda uses them all to wait for the GPU."""
+
+
+@dataclass(frozen=True)
+class Stacks:
+    """What the pass says about every stack node, as columns of the stack table's length."""
+
+    leaf: Int16
+    work: Int8
+    decided: Int32
+    """The node whose frame decided the leaf."""
+    groups: UInt8
+    """Bits of `GROUPS` met between the root and the node."""
+    spin: Int32
+    """Tier U: the nearest libcuda node outward, NO_NODE if none is near."""
+    copy_call: Bool
+    """Whether a CUDA copy function is on the stack."""
+    wait: Int16
+    """What a thread waits for that left a processor with this stack."""
+    waits_at: Int32
+    """The node whose frame decided that; NO_NODE where none did."""
+    rules: FrameRules
+
+
+@dataclass(frozen=True)
+class Attribution:
+    """The outcome, per sample and per stack node."""
+
+    leaf: Int16
+    """Per sample, index into `CATEGORIES`."""
+    work: Int8
+    """Per sample, index into `WORK_ATTRIBUTES`."""
+    decided: Int32
+    """Per stack node, the node whose frame decided; NO_NODE where nothing matched."""
+    groups: UInt8
+    """Per sample, bits of `GROUPS`."""
+    heuristic: Bool
+    """Per sample, whether the leaf comes from the hot-loop rule: likely, not proven by a frame's name."""
+
+
+def walk(stacks: StackTable) -> Stacks:
+    """Derive leaf, work attribute and deciding node of every stack; cost grows with distinct stacks only."""
+    rules = frame_rules(stacks.frames)
+    size = len(stacks) + 1
+    # The last element is the state before any frame: NO_NODE (-1) as an index reads it.
+    interrupted = np.zeros(size, np.bool_)
+    in_kernel = np.zeros(size, np.bool_)
+    specific, specific_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
+    owner, owner_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
+    uvm_at = np.full(size, NO_NODE, np.int32)
+    context, kind = np.zeros(size, np.int8), np.zeros(size, np.int8)
+    context_leaf, context_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
+    populating, borrowing, pinning, keeps_pages = (np.zeros(size, np.bool_) for _ in range(4))
+    remainder, remainder_at = np.full(size, NONE, np.int8), np.full(size, NO_NODE, np.int32)
+    wait, wait_at = np.zeros(size, np.int8), np.full(size, NO_NODE, np.int32)
+    whose, gpu_at = np.zeros(size, np.int8), np.full(size, NO_NODE, np.int32)
+    interrupt_at = np.full(size, NO_NODE, np.int32)
+    other, entry = WORK_ATTRIBUTES.index("other"), WORK_ATTRIBUTES.index("entry")
+    work = np.full(size, other, np.int8)
+    groups = np.zeros(size, np.uint8)
+    libcuda_distance = np.full(size, NEAR_FRAMES + 1, np.int8)
+    libcuda_at = np.full(size, NO_NODE, np.int32)
+    copy_call = np.zeros(size, np.bool_)
+    user_leaf = np.full(size, NONE, np.int16)
+    exception, gup, populate, pinner, unmap = (
+        CONTEXT_CODE[name] for name in ("exception", "gup", "populate", "pinner", "unmap")
+    )
+    for nodes in stacks.levels():
+        frame = stacks.frame[nodes]
+        caller = stacks.parent[nodes]
+        # A user frame is never called by the kernel: kernel addresses outside it are misread words of its stack.
+        kernel = rules.kernel[frame]
+        in_kernel[nodes] = kernel
+
+        # IRQ cut: back on the way to user mode, the interrupted work outside no longer counts.
+        parent = np.where(~kernel | (rules.return_to_user[frame] & interrupted[caller]), NO_NODE, caller)
+        here = rules.interrupt[frame]
+        interrupted[nodes] = interrupted[parent] | here
+        interrupt_at[nodes] = np.where(here & ~interrupted[parent], nodes, interrupt_at[parent])
+
+        # S: the innermost match replaces what its callers said.
+        leaf = rules.specific[frame]
+        specific[nodes] = np.where(leaf != NONE, leaf, specific[parent])
+        specific_at[nodes] = np.where(leaf != NONE, nodes, specific_at[parent])
+
+        # O: the outermost named entry point stays.
+        leaf = rules.owner[frame]
+        uvm_at[nodes] = np.where((leaf != NONE) & (uvm_at[parent] == NO_NODE), nodes, uvm_at[parent])
+        named = (leaf != NONE) & (leaf != LEAF["uvm.other"]) & (owner[parent] == NONE)
+        owner[nodes] = np.where(named, leaf, owner[parent])
+        owner_at[nodes] = np.where(named, nodes, owner_at[parent])
+
+        # G: a context frame starts afresh; inside it the most telling kind counts.
+        keeps_pages[nodes] = keeps_pages[parent] | rules.keeps_pages[frame]
+        opened = rules.context[frame]
+        opened = np.where((opened == unmap) & keeps_pages[nodes], 0, opened)
+        faulted = opened == exception
+        populating[nodes] = (populating[parent] & ~faulted) | (opened == populate)
+        borrowing[nodes] = (borrowing[parent] & ~faulted) | rules.borrow[frame]
+        pinning[nodes] = (pinning[parent] & ~faulted) | (opened == pinner)
+        opened = np.where(
+            opened != gup,
+            opened,
+            np.where(
+                populating[nodes],
+                CONTEXT_CODE["gup populate"],
+                np.where(borrowing[nodes] & ~pinning[nodes], CONTEXT_CODE["gup borrow"], gup),
+            ),
+        )
+        context[nodes] = np.where(opened > 0, opened, context[parent])
+        kind[nodes] = np.maximum(np.where(opened > 0, 0, kind[parent]), rules.kind[frame])
+        leaf = CONTEXT_LEAF[context[nodes], kind[nodes]]
+        context_leaf[nodes] = leaf
+        context_at[nodes] = np.where((opened > 0) | (leaf != context_leaf[parent]), nodes, context_at[parent])
+
+        # D: the strongest claim on the stack, the outermost frame that makes it.
+        rank = rules.remainder[frame]
+        stronger = rank > remainder[parent]
+        remainder[nodes] = np.where(stronger, rank, remainder[parent])
+        remainder_at[nodes] = np.where(stronger, nodes, remainder_at[parent])
+
+        # W: the strongest claim of all; the outermost frame that makes it.
+        rank = rules.wait[frame]
+        stronger = rank > wait[parent]
+        wait[nodes] = np.where(stronger, rank, wait[parent])
+        wait_at[nodes] = np.where(stronger, nodes, wait_at[parent])
+
+        # U: whose code, and is libcuda near?
+        distance = np.minimum(libcuda_distance[caller] + 1, NEAR_FRAMES + 1).astype(np.int8)
+        libcuda = rules.libcuda[frame]
+        libcuda_distance[nodes] = np.where(libcuda, 0, distance)
+        near = libcuda_distance[nodes] <= NEAR_FRAMES
+        libcuda_at[nodes] = np.where(libcuda, nodes, np.where(near, libcuda_at[caller], NO_NODE))
+        # Libcuda sleeps in system calls, its own or those of libc; how deep in the kernel does not matter.
+        gpu_at[nodes] = np.where(kernel, gpu_at[caller], libcuda_at[nodes])
+        starts = np.where(rules.libc[frame], _IN_LIBC, _OF_PROGRAM)
+        inward = np.where(rules.libcuda[frame], _OF_LIBCUDA, starts)
+        whose[nodes] = np.where(
+            kernel | (whose[caller] >= _OF_LIBCUDA), whose[caller], np.where(whose[caller] == _UNTOLD, starts, inward)
+        )
+        copy_call[nodes] = copy_call[caller] | rules.copy_call[frame]
+        leaf = np.where(near & rules.memory[frame], LEAF["copy.staging"], rules.user_leaf[frame])
+        user_leaf[nodes] = np.where(near & rules.clock[frame], LEAF["sync.poll"], leaf)
+
+        # An unknown function below a system call is other work; below an exception it is part of the entry's cost.
+        attribute = rules.work[frame]
+        left_entry = (work[parent] == entry) & ~rules.helper[frame] & (context[nodes] != exception)
+        inherited = np.where(left_entry, other, work[parent])
+        work[nodes] = np.where(attribute != NONE, attribute, inherited)
+        groups[nodes] = (
+            groups[parent]
+            | np.where(opened == gup, _PINS, 0)
+            | np.where(rules.reclaim[frame] & (groups[parent] & _PINS > 0), _RECLAIMS, 0)
+        )
+
+    leaf = np.where(in_kernel, REMAINDER_LEAF[remainder], user_leaf)
+    decided = np.where(in_kernel, remainder_at, np.arange(size))
+    for found, decided_at in (
+        (context_leaf, context_at),
+        (np.where(uvm_at != NO_NODE, LEAF["uvm.other"], NONE), uvm_at),
+        (owner, owner_at),
+        (specific, specific_at),
+    ):
+        decided = np.where(found != NONE, decided_at, decided)
+        leaf = np.where(found != NONE, found, leaf)
+    handler = remainder == REMAINDER_RANK["rm.isr"]
+    leaf = np.where(interrupted, np.where(handler, LEAF["rm.isr"], LEAF["sys.irq"]), leaf)
+    decided = np.where(interrupted, np.where(handler, remainder_at, interrupt_at), decided)
+    waits, waits_at = _waits(wait, wait_at, context, remainder, gpu_at, whose)
+    polling = leaf == LEAF["sync.poll"]
+    work = np.where(polling, WORK_ATTRIBUTES.index("gpuwait"), work)
+    return Stacks(
+        leaf=leaf[:-1].astype(np.int16),
+        work=work[:-1].astype(np.int8),
+        decided=decided[:-1].astype(np.int32),
+        groups=groups[:-1],
+        spin=np.where(in_kernel, NO_NODE, libcuda_at)[:-1].astype(np.int32),
+        copy_call=copy_call[:-1],
+        wait=waits[:-1].astype(np.int16),
+        waits_at=waits_at[:-1].astype(np.int32),
+        rules=rules,
+    )
+
+
+def _waits(
+    wait: Int8, wait_at: Int32, context: Int8, remainder: Int8, gpu_at: Int32, whose: Int8
+) -> tuple[Int16, Int32]:
+    """Tier W's leaf of every stack, and the node that decided."""
+    # A semaphore is the address space's where memory management takes it.
+    memory = (context > 0) | (remainder == REMAINDER_RANK["mm.vma"])
+    other_lock = (wait == WAIT_RANK["wait.mmap_lock"]) & ~memory
+    leaf = WAIT_LEAF[np.where(other_lock, WAIT_RANK["wait.kernel"], wait)]
+    for_gpu = (gpu_at != NO_NODE) & np.isin(wait, _ASLEEP)
+    leaf = np.where(for_gpu, np.where(whose == _OF_LIBCUDA, LEAF["wait.cuda_thread"], LEAF["wait.gpu"]), leaf)
+    return leaf, np.where(for_gpu, gpu_at, wait_at)
+
+
+_CLAIMED_BY_THREAD = np.array(
+    [
+        category.tier in "GDU" and category.name not in ("sys.irq", "sys.idle", "lost.nostack")
+        for category in CATEGORIES
+    ],
+    np.bool_,
+)
+_CLAIMED_BY_THREAD[LEAF["uvm.other"]] = True
+
+
+def attribute(capture: Capture) -> Attribution:
+    """Give every sample its leaf and work attribute: the stack's, then the thread's, then the hot-loop rule.
+
+    Of an interval off the processors the leaf says what the thread waited for.
+    """
+    samples, stacks = capture.samples, walk(capture.stacks)
+    node = samples.stack
+    # One more element, read by NO_NODE: a sample without callchain.
+    leaf = np.append(stacks.leaf, np.int16(LEAF["lost.nostack"]))[node]
+    work = np.append(stacks.work, np.int8(WORK_ATTRIBUTES.index("other")))[node]
+    groups = np.append(stacks.groups, np.uint8(0))[node]
+    for (pid, tid), name in capture.threads.items():
+        # Thread 0 is the idle task, and every kernel thread when recorded inside another PID namespace.
+        if tid > 0 and re.fullmatch(UVM_THREAD, name):
+            mine = (samples.pid == pid) & (samples.tid == tid) & _CLAIMED_BY_THREAD[leaf]
+            leaf[mine] = LEAF["uvm.gpu_fault"]
+    decided, waiting = _attribute_waits(capture, stacks, leaf, work)
+    found = hot_loops(capture, leaf, stacks.spin, stacks.copy_call, stacks.rules)
+    for name, attribute_name, mask in (
+        ("copy.staging", "copy", found.staging),
+        ("sync.poll", "gpuwait", found.polling),
+        ("copy.user", "copy", found.copying),
+    ):
+        leaf[mask] = LEAF[name]
+        work[mask] = WORK_ATTRIBUTES.index(attribute_name)
+    groups[waiting] = 0
+    return Attribution(leaf, work, decided, groups, found.staging | found.polling | found.copying)
+
+
+def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8) -> tuple[Int32, Bool]:
+    """Give intervals off the processors what they waited for; the nodes that decided, and which samples they are.
+
+    A node that ends stacks of both kinds keeps the one that decided on the processor.
+    """
+    samples = capture.samples
+    waiting = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    if not waiting.any():
+        return stacks.decided, waiting
+    node = samples.stack
+    waits = np.append(stacks.wait, np.int16(LEAF["lost.nostack"]))[node]
+    if samples.wait is not None:
+        # One that yields inside libcuda could run on, but waits for the GPU all the same.
+        yields = np.append(stacks.wait == LEAF["wait.gpu"], False)[node]
+        waits = np.where((samples.wait & READY > 0) & ~yields, np.int16(LEAF["wait.runnable"]), waits)
+    leaf[waiting] = waits[waiting]
+    work[waiting] = WORK_ATTRIBUTES.index("other")
+    running = np.zeros(len(stacks.decided) + 1, np.bool_)
+    running[node[~waiting]] = True
+    return np.where(running[:-1], stacks.decided, stacks.waits_at).astype(np.int32), waiting

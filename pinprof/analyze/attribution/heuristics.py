@@ -1,0 +1,130 @@
+"""The hot-loop rule: what a stripped libcuda does, told from where its samples lie. Its leaves are marked heuristic.
+
+libcuda 580 copies pageable memory through its bounce buffer without calling memcpy: nearly all those samples lie in
+one loop of 0x30 bytes. It waits by polling memory and reading the clock, so functions that share a caller with clock
+samples in the vDSO are waiting. A stripped libc is read likewise: its loops inside copy ranges are memcpy, which may be
+a single instruction (`rep movsb`).
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.attribution.matching import FrameRules
+from pinprof.model import NO_NODE, Capture, Int16, Int32
+
+Bool = NDArray[np.bool_]
+
+LOOP_REACH_BYTES = 48
+"""How far from a sample's address others of the same loop may lie."""
+
+LOOP_SAMPLES, LOOP_ADDRESSES = 20, 6
+"""A loop has at least so many samples, at so many different addresses, within reach."""
+
+CLOCK_SHARE = 0.05
+"""From this share of clock reads on, the functions around them are polling (seen: 20 % when waiting, < 1 % copying)."""
+
+_COPY_RANGE = re.compile(
+    r"(^|[^a-z])(h2d|d2h|htod|dtoh|h->d|d->h|copy|copies|memcpy|upload|download|transfer|staging)([^a-z]|$)|memcpy",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class HotLoops:
+    """Masks over the samples."""
+
+    staging: Bool
+    polling: Bool
+    copying: Bool
+    """Copies by a C library without symbols."""
+
+
+def hot_loops(capture: Capture, leaf: Int16, spin: Int32, copy_call: Bool, rules: FrameRules) -> HotLoops:
+    """Find copy loops and polling among samples in libraries without symbols.
+
+    `leaf` is per sample, `spin` (the nearest libcuda node) and `copy_call` per stack node.
+    """
+    samples, stacks = capture.samples, capture.stacks
+    timed = np.array([event.unit in ("ns", "samples") for event in capture.events], np.bool_)[samples.event]
+
+    def innermost(frames: Bool, name: str) -> Bool:
+        return np.asarray(np.append(frames[stacks.frame], False)[samples.stack] & timed & (leaf == LEAF[name]))
+
+    libcuda, libc = innermost(rules.libcuda, "user.libcuda"), innermost(rules.blind_libc, "user.libc")
+    nothing = np.zeros(len(samples), np.bool_)
+    if not libcuda.any() and not libc.any():
+        return HotLoops(nothing, nothing, nothing)
+    polling = _polling(capture, libcuda, timed & (leaf == LEAF["sync.poll"]), spin) if libcuda.any() else nothing
+    inside = (_in_copy_range(capture) | np.append(copy_call, False)[samples.stack]) & (samples.ip != 0)
+    near_libcuda = np.append(spin, NO_NODE)[samples.stack] != NO_NODE
+    by_libc = _loops(capture, libc & inside, 1)
+    staging = _loops(capture, libcuda & inside & ~polling, LOOP_ADDRESSES) | (by_libc & near_libcuda)
+    return HotLoops(staging, polling, by_libc & ~near_libcuda)
+
+
+def _loops(capture: Capture, candidates: Bool, addresses: int) -> Bool:
+    samples = capture.samples
+    found = np.zeros(len(samples), np.bool_)
+    for pid in np.unique(samples.pid[candidates]):
+        rows = np.flatnonzero(candidates & (samples.pid == pid))
+        found[rows[in_loop(samples.ip[rows], addresses)]] = True
+    return found
+
+
+def in_loop(ips: NDArray[np.uint64], addresses: int = LOOP_ADDRESSES) -> Bool:
+    """Which of one process's samples lie in a hot loop: enough samples, at enough different addresses, within reach."""
+    ordered = np.sort(ips).astype(np.int64)
+    distinct = np.unique(ordered)
+    signed = ips.astype(np.int64)
+    low, high = signed - LOOP_REACH_BYTES, signed + LOOP_REACH_BYTES
+    count = np.searchsorted(ordered, high, "right") - np.searchsorted(ordered, low, "left")
+    places = np.searchsorted(distinct, high, "right") - np.searchsorted(distinct, low, "left")
+    return np.asarray((count >= LOOP_SAMPLES) & (places >= addresses))
+
+
+def _polling(capture: Capture, own: Bool, clock: Bool, spin: Int32) -> Bool:
+    """Samples in a function that often reads the clock, in what it calls, and in its caller."""
+    samples, stacks = capture.samples, capture.stacks
+    size, levels = len(stacks), list(stacks.levels())
+    reads = np.bincount(np.append(spin, NO_NODE)[samples.stack[clock]] + 1, minlength=size + 1)[1:].astype(np.int64)
+    others = np.bincount(samples.stack[own], minlength=size).astype(np.int64)
+    # One more element stands for the caller of a root.
+    reads_here, others_here = np.append(reads, 0), np.append(others, 0)
+    for nodes in reversed(levels[1:]):
+        np.add.at(reads, stacks.parent[nodes], reads[nodes])
+        np.add.at(others, stacks.parent[nodes], others[nodes])
+    loop_reads = reads + reads_here[stacks.parent]
+    loop = loop_reads + others + others_here[stacks.parent]
+    readers = (reads_here[:-1] > 0) & (loop >= LOOP_SAMPLES) & (loop_reads >= CLOCK_SHARE * loop)
+    inside = np.append(readers, False)
+    for nodes in levels[1:]:
+        inside[nodes] |= inside[stacks.parent[nodes]]
+    inside[stacks.parent[np.flatnonzero(readers)]] = True
+    inside[-1] = False
+    return np.asarray(own & inside[samples.stack])
+
+
+def _in_copy_range(capture: Capture) -> Bool:
+    """Samples while a range named like a copy, or a phase whose API call is one, is open in their process."""
+    ranges, samples = capture.ranges, capture.samples
+    calls = capture.manifest.scenario.get("calls") or {}
+    named = np.array(
+        [bool(_COPY_RANGE.search(name) or _COPY_RANGE.search(str(calls.get(name, "")))) for name in ranges.name],
+        np.bool_,
+    )
+    inside = np.zeros(len(samples), np.bool_)
+    sampled = set(np.unique(samples.pid).tolist())
+    for pid in np.unique(ranges.pid[named]).tolist():
+        mine = named & (ranges.pid == pid)
+        edges = np.zeros(len(samples) + 1, np.int64)
+        np.add.at(edges, np.searchsorted(samples.time_ns, ranges.start_ns[mine], "left"), 1)
+        np.add.at(edges, np.searchsorted(samples.time_ns, ranges.end_ns[mine], "left"), -1)
+        covered = np.cumsum(edges[:-1]) > 0
+        inside |= covered & (samples.pid == pid) if pid in sampled else covered
+    return inside

@@ -1,0 +1,69 @@
+"""What measured rates say: against the limits of the link, when pinning pays, and what to choose on this machine.
+
+`study` turns rates into figures and answers; it measures nothing, and draws nothing.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pinprof.analyze.costs.choices import Answer, answers_of
+from pinprof.analyze.costs.costs import BreakEven, Cost, Limit, break_even_of, cost_of, limits_of, link_of
+from pinprof.rates import MEASURES, Rates, prefault_threads
+
+
+@dataclass(frozen=True)
+class Study:
+    """What rates say."""
+
+    rates: Rates
+    link: str
+    """Name of the link; empty when unknown or without a GPU."""
+    limits: tuple[Limit, ...]
+    """Of a GPU's link; empty for the host backend."""
+    costs: tuple[Cost, ...]
+    break_even: tuple[BreakEven, ...]
+    answers: tuple[Answer, ...]
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """The sizes that were measured, ascending, without 0."""
+        return tuple(sorted({cost.rate.size_bytes for cost in self.costs if cost.rate.size_bytes}))
+
+    @property
+    def measures(self) -> tuple[str, ...]:
+        """Every measure, in the order in which they are explained; prefaulting by threads."""
+        return tuple(sorted({cost.rate.measure for cost in self.costs}, key=_place))
+
+    def cost(self, measure: str, size_bytes: int) -> Cost | None:
+        """One measure at one size; None when it was not taken."""
+        wanted = measure, size_bytes
+        return next((cost for cost in self.costs if (cost.rate.measure, cost.rate.size_bytes) == wanted), None)
+
+    def sized(self, measure: str) -> bool:
+        """Whether a measure was taken at any size; a launch has none."""
+        return any(cost.rate.measure == measure and cost.rate.size_bytes for cost in self.costs)
+
+    def prefaults(self, size_bytes: int) -> tuple[tuple[int, float], ...]:
+        """(threads, ns) of prefaulting at a size, by threads."""
+        found = [
+            (threads, cost.rate.median_ns)
+            for cost in self.costs
+            if (threads := prefault_threads(cost.rate.measure)) and cost.rate.size_bytes == size_bytes
+        ]
+        return tuple(sorted(found))
+
+
+def _place(measure: str) -> tuple[int, int]:
+    order = list(MEASURES)
+    if threads := prefault_threads(measure):
+        return order.index("prefault.tN"), threads
+    return order.index(measure) if measure in MEASURES else len(order), 0
+
+
+def study(rates: Rates) -> Study:
+    """Figures and answers from rates."""
+    link, theory = link_of(rates.machine) if rates.backend == "cuda" else ("", None)
+    limits = limits_of(rates, theory) if rates.backend == "cuda" else ()
+    costs = tuple(cost_of(rate, limits) for rate in rates.rates)
+    return Study(rates, link, limits, costs, break_even_of(rates), answers_of(rates))

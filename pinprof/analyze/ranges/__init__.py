@@ -1,0 +1,1 @@
+"""What belongs to a range, and where the time of ranges went."""

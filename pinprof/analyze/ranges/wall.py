@@ -1,0 +1,77 @@
+"""Wall-clock truth: a range's own time as causes on the processor, waits off it, and what neither explains.
+
+Only the thread that opened a range counts: its time cannot pass twice. What other threads did meanwhile stands beside
+it, in the range's events.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.intervals import numbers
+from pinprof.analyze.ranges.own_samples import own_samples
+from pinprof.analyze.ranges.summary import range_paths
+from pinprof.analyze.results import RangeWall
+from pinprof.model import Capture, Int16, Int64, clock_event
+
+BATCH_ROWS = 1 << 22
+
+
+def range_walls(capture: Capture, attribution: Attribution) -> tuple[RangeWall | None, ...]:
+    """Per range path (`range_paths`) its wall time, explained; None where its thread is not known.
+
+    Empty for a recording without waits: its gaps are then told as such (`RangeResult.own_thread_ns`). Intervals must
+    have been cut at the ranges' edges (spans.py).
+    """
+    ranges, samples = capture.ranges, capture.samples
+    clock = clock_event(capture.events)
+    spans = [number for number, event in enumerate(capture.events) if event.spans]
+    if clock is None or not spans or not len(ranges):
+        return ()
+    path, paths = range_paths(ranges)
+    timed = np.isin(samples.event, [clock, *spans])
+    amount = np.zeros((len(paths), 2, len(CATEGORIES)), np.int64)
+    waiting = np.isin(samples.event, spans).astype(np.int64)
+    known = np.ones(len(paths), np.bool_)
+    own = own_samples(capture, timed)
+    known[path[~own.known]] = False
+    part = (waiting[own.row], attribution.leaf[own.row], samples.weight[own.row])
+    _add(amount, path, own.first, own.last, *part)
+    wall = np.zeros(len(paths), np.int64)
+    np.add.at(wall, path, ranges.end_ns - ranges.start_ns)
+    count = np.bincount(path, minlength=len(paths))
+    error = _error_ns(capture, clock, count)
+    return tuple(
+        _wall(amount[number], int(wall[number]), int(error[number])) if known[number] else None
+        for number in range(len(paths))
+    )
+
+
+def _add(amount: Int64, path: Int64, low: Int64, high: Int64, waiting: Int64, leaf: Int16, weight: Int64) -> None:
+    """Add the rows [low, high) of every instance to its path, some instances at a time."""
+    batch = np.cumsum(high - low) // BATCH_ROWS
+    for start, end in zip(*_runs(batch), strict=True):
+        place, row = numbers(low[start:end], high[start:end])
+        np.add.at(amount, (path[start:end][place], waiting[row], leaf[row]), weight[row])
+
+
+def _runs(values: Int64) -> tuple[list[int], list[int]]:
+    first = np.flatnonzero(np.diff(values, prepend=-1))
+    return first.tolist(), np.append(first[1:], len(values)).tolist()
+
+
+def _error_ns(capture: Capture, clock: int, count: Int64) -> Int64:
+    """One period is sampled whole or not at all at each edge of a range: two uniform errors for each instance."""
+    weight = capture.samples.weight[capture.samples.event == clock]
+    period = float(weight.mean()) if len(weight) else 0.0
+    return np.asarray((period * np.sqrt(count / 6)).astype(np.int64))
+
+
+def _wall(amount: Int64, wall_ns: int, error_ns: int) -> RangeWall:
+    on_cpu, off_cpu = (
+        {CATEGORIES[leaf].name: int(part[leaf]) for leaf in np.argsort(-part, kind="stable").tolist() if part[leaf]}
+        for part in amount
+    )
+    return RangeWall(wall_ns, on_cpu, off_cpu, wall_ns - int(amount.sum()), error_ns)

@@ -1,0 +1,1 @@
+"""Rules that turn figures into findings."""

@@ -1,0 +1,75 @@
+"""What a scenario is and how one runs; the only part of pinprof that scenarios import.
+
+    spec.py        ScenarioSpec, Variant
+    catalog.py     finding and loading scenarios
+    backend.py     what a scenario asks of the machine: kinds of memory, copies, the kernel
+    ranges.py      phase(): an NVTX range and, at the same instants, a line of ranges.jsonl
+    recorder.py    measured(): tells the recorder which part of the run to sample
+    context.py     Options; RunContext, what an iteration works with
+    traffic.py     counts what an iteration allocates and copies, in the warm-up
+    session.py     run() → RunResult: set-up, warm-up, measured iterations, clean-up
+    __main__.py    `python -m pinprof.scenario NAME …`, the process that gets recorded
+
+Any Python program recorded with pinprof can mark its own phases:
+
+    from pinprof.scenario import phase
+
+    with phase("load batch"):
+        ...
+"""
+
+from __future__ import annotations
+
+from pinprof.scenario.backend import (
+    Advice,
+    Backend,
+    Comparable,
+    DeviceMemory,
+    Event,
+    Gpu,
+    HostFlag,
+    HostMemory,
+    MemoryKind,
+    Place,
+    Stream,
+)
+from pinprof.scenario.catalog import Scenario, load, names, resolve, specs
+from pinprof.scenario.context import BACKENDS, Options, RunContext
+from pinprof.scenario.ranges import DOMAIN, RANGES_VARIABLE, Phase, phase
+from pinprof.scenario.recorder import CONTROL_VARIABLE, measured
+from pinprof.scenario.session import SCENARIO_VARIABLE, RunResult, run
+from pinprof.scenario.spec import ScenarioSpec, Variant, paragraphs
+
+__all__ = [
+    "BACKENDS",
+    "CONTROL_VARIABLE",
+    "DOMAIN",
+    "RANGES_VARIABLE",
+    "SCENARIO_VARIABLE",
+    "Advice",
+    "Backend",
+    "Comparable",
+    "DeviceMemory",
+    "Event",
+    "Gpu",
+    "HostFlag",
+    "HostMemory",
+    "MemoryKind",
+    "Options",
+    "Phase",
+    "Place",
+    "RunContext",
+    "RunResult",
+    "Scenario",
+    "ScenarioSpec",
+    "Stream",
+    "Variant",
+    "load",
+    "measured",
+    "names",
+    "paragraphs",
+    "phase",
+    "resolve",
+    "run",
+    "specs",
+]
