@@ -15,10 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-UInt64 = NDArray[np.uint64]
-UInt8 = NDArray[np.uint8]
+from pinprof.columns import Int32, Int64, UInt8, UInt64
 
 _DTYPES: dict[str, Any] = {"Int64": np.int64, "Int32": np.int32, "UInt64": np.uint64, "UInt8": np.uint8}
 

@@ -15,15 +15,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import Activity, MarkTable
+from pinprof.columns import Bool as Bool
+from pinprof.columns import Int16 as Int16
+from pinprof.columns import Int32 as Int32
+from pinprof.columns import Int64 as Int64
+from pinprof.columns import UInt8 as UInt8
+from pinprof.columns import UInt64 as UInt64
 from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "samples"]
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int16 = NDArray[np.int16]
-UInt64 = NDArray[np.uint64]
-UInt8 = NDArray[np.uint8]
 
 USER, KERNEL = 0, 1
 """Values of `FrameTable.mode`."""

@@ -13,10 +13,9 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution import categories as rows
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, Frames
 from pinprof.analyze.attribution.work import HELPERS, WORK, WORK_ATTRIBUTES
-from pinprof.model import KERNEL, Dso, FrameTable, Int16
+from pinprof.model import KERNEL, Bool, Dso, FrameTable, Int16
 
 Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 NONE = -1
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.errors import FormatError
-from pinprof.model import NO_NODE, Capture, Event, Int64, Losses
+from pinprof.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames
@@ -105,7 +105,7 @@ class _Tally:
     path: str
     builder: StackBuilder = field(default_factory=StackBuilder)
     weight: Int64 = field(default_factory=lambda: np.zeros(1024, np.int64))
-    seen: np.typing.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1024, np.bool_))
+    seen: Bool = field(default_factory=lambda: np.zeros(1024, np.bool_))
     used: int = 1
     total: int = 0
     lines: int = 0

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pinprof import store
 from pinprof.activity import Activity, Table
 from pinprof.manifest import Manifest
-from pinprof.model import NO_NODE, Capture, Losses, RangeTable, SampleTable
+from pinprof.model import NO_NODE, Bool, Capture, Losses, RangeTable, SampleTable
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.options import ReadOptions
 from pinprof.read.perf import capture as perf_capture
@@ -138,11 +138,11 @@ def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
     )
 
 
-def _inside(times: NDArray[np.int64], start_ns: int, end_ns: int) -> NDArray[np.bool_]:
+def _inside(times: NDArray[np.int64], start_ns: int, end_ns: int) -> Bool:
     return (times >= start_ns) & (times < end_ns)
 
 
-def _taken(table: _Columns, rows: NDArray[np.bool_]) -> _Columns:
+def _taken(table: _Columns, rows: Bool) -> _Columns:
     columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
     places = np.flatnonzero(rows).tolist()
     for name, values in columns.items():

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import Activity, OpKind, SchedTable
+from pinprof.columns import pack, pairs_of
 from pinprof.errors import CaptureError
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, ClockSync, RangeTable
@@ -162,16 +163,14 @@ def _thread_names(
     tables: Tables, given: Mapping[tuple[int, int], str], seen: Iterable[Any]
 ) -> dict[tuple[int, int], str]:
     """Names of the threads that something was recorded of; those that the program gave by NVTX win."""
-    there = {(int(key >> 32), int(key & 0xFFFF_FFFF)) for table in seen for key in np.unique(
-        table.pid.astype(np.int64) << 32 | table.tid.astype(np.int64) & 0xFFFF_FFFF
-    )}  # fmt: skip
+    there = np.unique(np.concatenate([pack(table.pid, table.tid) for table in seen]))
     raw = tables.read(schema.THREADS)
-    keys = list(zip(raw["pid"].tolist(), raw["tid"].tolist(), strict=True))
-    kept = np.array([key in there for key in keys], np.bool_)
-    index, names = tables.names(raw["name"][kept])
-    named = [key for key, keep in zip(keys, kept.tolist(), strict=True) if keep]
-    threads = {key: names[name] for key, name in zip(named, index.tolist(), strict=True) if name >= 0}
-    return threads | {key: name for key, name in given.items() if key in there}
+    rows = np.flatnonzero(np.isin(pack(raw["pid"], raw["tid"]), there))
+    index, names = tables.names(raw["name"][rows])
+    named = zip(raw["pid"][rows].tolist(), raw["tid"][rows].tolist(), index.tolist(), strict=True)
+    threads = {(pid, tid): names[name] for pid, tid, name in named if name >= 0}
+    seen_threads = set(pairs_of(there))
+    return threads | {thread: name for thread, name in given.items() if thread in seen_threads}
 
 
 def _manifest(

@@ -17,12 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pinprof.columns import pack, pairs_of
 from pinprof.errors import CaptureError, FormatError
 from pinprof.manifest import Manifest
 from pinprof.model import (
     READY,
+    Bool,
     Capture,
     ClockSync,
     Event,
@@ -239,7 +240,7 @@ def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
     return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
 
 
-def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> NDArray[np.bool_]:
+def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> Bool:
     """All samples but switch-outs of kernel threads and idle loops, which wait most of the time, and of dead threads:
     the last one, seen by a system-wide recording alone, has no thread any more.
     """
@@ -314,9 +315,8 @@ def _threads(tasks: list[tuple[int, TaskRecord]], samples: RawSamples) -> dict[t
             names[record.tid] = record.name
         elif isinstance(record, rec.ForkRecord) and record.parent_tid in names:
             names[record.tid] = names[record.parent_tid]
-    packed = np.unique((samples.pid.astype(np.int64) << 32) | samples.tid.view(np.uint32))
-    pairs = zip((packed >> 32).tolist(), packed.astype(np.int32).tolist(), strict=True)
-    return {(pid, tid): names[tid] for pid, tid in pairs if tid in names}
+    threads = pairs_of(np.unique(pack(samples.pid, samples.tid)))
+    return {(pid, tid): names[tid] for pid, tid in threads if tid in names}
 
 
 def clock_of(sources: list[EventSource]) -> ClockSync:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, Int64, UInt64
+from pinprof.model import Bool, Int32, Int64, UInt64
 from pinprof.read.interning import Interner
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
@@ -136,7 +136,7 @@ class SampleGatherer:
     def _gather(
         self,
         chunk: RawSamples,
-        valid: NDArray[np.bool_],
+        valid: Bool,
         rows: NDArray[Any] | slice,
         words: UInt64,
         at: Int64,
@@ -224,7 +224,7 @@ def _joined_chains(chunks: list[Int32]) -> Int32:
 
 
 def _chain_extent(
-    words: UInt64, base: Int64, bound: Int64, fits: NDArray[np.bool_], layout: rec.SampleLayout
+    words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout
 ) -> tuple[Int64, Int64]:
     """First word and number of words of each callchain; clears `fits` where it leaves its record."""
     last = len(words) - 1

@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.model import NO_NODE, USER, Capture, Dso, Int32, StackTable
+from pinprof.columns import pack, pairs_of
+from pinprof.model import NO_NODE, USER, Bool, Capture, Dso, Int32, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -96,7 +97,7 @@ class _Grafted:
     table: StackTable
     node: Int32
     """Per sample."""
-    named: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    named: Bool
     """Per sample, whether its stack has a trampoline."""
     dropped: int
     """Sampled frames without a symbol that were left out."""
@@ -121,15 +122,13 @@ class _Grafting:
     def run(self, seen: Int32) -> _Grafted:
         """`seen`: per sample its Python stack, or NO_STACK."""
         samples = self._capture.samples
-        pairs = (samples.stack.astype(np.int64) << 32) | (seen.astype(np.int64) & 0xFFFFFFFF)
-        distinct, of_sample = np.unique(pairs, return_inverse=True)
+        distinct, of_sample = np.unique(pack(samples.stack, seen), return_inverse=True)
         chains, named = [], np.zeros(len(distinct), np.bool_)
         dropped = np.zeros(len(distinct), np.int64)
-        for row, pair in enumerate(distinct.tolist()):
-            node, stack = pair >> 32, pair & 0xFFFFFFFF
+        for row, (node, stack) in enumerate(pairs_of(distinct)):
             chain = self._chain(node)
             named[row] = any(self._kinds.function[frame] for frame in chain)
-            made = self._grafted(chain, NO_STACK if stack == 0xFFFFFFFF else stack, named=bool(named[row]))
+            made = self._grafted(chain, stack, named=bool(named[row]))
             chains.append(made)
             dropped[row] = sum(frame in self._blind for frame in chain)
             dropped[row] -= sum(frame in self._blind_made for frame in made)
@@ -271,7 +270,7 @@ def _notes(
     capture: Capture,
     stacks: PythonStacks,
     seen: Int32,
-    named: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    named: Bool,
     *,
     trampolines: bool,
 ) -> list[str]:
