@@ -7,7 +7,7 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -25,6 +25,11 @@ from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "samples"]
+
+LONGEST_NAME = 512
+"""Neither a kernel (KSYM_NAME_LEN) nor an interpreter has longer names of functions; matching forged ones could take
+quadratic time.
+"""
 
 USER, KERNEL = 0, 1
 """Values of `FrameTable.mode`."""
@@ -276,3 +281,9 @@ class Capture:
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""
+    kernel_chains: bool = True
+    """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
+
+    def with_notes(self, *notes: str) -> Capture:
+        """The capture with more notes, each of them once."""
+        return replace(self, losses=replace(self.losses, notes=tuple(dict.fromkeys((*self.losses.notes, *notes)))))

@@ -110,8 +110,7 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
         capture = replace(capture, memory=log)
         if log is not None and log.bad_lines:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
-            notes = (*capture.losses.notes, f"{what} of the memory log left out.")
-            capture = replace(capture, losses=replace(capture.losses, notes=notes))
+            capture = capture.with_notes(f"{what} of the memory log left out.")
     return machine_rates.brought(capture, path)
 
 

@@ -26,7 +26,7 @@ ALLOWED = {
     "bench": FOUNDATION | {"store", "scenario"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
-    "analyze": FOUNDATION | {"store", "read"},
+    "analyze": FOUNDATION,
     "report": FOUNDATION | {"store", "read", "analyze"},
     "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario"},

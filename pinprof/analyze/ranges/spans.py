@@ -35,7 +35,7 @@ def cut(capture: Capture) -> Capture:
         if pieces <= MOST_PIECES:
             return _cut(capture, rows, edges, low, high)
     note = "Waits are counted where they began: too many of them reach across the edges of ranges."
-    return replace(capture, losses=replace(capture.losses, notes=(*capture.losses.notes, note)))
+    return capture.with_notes(note)
 
 
 def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, ...]:

@@ -78,7 +78,7 @@ def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: R
     ranges = _moved(loaded.table, -offset)
     if alone and len(ranges) > len(capture.ranges):
         # nsys 2022.4 misses those of Python's nvtx since 0.2.17. Beside perf, joining chooses.
-        capture = replace(capture, ranges=ranges, losses=_noted(capture.losses, *loaded.notes))
+        capture = replace(capture, ranges=ranges).with_notes(*loaded.notes)
     if manifest.scenario and len(ranges):
         capture = _restricted(capture, int(ranges.start_ns.min()) - _MARGIN_NS, int(ranges.end_ns.max()) + _MARGIN_NS)
     return capture
@@ -110,13 +110,14 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
     samples = capture.samples.take(_inside(capture.samples.time_ns, start_ns, end_ns))
     left_out += len(capture.samples) - len(samples)
     note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
-    return replace(
+    restricted = replace(
         capture,
         samples=samples,
         ranges=_taken(capture.ranges, _inside(capture.ranges.start_ns, start_ns, end_ns)),
         activity=replace(capture.activity, **tables),
-        losses=_noted(_losses_in(capture, samples), *([note] if left_out else [])),
+        losses=_losses_in(capture, samples),
     )
+    return restricted.with_notes(note) if left_out else restricted
 
 
 def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
@@ -148,10 +149,6 @@ def _taken(table: _Columns, rows: Bool) -> _Columns:
     for name, values in columns.items():
         columns[name] = values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in places)
     return type(table)(**columns)
-
-
-def _noted(losses: Losses, *notes: str) -> Losses:
-    return replace(losses, notes=tuple(dict.fromkeys((*losses.notes, *notes))))
 
 
 def _present(path: Path) -> Path | None:

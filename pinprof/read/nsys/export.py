@@ -31,9 +31,6 @@ from pinprof.read.options import ReadOptions
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.store import new_manifest
 
-CLOCK = "nsys session"
-"""`ClockSync.source` of these captures."""
-
 _PROCESS_TREE = "ProcessTree"
 """Scope of CPU samples: the program and its children. Otherwise samples of unrelated processes may be among them."""
 
@@ -104,13 +101,15 @@ def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
         stacks=cpu.stacks,
         ranges=ranges,
         threads=threads,
-        clock=ClockSync(CLOCK, 0, 0),
+        clock=ClockSync("nsys session", 0, 0),
         losses=replace(
             cpu.losses,
             unknown_records=tables.bad_rows,
             notes=(*tables.notes, *_notes(activity, ranges, cpu, schema_version, options), *cpu.losses.notes),
         ),
         activity=activity,
+        # Of the kernel nsys keeps at most the innermost address.
+        kernel_chains=False,
     )
 
 

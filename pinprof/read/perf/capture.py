@@ -66,7 +66,7 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
     capture = read_perf_script(_lines(source), str(path), resolver, ranges=ranges)
     if source.damage:
         notes = (*notes, f"The text ends early: {source.damage}.")
-    return perf_data.with_notes(capture, *notes)
+    return capture.with_notes(*notes)
 
 
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
@@ -93,7 +93,7 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if (directory / store.CALLS_DATA).is_file():
         called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
-        capture = replace(perf_data.with_notes(capture, *called.notes), activity=called.activity)
+        capture = replace(capture.with_notes(*called.notes), activity=called.activity)
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
 
@@ -145,7 +145,7 @@ def _finish(
 ) -> Capture:
     """The capture of a recording, through `perf script` where only perf can make its call chains."""
     if not recording.needs_perf:
-        return perf_data.with_notes(perf_data.to_capture(recording, resolver, manifest, ranges), *notes)
+        return perf_data.to_capture(recording, resolver, manifest, ranges).with_notes(*notes)
     from pinprof.read.perf.script import read_perf_script
 
     clock = perf_data.clock_of(recording.header.sources)
@@ -162,7 +162,7 @@ def _finish(
         )
     note = "Call chains were made by perf script from copied stacks or branch records."
     made = perf_data.synthesized_manifest(recording.header) if manifest is None else manifest
-    return perf_data.with_notes(replace(capture, manifest=made), *recording.header.notes, note, *notes)
+    return replace(capture, manifest=made).with_notes(*recording.header.notes, note, *notes)
 
 
 def _script_lines(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:

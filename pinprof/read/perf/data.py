@@ -12,7 +12,7 @@ only perf can make them, so these are read through `perf script` (capture.py).
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -325,9 +325,3 @@ def clock_of(sources: list[EventSource]) -> ClockSync:
     if not attr.use_clockid:
         return ClockSync("perf", 0, 0)
     return ClockSync(_CLOCK_NAMES.get(attr.clockid, f"clock-{attr.clockid}"), 0, 0)
-
-
-def with_notes(capture: Capture, *notes: str) -> Capture:
-    """The capture with more notes."""
-    losses = replace(capture.losses, notes=capture.losses.notes + notes)
-    return replace(capture, losses=losses)

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.columns import pack, pairs_of
-from pinprof.model import NO_NODE, USER, Bool, Capture, Dso, Int32, StackTable
+from pinprof.model import LONGEST_NAME, NO_NODE, USER, Bool, Capture, Dso, Int32, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -48,8 +48,6 @@ _MACHINERY = re.compile(
     r"_?PyImport_\w+|import_(name|find_and_load|from|run_frozen)\w*|_PyFunction_FromConstructor"
 )
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
-_LONGEST_NAME = 512
-"""No function of an interpreter is called more than that; matching forged names could take quadratic time."""
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -78,7 +76,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         else:
             notes.append("Python lines were recorded, but the samples count on another clock.")
     if not trampolines and not stacks.threads:
-        return _noted(capture, notes)
+        return capture.with_notes(*notes)
     seen = _python_of(capture, stacks)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
     notes += _notes(capture, stacks, seen, made.named, trampolines=trampolines)
@@ -89,7 +87,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         threads=_thread_names(capture, stacks),
         losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
-    return _noted(grafted, notes)
+    return grafted.with_notes(*notes)
 
 
 @dataclass(frozen=True)
@@ -231,7 +229,7 @@ def _kinds(capture: Capture) -> _Kinds:
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)
-        ours = mode == USER and len(symbol) <= _LONGEST_NAME and _INTERPRETER.fullmatch(dso.name) is not None
+        ours = mode == USER and len(symbol) <= LONGEST_NAME and _INTERPRETER.fullmatch(dso.name) is not None
         name = _CLONE.sub("", symbol) if ours else ""
         loop.append(ours and _LOOP.fullmatch(name) is not None)
         machinery.append(ours and _MACHINERY.fullmatch(name) is not None)
@@ -298,9 +296,3 @@ def _notes(
     if stacks.damaged:
         notes.append("A part of the recorded Python stacks is damaged and was left out.")
     return notes
-
-
-def _noted(capture: Capture, notes: Sequence[str]) -> Capture:
-    if not notes:
-        return capture
-    return replace(capture, losses=replace(capture.losses, notes=(*capture.losses.notes, *notes)))
