@@ -18,6 +18,7 @@ from pinprof.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames
+from pinprof.read.reader import Certainty, Reader, by_head
 
 NO_CALLCHAIN = "[no callchain]"
 """What pinprof's own export writes for samples that were recorded without a stack."""
@@ -180,3 +181,6 @@ class _Tally:
             self.node_of.clear()
             self.cached = 0
         self.node_of |= nodes
+
+
+READER = Reader("folded stacks", by_head(sniff, Certainty.MAYBE), lambda path, _: read(path))

@@ -30,6 +30,7 @@ from pinprof.read.assembly import (
 )
 from pinprof.read.formats.frame_names import OUTERMOST, Context, FrameNames
 from pinprof.read.formats.json_source import document
+from pinprof.read.reader import Reader, by_head
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -252,3 +253,6 @@ class _Importer:
 def _list(profile: dict[str, Any], key: str) -> list[Any]:
     found = profile.get(key)
     return found if isinstance(found, list) else []
+
+
+READER = Reader("speedscope file", by_head(sniff), lambda path, _: read(path))

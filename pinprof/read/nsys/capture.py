@@ -19,9 +19,9 @@ from pinprof.activity import Activity, Table
 from pinprof.manifest import Manifest
 from pinprof.model import NO_NODE, Bool, Capture, Losses, RangeTable, SampleTable
 from pinprof.read.nsys import export as nsys_export
-from pinprof.read.options import ReadOptions
 from pinprof.read.perf import capture as perf_capture
 from pinprof.read.ranges import read_ranges
+from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.units import format_count
 
@@ -31,21 +31,17 @@ _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""
 
 
-def is_traced(directory: Path) -> bool:
-    """Whether a directory is a capture with an export of nsys."""
-    return store.is_capture(directory) and (directory / store.NSYS_SQLITE).is_file()
-
-
-def is_traced_only(directory: Path) -> bool:
-    """Whether nsys alone recorded into it."""
-    return is_traced(directory) and not (directory / store.PERF_DATA).is_file()
+def certainty(path: Path, _head: bytes) -> Certainty:
+    """Certain of a capture with an export of nsys inside."""
+    traced = store.is_capture(path) and (path / store.NSYS_SQLITE).is_file()
+    return Certainty.CERTAIN if traced else Certainty.NO
 
 
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """The capture: perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
     manifest = store.read_manifest(directory)
     symbols = directory / store.SYMBOLS
-    alone = is_traced_only(directory)
+    alone = _nsys_alone(directory)
     resolver = Resolver(
         kallsyms=options.kallsyms or _present(directory / store.KALLSYMS),
         symfs=options.symfs,
@@ -59,11 +55,18 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     return replace(perf_capture.read_directory(directory, options), traced=traced)
 
 
-def seal(directory: Path) -> None:
-    """Store the symbols of the kernel addresses that nsys sampled."""
+def seal(directory: Path) -> frozenset[int]:
+    """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
+    if not _nsys_alone(directory):
+        return perf_capture.seal(directory)
     resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
     nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
     resolver.seal().save(directory / store.SYMBOLS)
+    return frozenset()
+
+
+def _nsys_alone(directory: Path) -> bool:
+    return not (directory / store.PERF_DATA).is_file()
 
 
 def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: Resolver, *, alone: bool) -> Capture:
@@ -153,3 +156,6 @@ def _taken(table: _Columns, rows: Bool) -> _Columns:
 
 def _present(path: Path) -> Path | None:
     return path if path.is_file() else None
+
+
+READER = Reader("capture with an Nsight Systems export", certainty, read_directory, seal)

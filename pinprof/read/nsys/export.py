@@ -27,7 +27,7 @@ from pinprof.read.nsys.nvtx import read_nvtx
 from pinprof.read.nsys.samples import CpuSamples, read_samples
 from pinprof.read.nsys.source import EXPORT_AGAIN, MAGIC, Source, open_source
 from pinprof.read.nsys.tables import Tables
-from pinprof.read.options import ReadOptions
+from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.store import new_manifest
 
@@ -35,14 +35,11 @@ _PROCESS_TREE = "ProcessTree"
 """Scope of CPU samples: the program and its children. Otherwise samples of unrelated processes may be among them."""
 
 
-def sniff(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is SQLite; `read` tells whose."""
-    return head.startswith(MAGIC)
-
-
-def sniff_directory(path: Path) -> bool:
-    """Whether a folder is a parquetdir export."""
-    return any((path / f"{table}.parquet").is_file() for table in schema.KNOWN_TABLES)
+def certainty(path: Path, head: bytes) -> Certainty:
+    """Certain of a parquetdir folder, by its tables. A file that is SQLite is likely an export; `read` tells."""
+    if any((path / f"{table}.parquet").is_file() for table in schema.KNOWN_TABLES):
+        return Certainty.CERTAIN
+    return Certainty.LIKELY if head.startswith(MAGIC) else Certainty.NO
 
 
 def read(path: Path, options: ReadOptions, resolver: Resolver | None = None) -> Capture:
@@ -261,3 +258,6 @@ def _schema_number(version: str) -> tuple[int, ...]:
 
 def _first(column: NDArray[np.int64]) -> int | None:
     return int(column[0]) if len(column) and column[0] != schema.MISSING else None
+
+
+READER = Reader("Nsight Systems export", certainty, read)

@@ -20,12 +20,13 @@ from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.options import ReadOptions
 from pinprof.read.perf import cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
+from pinprof.read.perf.header import MAGICS
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
+from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 
 _KALLSYMS = Path("/proc/kallsyms")
@@ -71,6 +72,12 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
 
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """A capture directory; options given beside it win over what lies inside."""
+    if not store.is_capture(directory) and _in_pieces(directory):
+        raise CaptureError(
+            f"{directory} is a recording of `perf record --threads`, which lies in several files.",
+            "Record without --threads, or give pinprof what `perf script -i` prints of it.",
+            "not-a-capture",
+        )
     manifest = store.read_manifest(directory)
     path = directory / store.PERF_DATA
     if not path.is_file():
@@ -96,6 +103,15 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         capture = replace(capture.with_notes(*called.notes), activity=called.activity)
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+
+
+def _in_pieces(directory: Path) -> bool:
+    """Whether a directory is what `perf record --threads` writes in place of a file."""
+    try:
+        with (directory / "data").open("rb") as stream:
+            return _is_perf_data(stream.read(8))
+    except OSError:
+        return False
 
 
 def seal(directory: Path) -> frozenset[int]:
@@ -232,3 +248,25 @@ def _ranges(path: Path | None) -> tuple[RangeTable, tuple[str, ...]]:
 
 def _present(path: Path) -> Path | None:
     return path if path.is_file() else None
+
+
+def _is_perf_data(head: bytes) -> bool:
+    return head[:8] in MAGICS
+
+
+def _is_script(head: bytes) -> bool:
+    from pinprof.read.perf.script import sniff
+
+    return sniff(head)
+
+
+def _is_directory(path: Path, _head: bytes) -> Certainty:
+    """Certain of a capture; of any other directory it says better than no reader what is missing."""
+    if store.is_capture(path):
+        return Certainty.CERTAIN
+    return Certainty.MAYBE if path.is_dir() else Certainty.NO
+
+
+PERF_DATA = Reader("perf.data", by_head(_is_perf_data, Certainty.CERTAIN), read_file)
+PERF_SCRIPT = Reader("perf script text", by_head(_is_script), read_script)
+CAPTURE = Reader("capture directory", _is_directory, read_directory, seal)
