@@ -25,15 +25,15 @@ from pinprof.units import format_counted
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
 
 READERS: tuple[str, ...] = (
-    "pinprof.read.perf.capture:PERF_DATA",
+    "pinprof.read.perf:DATA",
     "pinprof.read.nsys.export:READER",
     "pinprof.read.nsys.capture:READER",
-    "pinprof.read.perf.capture:CAPTURE",
+    "pinprof.read.perf:CAPTURE",
     "pinprof.read.nsys.tool:READER",
     "pinprof.read.formats.speedscope:READER",
     "pinprof.read.formats.chrome_trace:READER",
     "pinprof.read.formats.pprof:READER",
-    "pinprof.read.perf.capture:PERF_SCRIPT",
+    "pinprof.read.perf:SCRIPT",
     "pinprof.read.formats.folded:READER",
 )
 """Where each format's `Reader` is; a module is imported when its reader is asked, none after a certain answer."""

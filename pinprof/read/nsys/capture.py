@@ -18,8 +18,8 @@ from pinprof import store
 from pinprof.activity import Activity, Table
 from pinprof.manifest import Manifest
 from pinprof.model import NO_NODE, Bool, Capture, Losses, RangeTable, SampleTable
+from pinprof.read import perf
 from pinprof.read.nsys import export as nsys_export
-from pinprof.read.perf import capture as perf_capture
 from pinprof.read.ranges import read_ranges
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
@@ -52,13 +52,13 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         return capture
     # The manifest describes both collectors already.
     traced = replace(capture, manifest=replace(capture.manifest, command=(), collectors=()))
-    return replace(perf_capture.read_directory(directory, options), traced=traced)
+    return replace(perf.read_capture(directory, options), traced=traced)
 
 
 def seal(directory: Path) -> frozenset[int]:
     """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
     if not _nsys_alone(directory):
-        return perf_capture.seal(directory)
+        return perf.seal(directory)
     resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
     nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
     resolver.seal().save(directory / store.SYMBOLS)

@@ -23,10 +23,10 @@ from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.header import MAGICS
+from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
-from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
+from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 
 _KALLSYMS = Path("/proc/kallsyms")
@@ -109,7 +109,7 @@ def _in_pieces(directory: Path) -> bool:
     """Whether a directory is what `perf record --threads` writes in place of a file."""
     try:
         with (directory / "data").open("rb") as stream:
-            return _is_perf_data(stream.read(8))
+            return is_perf_data(stream.read(8))
     except OSError:
         return False
 
@@ -248,25 +248,3 @@ def _ranges(path: Path | None) -> tuple[RangeTable, tuple[str, ...]]:
 
 def _present(path: Path) -> Path | None:
     return path if path.is_file() else None
-
-
-def _is_perf_data(head: bytes) -> bool:
-    return head[:8] in MAGICS
-
-
-def _is_script(head: bytes) -> bool:
-    from pinprof.read.perf.script import sniff
-
-    return sniff(head)
-
-
-def _is_directory(path: Path, _head: bytes) -> Certainty:
-    """Certain of a capture; of any other directory it says better than no reader what is missing."""
-    if store.is_capture(path):
-        return Certainty.CERTAIN
-    return Certainty.MAYBE if path.is_dir() else Certainty.NO
-
-
-PERF_DATA = Reader("perf.data", by_head(_is_perf_data, Certainty.CERTAIN), read_file)
-PERF_SCRIPT = Reader("perf script text", by_head(_is_script), read_script)
-CAPTURE = Reader("capture directory", _is_directory, read_directory, seal)
