@@ -182,7 +182,7 @@ class GpuOpTable(Table):
     correlation_id: Int64
     """The call that caused it, folded calls counted as their outer one; 0 or -1 for work without a call."""
     size_bytes: Int64
-    """Of copies, migrations and memsets; 0 otherwise."""
+    """The bytes of copies, migrations and memsets; 0 otherwise."""
     copy_kind: UInt8
     """`CopyKind` of copies and migrations."""
     src_kind: UInt8

@@ -168,7 +168,7 @@ class SampleTable:
     address: UInt64
     """Data address (page-fault events recorded with -d); 0 when not recorded."""
     wait: UInt8 | None = None
-    """Of an interval off the processors, bits of `READY` and `CONTINUED`; None when none were recorded."""
+    """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
 
     def __len__(self) -> int:
         return len(self.time_ns)

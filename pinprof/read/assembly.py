@@ -49,7 +49,7 @@ KERNEL_IMAGE = Dso("[kernel.kallsyms]", "", "kernel")
 NVIDIA, NVIDIA_UVM = Dso("[nvidia]", "", "module"), Dso("[nvidia_uvm]", "", "module")
 
 NO_CLOCK = ClockSync("none", 0, 0)
-"""Of formats whose samples have no times."""
+"""The clock of formats whose samples have no times."""
 
 _KERNEL_IMAGES = re.compile(r"\[?(kernel(\.kallsyms|\.vmlinux)?|guest\.kernel\.kallsyms|kernel_image|k|vmlinux)\]?")
 _NOT_CODE = re.compile(r"\[?(unknown|anon(:.*)?|heap|stack|not recorded|no callchain)?\]?|//anon|inlined")
@@ -101,7 +101,7 @@ def dso_of(path: str, build_id: str = "") -> tuple[Dso, int]:
 
 
 def kernel_dso(symbol: str) -> Dso:
-    """Where a kernel function lies, told from its name alone: the image, `[nvidia]` or `[nvidia_uvm]`."""
+    """Where a kernel function lies, judged by its name alone: the image, `[nvidia]` or `[nvidia_uvm]`."""
     if len(symbol) > LONGEST_NAME:
         return KERNEL_IMAGE
     name = _CLONE.sub("", symbol)

@@ -75,8 +75,8 @@ def doubles(ranges: RangeTable, lines: RangeTable) -> Bool:
     is_range = order < len(rows)
     place = np.arange(len(order))
     before: Int64 = np.maximum.accumulate(np.where(is_range, place, -1))
-    found = ~is_range & (before >= 0)
-    line, candidate = order[found], order[before[found]]
+    follows = ~is_range & (before >= 0)
+    line, candidate = order[follows], order[before[follows]]
     same = np.ones(len(line), np.bool_)
     for column in columns[2:]:
         same &= column[line] == column[candidate]

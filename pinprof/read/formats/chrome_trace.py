@@ -151,8 +151,8 @@ class _Trace:
         if start is None or length is None or length < 0:
             self.broken += 1
             return
-        found = event.get("args")
-        arguments: dict[str, Any] = found if isinstance(found, dict) else {}
+        given = event.get("args")
+        arguments: dict[str, Any] = given if isinstance(given, dict) else {}
         category = str(event.get("cat", ""))
         name = str(event.get("name", ""))
         if category in CALLS:

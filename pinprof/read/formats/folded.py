@@ -33,8 +33,8 @@ def sniff(head: bytes) -> bool:
     lines = [line for line in head.split(b"\n")[:64] if line.strip()]
     if len(lines) > 1 and not head.endswith(b"\n"):
         lines.pop()
-    looks = [not line[:1].isspace() and (b";" in line or _LINE.fullmatch(line.rstrip()) is not None) for line in lines]
-    return bool(lines) and b"\0" not in head and 2 * sum(looks) > len(lines)
+    fits = [not line[:1].isspace() and (b";" in line or _LINE.fullmatch(line.rstrip()) is not None) for line in lines]
+    return bool(lines) and b"\0" not in head and 2 * sum(fits) > len(lines)
 
 
 def read(path: Path) -> Capture:

@@ -276,8 +276,8 @@ class _Memo(dict[int, list[int]]):
         self._function = function
 
     def __missing__(self, key: int) -> list[int]:
-        self[key] = found = self._function(key)
-        return found
+        self[key] = function = self._function(key)
+        return function
 
 
 def _sample(message: bytes) -> tuple[list[int], list[int], list[bytes]]:

@@ -2,7 +2,7 @@
 
 Times are nanoseconds since the session began, so they are no clock that another tool's recording shares; `Activity`
 has the UTC time of their origin. Kept are the processes that nsys traced; what a report holds beside them (environment,
-process list, output, host and user name) is never read: see `nsys_schema`.
+process list, output, host and user name) is never read: see `schema`.
 """
 
 from __future__ import annotations
@@ -137,12 +137,12 @@ def _versions(source: Source) -> tuple[str, str]:
 
 
 def _recorded(source: Source, facts: Mapping[str, str]) -> frozenset[str]:
-    """Traces that were on: said so by the session's settings, or told by their tables."""
+    """Traces that were on: the session's settings say so, or the export has their tables."""
     tables = source.tables.keys()
     by_table = {
         trace
-        for trace, found in schema.EVENTS.items()
-        if any(name in tables for table in found for name in table.names)
+        for trace, schemas in schema.EVENTS.items()
+        if any(name in tables for table in schemas for name in table.names)
     }
     return frozenset(by_table | {trace for key, trace in schema.TRACED.items() if facts.get(key) == "true"})
 
@@ -190,8 +190,8 @@ def _command(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 def _host(tables: Tables) -> dict[str, Any]:
     """Machine facts, named as `collect.host.facts` names them; no host name."""
-    found = tables.source.facts(schema.SYSTEM_FACTS, schema.SYSTEM_KEYS)
-    host: dict[str, Any] = {key: found[name] for name, key in schema.SYSTEM_KEYS.items() if found.get(name)}
+    facts = tables.source.facts(schema.SYSTEM_FACTS, schema.SYSTEM_KEYS)
+    host: dict[str, Any] = {key: facts[name] for name, key in schema.SYSTEM_KEYS.items() if facts.get(name)}
     for key in ("cpus", "perf_event_paranoid"):
         if key in host:
             host[key] = int(host[key]) if host[key].lstrip("-").isdecimal() else host[key]

@@ -63,8 +63,8 @@ class LoadedNvtx:
 
 def read_folder(folder: Path) -> LoadedNvtx:
     """All files of a capture's folder together."""
-    found = [nvtx_file.load(path) for path in sorted(folder.glob("*.bin"))]
-    return combine([file for file in found if file is not None], unreadable=found.count(None))
+    files = [nvtx_file.load(path) for path in sorted(folder.glob("*.bin"))]
+    return combine([file for file in files if file is not None], unreadable=files.count(None))
 
 
 def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:

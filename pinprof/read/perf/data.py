@@ -254,10 +254,10 @@ def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: R
     """Give each switch-out the time until its thread ran again; per sample READY where it could have run on."""
     row = np.flatnonzero(np.isin(samples.source, off_cpu))
     last = max(int(raw.switches.time_ns.max()), int(raw.samples.clock.max(initial=0)))
-    found = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
-    weights[row] = found.end_ns - samples.clock[row]
+    waited = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
+    weights[row] = waited.end_ns - samples.clock[row]
     wait = np.zeros(len(weights), np.uint8)
-    wait[row] = np.where(found.ready, READY, 0)
+    wait[row] = np.where(waited.ready, READY, 0)
     return wait
 
 

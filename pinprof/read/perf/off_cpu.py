@@ -104,12 +104,12 @@ class SwitchGatherer:
         return Switches(*(np.concatenate(column) for column in columns))
 
     def _sources_of(self, words: UInt64, last: Int64) -> Int32:
-        """Per record the event whose trailer it carries, told by the id in its last word."""
+        """Per record the event whose trailer it carries, by the id in its last word."""
         if len(self._layouts) <= 1 or not self._identified or not len(self._ids):
             return np.zeros(len(last), np.int32)
         number = words[np.minimum(last, len(words) - 1)]
-        found = np.minimum(np.searchsorted(self._ids, number), len(self._ids) - 1)
-        return np.where(self._ids[found] == number, self._source[found], 0).astype(np.int32)
+        place = np.minimum(np.searchsorted(self._ids, number), len(self._ids) - 1)
+        return np.where(self._ids[place] == number, self._source[place], 0).astype(np.int32)
 
 
 def waits(

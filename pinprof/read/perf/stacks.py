@@ -178,7 +178,7 @@ def _unresolved_name(dso: Dso) -> str:
 def _distinct_chains(flat: Int32, length: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first sample of each distinct chain, and per sample the index of its chain, -1 without chain.
 
-    Chains are told apart by a 64-bit sum of products (multilinear hashing) and then compared in full; of two chains
+    Chains are distinguished by a 64-bit sum of products (multilinear hashing) and then compared in full; of two chains
     that meet in the hash without being equal, the later samples each keep a chain of their own.
     """
     chained = np.flatnonzero(length > 0)

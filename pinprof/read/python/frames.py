@@ -138,13 +138,13 @@ class _Grafting:
         """Recorded frames of a stack, outermost first; a caller's chain is kept for its other callees."""
         if node == NO_NODE:
             return []
-        found = self._chains.get(node)
-        if found is None:
+        chain = self._chains.get(node)
+        if chain is None:
             table = self._capture.stacks
-            found = [int(table.frame[inner]) for inner in table.chain(node)]
-            found.reverse()
-            self._chains[node] = found
-        return found
+            chain = [int(table.frame[inner]) for inner in table.chain(node)]
+            chain.reverse()
+            self._chains[node] = chain
+        return chain
 
     def _grafted(self, chain: list[int], stack: int, *, named: bool) -> list[int]:
         if named:
@@ -167,12 +167,12 @@ class _Grafting:
         return [self._native[frame] for frame in chain if self._keep or not self._kinds.machinery[frame]]
 
     def _python_chain(self, stack: int) -> list[int]:
-        found = self._python.get(stack)
-        if found is None:
+        chain = self._python.get(stack)
+        if chain is None:
             frames = self._stacks.frames
-            found = [self._function(*frames[frame]) for frame in self._stacks.chain(stack)]
-            self._python[stack] = found
-        return found
+            chain = [self._function(*frames[frame]) for frame in self._stacks.chain(stack)]
+            self._python[stack] = chain
+        return chain
 
     def _with_lines(self, chain: list[int], stack: int) -> list[int]:
         """A chain with trampolines, which get the lines of the functions that py-spy saw in the same places.
@@ -243,15 +243,15 @@ def _python_of(capture: Capture, stacks: PythonStacks) -> Int32:
     # The middle of an interval off the processors, in which the thread stayed where it was.
     spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
     times = samples.time_ns + np.where(spans, samples.weight // 2, 0)
-    found = np.full(len(samples), NO_STACK, np.int32)
+    stack = np.full(len(samples), NO_STACK, np.int32)
     order = np.lexsort((samples.tid, samples.pid))
     pid, tid = samples.pid[order], samples.tid[order]
     starts = np.flatnonzero(np.append(len(order) > 0, (np.diff(pid) != 0) | (np.diff(tid) != 0))[: len(order)])
     for rows in np.split(order, starts[1:]) if len(order) else ():
         thread = int(samples.pid[rows[0]]), int(samples.tid[rows[0]])
         if thread in stacks.threads:
-            found[rows] = stacks.at(*thread, times[rows])
-    return found
+            stack[rows] = stacks.at(*thread, times[rows])
+    return stack
 
 
 def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int], str]:
