@@ -15,10 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-UInt64 = NDArray[np.uint64]
-UInt8 = NDArray[np.uint8]
+from pinprof.columns import Int32, Int64, UInt8, UInt64
 
 _DTYPES: dict[str, Any] = {"Int64": np.int64, "Int32": np.int32, "UInt64": np.uint64, "UInt8": np.uint8}
 
@@ -185,7 +182,7 @@ class GpuOpTable(Table):
     correlation_id: Int64
     """The call that caused it, folded calls counted as their outer one; 0 or -1 for work without a call."""
     size_bytes: Int64
-    """Of copies, migrations and memsets; 0 otherwise."""
+    """The bytes of copies, migrations and memsets; 0 otherwise."""
     copy_kind: UInt8
     """`CopyKind` of copies and migrations."""
     src_kind: UInt8

@@ -16,7 +16,7 @@ class Manifest:
     command: tuple[str, ...]
     """The profiled command line; empty when unknown."""
     scenario: Mapping[str, Any]
-    """Of a pinprof scenario (scenario.session): `name, backend, emulation, parameters, calls`, and, counted in its
+    """For a pinprof scenario (scenario.session): `name, backend, emulation, parameters, calls`, and, counted in its
     warm-up, `traffic`: what one iteration allocates and copies, as `what, size_bytes, count`; `memory_bytes`: what a
     framework said of its memory; empty otherwise.
     """

@@ -7,7 +7,7 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from typing import Any, Literal
 
@@ -15,15 +15,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import Activity, MarkTable
+from pinprof.columns import Bool as Bool
+from pinprof.columns import Int16 as Int16
+from pinprof.columns import Int32 as Int32
+from pinprof.columns import Int64 as Int64
+from pinprof.columns import UInt8 as UInt8
+from pinprof.columns import UInt64 as UInt64
 from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "samples"]
-Int64 = NDArray[np.int64]
-Int32 = NDArray[np.int32]
-Int16 = NDArray[np.int16]
-UInt64 = NDArray[np.uint64]
-UInt8 = NDArray[np.uint8]
+
+LONGEST_NAME = 512
+"""Neither a kernel (KSYM_NAME_LEN) nor an interpreter has longer names of functions; matching forged ones could take
+quadratic time.
+"""
 
 USER, KERNEL = 0, 1
 """Values of `FrameTable.mode`."""
@@ -162,7 +168,7 @@ class SampleTable:
     address: UInt64
     """Data address (page-fault events recorded with -d); 0 when not recorded."""
     wait: UInt8 | None = None
-    """Of an interval off the processors, bits of `READY` and `CONTINUED`; None when none were recorded."""
+    """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -275,3 +281,9 @@ class Capture:
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""
+    kernel_chains: bool = True
+    """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
+
+    def with_notes(self, *notes: str) -> Capture:
+        """The capture with more notes, each of them once."""
+        return replace(self, losses=replace(self.losses, notes=tuple(dict.fromkeys((*self.losses.notes, *notes)))))

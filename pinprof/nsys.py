@@ -108,15 +108,15 @@ def find_importers(nsys: Sequence[Path]) -> list[Path]:
             "nsys",
         )
     homes = [path.resolve().parent.parent for path in nsys]
-    own = (found for home in homes for pattern in _IMPORTERS for found in sorted(home.glob(pattern), reverse=True))
+    own = (path for home in homes for pattern in _IMPORTERS for path in sorted(home.glob(pattern), reverse=True))
     return _distinct(chain([Path(named)] if named else [], own, _present(_IMPORTERS_ELSEWHERE)))
 
 
 def version_of(nsys: Path) -> str:
     """`2022.4.2.1`, or an empty string when it does not say."""
     with suppress(OSError):
-        found = _VERSION.search(run([str(nsys), "--version"], timeout_s=30).output)
-        return found[1] if found else ""
+        match = _VERSION.search(run([str(nsys), "--version"], timeout_s=30).output)
+        return match[1] if match else ""
     return ""
 
 
@@ -126,11 +126,11 @@ def is_report(head: bytes) -> bool:
 
 
 def needed_version(head: bytes) -> str:
-    """The version that can open a report with this head, as `2025.3`; empty when it cannot be told."""
-    if found := re.search(re.escape(STREAM_MAGIC) + rb"(\d{4}\.\d+)", head[:HEAD_BYTES]):
-        return found[1].decode()
-    found = re.match(re.escape(REPORT_MAGIC) + rb"(\d{1,12})\.", head)
-    build = int(found[1]) if found else 0
+    """The version that can open a report with this head, as `2025.3`; empty when the head does not say."""
+    if match := re.search(re.escape(STREAM_MAGIC) + rb"(\d{4}\.\d+)", head[:HEAD_BYTES]):
+        return match[1].decode()
+    match = re.match(re.escape(REPORT_MAGIC) + rb"(\d{1,12})\.", head)
+    build = int(match[1]) if match else 0
     if build < 10**6:
         return ""
     place = bisect_left(_BUILDS, (build, ""))
@@ -280,8 +280,8 @@ def _head(report: Path) -> bytes:
 def _present(patterns: Sequence[str]) -> Iterator[Path]:
     """Programs that match absolute patterns, within each the newest version first."""
     for pattern in patterns:
-        found = [path for path in Path("/").glob(pattern[1:]) if os.access(path, os.X_OK)]
-        yield from sorted(found, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], reverse=True)
+        programs = [path for path in Path("/").glob(pattern[1:]) if os.access(path, os.X_OK)]
+        yield from sorted(programs, key=lambda path: [int(n) for n in re.findall(r"\d+", str(path))], reverse=True)
 
 
 def _distinct(paths: Iterator[Path]) -> list[Path]:

@@ -22,7 +22,6 @@ from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
-from pinprof.read.nsys import export as nsys_export
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "Category",
@@ -41,8 +40,8 @@ def analyze(capture: Capture) -> Analysis:
     if walls := range_walls(capture, attribution):
         ranges = tuple(replace(entry, wall=wall) for entry, wall in zip(ranges, walls, strict=True))
     activity = analyze_activity(capture, attribution)
-    # Samples of nsys end at the kernel's door: they cannot say what memory calls spend their time on.
-    traced_only = activity is not None and (capture.clock.source == nsys_export.CLOCK or not len(capture.samples))
+    # Samples that end at the kernel's door cannot say what memory calls spend their time on.
+    traced_only = activity is not None and not (capture.kernel_chains and len(capture.samples))
     curve = pinning_curve(capture, ranges)
     sees_kernel = not traced_only and not capture.manifest.kernel_left_out
     told = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
@@ -70,5 +69,4 @@ def _joined(capture: Capture) -> Capture:
     try:
         return join(alone, capture.traced)
     except CaptureError as error:
-        notes = (*alone.losses.notes, f"What nsys traced is left out: {error.problem}")
-        return replace(alone, losses=replace(alone.losses, notes=notes))
+        return alone.with_notes(f"What nsys traced is left out: {error.problem}")

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pinprof.model import Int64
-
-Bool = NDArray[np.bool_]
+from pinprof.model import Bool, Int64
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.columns import pack, pairs_of
 from pinprof.model import Capture, Dso, Int32, Int64, StackTable
 
 _LIBRARY = re.compile(
@@ -193,12 +194,11 @@ def _by_leaf(attribution: Attribution, rows: Int64, weight: Int64) -> dict[str, 
 
 def _by_thread(capture: Capture, pids: Int32, tids: Int32, weight: Int64) -> dict[str, int]:
     found: Counter[str] = Counter()
-    packed = (pids.astype(np.int64) << 32) | tids.view(np.uint32)
-    distinct, which = np.unique(packed, return_inverse=True)
+    distinct, which = np.unique(pack(pids, tids), return_inverse=True)
     sums = np.zeros(len(distinct), np.int64)
     np.add.at(sums, which.reshape(-1), weight)
-    for thread, value in zip(distinct.tolist(), sums.tolist(), strict=True):
-        found[capture.threads.get((thread >> 32, thread & 0xFFFFFFFF), "")] += value
+    for thread, value in zip(pairs_of(distinct), sums.tolist(), strict=True):
+        found[capture.threads.get(thread, "")] += value
     return dict(found.most_common())
 
 

@@ -1,92 +1,44 @@
-"""Recordings of any known format → Capture: `read()` looks at what a path is and calls the right reader.
+"""Recordings of any known format → Capture: `read()` asks every reader what a path is, and the most certain one reads.
 
-READERS is asked in order; the first whose `sniff` knows the first bytes of the file reads it. A capture directory is
-read through the perf.data inside it, with the symbols, kernel symbols and ranges that lie beside it.
+A capture directory is read through the recordings inside it, with the symbols, kernel symbols and ranges that lie
+beside them.
 """
 
 from __future__ import annotations
 
-import importlib
+import pkgutil
 import shutil
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import cast
 
-from pinprof import store
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Capture
-from pinprof.read.options import ReadOptions
+from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.store import MEMORY, PYTHON_STACKS
 from pinprof.units import format_counted
 
-__all__ = ["READERS", "ReadOptions", "Reader", "read", "seal_symbols"]
+__all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
+
+READERS: tuple[str, ...] = (
+    "pinprof.read.perf:DATA",
+    "pinprof.read.nsys.export:READER",
+    "pinprof.read.nsys.capture:READER",
+    "pinprof.read.perf:CAPTURE",
+    "pinprof.read.nsys.tool:READER",
+    "pinprof.read.formats.speedscope:READER",
+    "pinprof.read.formats.chrome_trace:READER",
+    "pinprof.read.formats.pprof:READER",
+    "pinprof.read.perf:SCRIPT",
+    "pinprof.read.formats.folded:READER",
+)
+"""Where each format's `Reader` is; a module is imported when its reader is asked, none after a certain answer."""
 
 _HEAD_BYTES = 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class Reader:
-    """One input format."""
-
-    name: str
-    """What a file of this format is called in messages."""
-    sniff: Callable[[bytes], bool]
-    """Whether a file that begins with these bytes (at least 64 KiB, or all of it) is of this format."""
-    read: Callable[[Path, ReadOptions], Capture]
-
-
-def _sniff_perf_data(head: bytes) -> bool:
-    from pinprof.read.perf.header import MAGICS
-
-    return head[:8] in MAGICS
-
-
-def _read_perf_data(path: Path, options: ReadOptions) -> Capture:
-    from pinprof.read.perf import capture as perf_capture
-
-    return perf_capture.read_file(path, options)
-
-
-def _sniff_perf_script(head: bytes) -> bool:
-    from pinprof.read.perf import script as perf_script
-
-    return perf_script.sniff(head)
-
-
-def _read_perf_script(path: Path, options: ReadOptions) -> Capture:
-    from pinprof.read.perf import capture as perf_capture
-
-    return perf_capture.read_script(path, options)
-
-
-def _foreign(name: str, module: str, *, takes_options: bool = False) -> Reader:
-    """Another tool's format, read by `read/<module>.py`, which is imported when first asked."""
-
-    def sniff(head: bytes) -> bool:
-        return bool(importlib.import_module(f"pinprof.read.{module}").sniff(head))
-
-    def read_file(path: Path, options: ReadOptions) -> Capture:
-        arguments = (path, options) if takes_options else (path,)
-        return cast("Capture", importlib.import_module(f"pinprof.read.{module}").read(*arguments))
-
-    return Reader(name, sniff, read_file)
-
-
-READERS: tuple[Reader, ...] = (
-    Reader("perf.data", _sniff_perf_data, _read_perf_data),
-    _foreign("Nsight Systems export", "nsys.export", takes_options=True),
-    _foreign("Nsight Systems report", "nsys.tool", takes_options=True),
-    _foreign("speedscope file", "formats.speedscope"),
-    _foreign("Chrome trace", "formats.chrome_trace"),
-    _foreign("pprof profile", "formats.pprof"),
-    Reader("perf script text", _sniff_perf_script, _read_perf_script),
-    _foreign("folded stacks", "formats.folded"),
-)
 
 
 def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
@@ -110,42 +62,15 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
         capture = replace(capture, memory=log)
         if log is not None and log.bad_lines:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
-            notes = (*capture.losses.notes, f"{what} of the memory log left out.")
-            capture = replace(capture, losses=replace(capture.losses, notes=notes))
+            capture = capture.with_notes(f"{what} of the memory log left out.")
     return machine_rates.brought(capture, path)
 
 
 def _read(path: Path, options: ReadOptions) -> Capture:
     """The capture as its reader makes it."""
-    if path.is_dir():
-        from pinprof.read.nsys import capture as nsys_capture
-        from pinprof.read.nsys import export as nsys_export
-        from pinprof.read.perf import capture as perf_capture
-
-        if nsys_export.sniff_directory(path):
-            return nsys_export.read(path, options)
-        if nsys_capture.is_traced(path):
-            return nsys_capture.read_directory(path, options)
-        if not store.is_capture(path) and _in_pieces(path):
-            raise CaptureError(
-                f"{path} is a recording of `perf record --threads`, which lies in several files.",
-                "Record without --threads, or give pinprof what `perf script -i` prints of it.",
-                "not-a-capture",
-            )
-        return perf_capture.read_directory(path, options)
-    with _seekable(path) as file:
-        reader = _reader_of(file, str(path))
-        capture = reader.read(file, options)
-    return capture if file == path else replace(capture, path=str(path))
-
-
-def _in_pieces(directory: Path) -> bool:
-    """Whether a directory is what `perf record --threads` writes in place of a file."""
-    try:
-        with (directory / "data").open("rb") as stream:
-            return _sniff_perf_data(stream.read(8))
-    except OSError:
-        return False
+    with _seekable(path) as place:
+        capture = _reader_of(place, str(path)).read(place, options)
+    return capture if place == path else replace(capture, path=str(path))
 
 
 def seal_symbols(directory: Path) -> frozenset[int]:
@@ -153,16 +78,39 @@ def seal_symbols(directory: Path) -> frozenset[int]:
 
     Returns the pids of the program's processes, as far as samples are recorded with them.
     """
-    from pinprof.read.nsys import capture as nsys_capture
-    from pinprof.read.perf import capture as perf_capture
-
-    if nsys_capture.is_traced_only(directory):
-        nsys_capture.seal(directory)
-        return frozenset()
-    return perf_capture.seal(directory)
+    seal = _reader_of(directory, str(directory)).seal
+    return seal(directory) if seal else frozenset()
 
 
-def _reader_of(file: Path, shown: str) -> Reader:
+def _readers() -> Iterator[Reader]:
+    return map(pkgutil.resolve_name, READERS)
+
+
+def _reader_of(path: Path, shown: str) -> Reader:
+    """The reader of a file or directory; `shown` is its path in messages."""
+    head = b"" if path.is_dir() else _head(path, shown)
+    chosen, certainty = None, Certainty.NO
+    for reader in _readers():
+        answer = reader.certainty(path, head)
+        if answer > certainty:
+            chosen, certainty = reader, answer
+        if certainty == Certainty.CERTAIN:
+            break
+    if chosen is not None:
+        return chosen
+    foreign = [reader.name for reader in _readers() if reader.seal is None]
+    raise FormatError(
+        shown,
+        expected=", ".join(foreign) + " or a capture directory",
+        found=repr(head[:16]),
+        offset=0,
+        remedy="Give a recording that pinprof or perf wrote.",
+        slug="unknown-format",
+    )
+
+
+def _head(file: Path, shown: str) -> bytes:
+    """How a file begins, unpacked where it is compressed text; CaptureError if it is empty or cannot be read."""
     try:
         with file.open("rb") as stream:
             head = stream.read(_HEAD_BYTES)
@@ -175,26 +123,18 @@ def _reader_of(file: Path, shown: str) -> Reader:
             "empty-file",
         )
     if head[:2] == b"\x1f\x8b":
-        # Compressed text (perf script output, folded stacks); perf.data is not stored compressed.
         from pinprof.read.byte_source import ByteSource
 
         head = ByteSource(file).head(_HEAD_BYTES)
-    for reader in READERS:
-        if reader.sniff(head):
-            return reader
-    raise FormatError(
-        shown,
-        expected=", ".join(reader.name for reader in READERS) + " or a capture directory",
-        found=repr(head[:16]),
-        offset=0,
-        remedy="Give a recording that pinprof or perf wrote.",
-        slug="unknown-format",
-    )
+    return head
 
 
 @contextmanager
 def _seekable(path: Path) -> Iterator[Path]:
-    """The path itself if it is a regular file, else a temporary copy of what standard input or a pipe delivers."""
+    """The path of a file or directory, else a temporary copy of what standard input or a pipe delivers."""
+    if path.is_dir():
+        yield path
+        return
     piped = str(path) == "-"
     try:
         regular = not piped and stat.S_ISREG(path.stat().st_mode)

@@ -16,6 +16,7 @@ import numpy as np
 from pinprof.errors import FormatError
 from pinprof.model import (
     KERNEL,
+    LONGEST_NAME,
     NO_NODE,
     USER,
     Capture,
@@ -48,7 +49,7 @@ KERNEL_IMAGE = Dso("[kernel.kallsyms]", "", "kernel")
 NVIDIA, NVIDIA_UVM = Dso("[nvidia]", "", "module"), Dso("[nvidia_uvm]", "", "module")
 
 NO_CLOCK = ClockSync("none", 0, 0)
-"""Of formats whose samples have no times."""
+"""The clock of formats whose samples have no times."""
 
 _KERNEL_IMAGES = re.compile(r"\[?(kernel(\.kallsyms|\.vmlinux)?|guest\.kernel\.kallsyms|kernel_image|k|vmlinux)\]?")
 _NOT_CODE = re.compile(r"\[?(unknown|anon(:.*)?|heap|stack|not recorded|no callchain)?\]?|//anon|inlined")
@@ -60,8 +61,6 @@ _JIT = re.compile(r"(.*/)?(perf-\d+\.map|jitted-\d+-\d+\.so)|.*\.jit|\[jit\]")
 # anywhere; the interface layer has fixed prefixes; libuvm's functions mostly begin with uvm_. Against the kallsyms of
 # an H200 machine (580.159.04): 1 of 69,000 functions of Linux is taken for NVIDIA's, 95 % of [nvidia] and 69 % of
 # [nvidia_uvm] are found.
-_LONGEST_NAME = 512
-"""No kernel has longer names (KSYM_NAME_LEN); matching forged ones could take quadratic time."""
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|llvm|lto_priv)(\.\d+)*)+$")
 _NVIDIA_UVM = re.compile(
     r"_*uvm_\w+|service_fault_batch\w*|replayable_faults_isr\w*|"
@@ -102,8 +101,8 @@ def dso_of(path: str, build_id: str = "") -> tuple[Dso, int]:
 
 
 def kernel_dso(symbol: str) -> Dso:
-    """Where a kernel function lies, told from its name alone: the image, `[nvidia]` or `[nvidia_uvm]`."""
-    if len(symbol) > _LONGEST_NAME:
+    """Where a kernel function lies, judged by its name alone: the image, `[nvidia]` or `[nvidia_uvm]`."""
+    if len(symbol) > LONGEST_NAME:
         return KERNEL_IMAGE
     name = _CLONE.sub("", symbol)
     if _NVIDIA_UVM.fullmatch(name):

@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, Int64
+from pinprof.columns import Int32, Int64, pack
 
 
 def threads(pid: Int32, tid: Int32) -> Iterator[NDArray[np.int64]]:
     """The rows of each thread, in order."""
-    thread = pid.astype(np.int64) << 32 | tid.astype(np.int64) & 0xFFFF_FFFF
+    thread = pack(pid, tid)
     rows = np.argsort(thread, kind="stable")
     bounds = np.flatnonzero(np.diff(thread[rows])) + 1
     yield from np.split(rows, bounds) if len(rows) else ()

@@ -30,10 +30,10 @@ def unpacked(data: bytes, limit: int) -> bytes:
         unpack = lzma.LZMADecompressor()
     else:
         return data
-    found: bytes = unpack.decompress(data, limit)
+    unpacked: bytes = unpack.decompress(data, limit)
     if not unpack.eof:
-        raise EOFError("the compressed data end early" if len(found) < limit else "it is too large")
-    return found
+        raise EOFError("the compressed data end early" if len(unpacked) < limit else "it is too large")
+    return unpacked
 
 
 @dataclass
@@ -57,12 +57,12 @@ class ByteSource:
 
     def head(self, size: int) -> bytes:
         """The first bytes, for looking at what a file may be."""
-        found = b""
+        head = b""
         for chunk in self.chunks():
-            found += chunk
-            if len(found) >= size:
+            head += chunk
+            if len(head) >= size:
                 break
-        return found[:size]
+        return head[:size]
 
     def whole(self, limit: int) -> bytes:
         """Everything at once; FormatError above `limit` bytes."""

@@ -53,9 +53,9 @@ class Interner:
         slot, wanted = slot[pending], keys[pending]
         while pending.size:
             self._claim(slot, wanted)
-            found = self._slots[slot]
-            match = self._keys[found] == wanted
-            number[pending[match]] = found[match]
+            claimed = self._slots[slot]
+            match = self._keys[claimed] == wanted
+            number[pending[match]] = claimed[match]
             left = ~match
             pending, wanted, slot = pending[left], wanted[left], (slot[left] + 1) & mask
         return number

@@ -31,5 +31,4 @@ def _with(capture: Capture, load: Callable[[], Rates | None]) -> Capture:
     try:
         return replace(capture, rates=load())
     except CaptureError as error:
-        notes = (*capture.losses.notes, f"Rates are left out: {error.problem}")
-        return replace(capture, losses=replace(capture.losses, notes=notes))
+        return capture.with_notes(f"Rates are left out: {error.problem}")

@@ -82,8 +82,8 @@ def _entry(line: bytes) -> dict[str, Any] | None:
         return None
     if not isinstance(raw, dict) or not _number(raw.get("t")):
         return None
-    found, processes = raw.get("machine"), raw.get("processes")
-    machine = found if isinstance(found, dict) else {}
+    counters, processes = raw.get("machine"), raw.get("processes")
+    machine = counters if isinstance(counters, dict) else {}
     listed = processes if isinstance(processes, list) else []
     return {
         "t": raw["t"],

@@ -12,11 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof import store
 from pinprof.activity import MarkTable
-from pinprof.model import Int64, RangeTable
+from pinprof.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import injection as nvtx_injection
 from pinprof.read.ranges import LoadedRanges, parse_ranges, read_ranges
 
@@ -54,7 +53,7 @@ def load(directory: Path, given: Path | None, *, measured_only: bool) -> Capture
     return CaptureRanges(joined, (*written.notes, *injected.notes), injected.thread_names, marks)
 
 
-def doubles(ranges: RangeTable, lines: RangeTable) -> NDArray[np.bool_]:
+def doubles(ranges: RangeTable, lines: RangeTable) -> Bool:
     """Which ranges are also among the lines of ranges.jsonl.
 
     A line belongs to the last range of its thread, domain and name that began before it, if it also ends within it.
@@ -76,8 +75,8 @@ def doubles(ranges: RangeTable, lines: RangeTable) -> NDArray[np.bool_]:
     is_range = order < len(rows)
     place = np.arange(len(order))
     before: Int64 = np.maximum.accumulate(np.where(is_range, place, -1))
-    found = ~is_range & (before >= 0)
-    line, candidate = order[found], order[before[found]]
+    follows = ~is_range & (before >= 0)
+    line, candidate = order[follows], order[before[follows]]
     same = np.ones(len(line), np.bool_)
     for column in columns[2:]:
         same &= column[line] == column[candidate]

@@ -95,16 +95,16 @@ def parse_ranges(text: bytes) -> LoadedRanges:
     for line in text.split(b"\n"):
         if not line.strip():
             continue
-        found = _parse(line)
-        if found is None:
+        entry = _parse(line)
+        if entry is None:
             bad += 1
             continue
-        ranges.append(found)
-        unclosed += found.end == _OPEN
+        ranges.append(entry)
+        unclosed += entry.end == _OPEN
     if unclosed:
-        latest = max(max(found.start, found.end) for found in ranges)
-        ranges = [found._replace(end=latest) if found.end == _OPEN else found for found in ranges]
-    ranges.sort(key=lambda found: (found.start, -found.end, found.depth))
+        latest = max(max(entry.start, entry.end) for entry in ranges)
+        ranges = [entry._replace(end=latest) if entry.end == _OPEN else entry for entry in ranges]
+    ranges.sort(key=lambda entry: (entry.start, -entry.end, entry.depth))
     return LoadedRanges(_table(ranges), bad, unclosed)
 
 
@@ -153,18 +153,18 @@ def _table(ranges: list[_Range]) -> RangeTable:
     """Columns of ranges in order, with the depths that are missing."""
     open_ends: dict[tuple[int, int], list[int]] = defaultdict(list)
     depths = []
-    for found in ranges:
-        ends = open_ends[found.pid, found.tid]
-        while ends and ends[0] <= found.start:
+    for entry in ranges:
+        ends = open_ends[entry.pid, entry.tid]
+        while ends and ends[0] <= entry.start:
             heapq.heappop(ends)
-        depths.append(len(ends) if found.depth < 0 else found.depth)
-        heapq.heappush(ends, found.end)
+        depths.append(len(ends) if entry.depth < 0 else entry.depth)
+        heapq.heappush(ends, entry.end)
     return RangeTable(
-        name=tuple(found.name for found in ranges),
-        domain=tuple(found.domain for found in ranges),
-        start_ns=np.array([found.start for found in ranges], np.int64),
-        end_ns=np.array([found.end for found in ranges], np.int64),
-        pid=np.array([found.pid for found in ranges], np.int32),
-        tid=np.array([found.tid for found in ranges], np.int32),
+        name=tuple(entry.name for entry in ranges),
+        domain=tuple(entry.domain for entry in ranges),
+        start_ns=np.array([entry.start for entry in ranges], np.int64),
+        end_ns=np.array([entry.end for entry in ranges], np.int64),
+        pid=np.array([entry.pid for entry in ranges], np.int32),
+        tid=np.array([entry.tid for entry in ranges], np.int32),
         depth=np.array(depths, np.int32),
     )

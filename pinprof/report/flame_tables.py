@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyze import Analysis
 from pinprof.analyze.ranges.summary import range_paths, rows_inside
-from pinprof.model import KERNEL, NO_NODE, FrameTable, Int16, Int32, StackTable
+from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import (
     KERNEL_CODE,
     MODULE_CODE,
@@ -119,7 +119,7 @@ def preorder(stacks: StackTable, used: Int32) -> tuple[Int16, Int32, Int32]:
     return depth[back], place, back
 
 
-def _depth(parent: Int32, kept: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Int16:
+def _depth(parent: Int32, kept: Bool) -> Int16:
     """Ancestors of each node, counted by jumps of doubling length."""
     depth: Int16 = (parent != NO_NODE).astype(np.int16)
     jump = np.where(kept, parent, NO_NODE)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
+from pinprof.model import NO_NODE, Bool, Int16, Int32, Int64, UInt8
 from pinprof.report.flame import FlameData
 
 NO_CAUSE = -1
@@ -49,7 +49,7 @@ def _hot_tree(data: FlameData, event: int, parent: Int32, ends: Int32) -> HotTre
     node, weight, cause = data.node[rows], data.weight[rows], data.cause[rows]
     size = len(data.depth)
 
-    def below(nodes: Int32, chosen: slice | np.ndarray[tuple[int], np.dtype[np.bool_]] = slice(None)) -> Int64:
+    def below(nodes: Int32, chosen: slice | Bool = slice(None)) -> Int64:
         own = np.zeros(size + 1, np.int64)
         np.add.at(own, node[chosen] + 1, weight[chosen])
         running = np.cumsum(own)

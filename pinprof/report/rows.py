@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.columns import pack, pairs_of
 from pinprof.model import KERNEL, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
 
@@ -84,9 +85,8 @@ def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
 
 def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:
     """The distinct (pid, tid) in ascending order, and per row the index into them; as one number, which sorts fast."""
-    key, of = np.unique(pid.astype(np.int64) << 32 | (tid.astype(np.int64) + (1 << 31)), return_inverse=True)
-    pairs = zip((key >> 32).tolist(), ((key & 0xFFFF_FFFF) - (1 << 31)).tolist(), strict=True)
-    return list(pairs), of.reshape(-1).astype(np.int64)
+    keys, of = np.unique(pack(pid, tid), return_inverse=True)
+    return pairs_of(keys), of.reshape(-1).astype(np.int64)
 
 
 def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:

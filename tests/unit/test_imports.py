@@ -10,22 +10,23 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOUNDATION = {"errors", "units", "activity", "cuda_functions", "manifest", "model", "rates"}
+FOUNDATION = {"errors", "units", "columns", "activity", "cuda_functions", "manifest", "model", "rates"}
 ALLOWED = {
     "errors": set(),
     "units": {"errors"},
-    "activity": set(),
+    "columns": set(),
+    "activity": {"columns"},
     "cuda_functions": set(),
     "manifest": set(),
     "rates": {"errors"},
-    "model": {"activity", "manifest", "rates"},
+    "model": {"columns", "activity", "manifest", "rates"},
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},
     "scenario": {"errors", "units"},
     "bench": FOUNDATION | {"store", "scenario"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
-    "analyze": FOUNDATION | {"store", "read"},
+    "analyze": FOUNDATION,
     "report": FOUNDATION | {"store", "read", "analyze"},
     "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario"},

@@ -28,7 +28,8 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.scopes import Scopes
-from pinprof.model import KERNEL, Capture, Int32, Int64, clock_event
+from pinprof.columns import PairIndex, pack
+from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5
@@ -82,11 +83,12 @@ class Calls:
     """UNKNOWN_SIZE where not recorded."""
     memory: NDArray[np.uint8]
     """`MemoryKind` of what was allocated or freed; UNKNOWN where not recorded."""
-    initial: NDArray[np.bool_]
+    initial: Bool
     """Whether the call created its process's context."""
     typical_ns: dict[int, int]
     """Row of an initial call → what such calls take otherwise."""
-    correlation: _Correlation
+    correlation: PairIndex
+    """(pid, correlation id) → row of the call."""
 
     @property
     def duration_ns(self) -> Int64:
@@ -97,35 +99,9 @@ class Calls:
         """For each piece of work, the row of the call that caused it; -1 when there is none."""
         return self.correlation.find(pid, correlation_id)
 
-    def is_for(self, *purposes: Purpose) -> NDArray[np.bool_]:
+    def is_for(self, *purposes: Purpose) -> Bool:
         """Which calls have one of these purposes."""
         return np.isin(self.purpose, [PURPOSES.index(purpose) for purpose in purposes])
-
-
-@dataclass(frozen=True)
-class _Correlation:
-    """(pid, correlation id) → row of the call."""
-
-    key: Int64
-    row: Int64
-
-    @classmethod
-    def of(cls, table: ApiCallTable) -> _Correlation:
-        rows = np.flatnonzero(table.correlation_id > 0)
-        key = cls._key(table.pid[rows], table.correlation_id[rows])
-        order = np.argsort(key, kind="stable")
-        return cls(key[order], rows[order])
-
-    def find(self, pid: Int32, correlation_id: Int64) -> Int64:
-        if not len(self.key):
-            return np.full(len(pid), -1, np.int64)
-        key = self._key(pid, correlation_id)
-        place = np.minimum(np.searchsorted(self.key, key), len(self.key) - 1)
-        return np.where((self.key[place] == key) & (correlation_id > 0), self.row[place], -1)
-
-    @staticmethod
-    def _key(pid: Int32, correlation_id: Int64) -> Int64:
-        return np.asarray(pid.astype(np.int64) << 32 | correlation_id & 0xFFFF_FFFF)
 
 
 def prepare_calls(activity: Activity) -> Calls:
@@ -134,7 +110,7 @@ def prepare_calls(activity: Activity) -> Calls:
     names = (*table.names, "(no name)")
     name = np.where(table.name < 0, len(table.names), table.name).astype(np.int64)
     purpose = np.array([PURPOSES.index(purpose_of(text)) for text in names], np.int8)[name]
-    correlation = _Correlation.of(table)
+    correlation = PairIndex.of(table.pid, table.correlation_id, np.flatnonzero(table.correlation_id > 0))
     size = np.full(len(table), UNKNOWN_SIZE, np.int64)
     if table.size_bytes is not None:
         size[:] = table.size_bytes
@@ -164,7 +140,7 @@ def size_class(size: Int64) -> Int64:
     return np.where(size < 0, UNKNOWN_SIZE, classes)
 
 
-def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[NDArray[np.bool_], dict[int, int]]:
+def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, dict[int, int]]:
     """Rule 0: in each process the first call that is no bookkeeping, if it is long for a call of its size.
 
     It is compared with later calls of the same name and size class, else with those of the same name; alone it counts
@@ -215,8 +191,8 @@ def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> S
         return None
     timed = [event, *(number for number, other in enumerate(capture.events) if other.spans)]
     rows = np.flatnonzero(np.isin(samples.event, timed) & np.isin(samples.pid, np.unique(table.pid)))
-    call_thread = _thread(table.pid, table.tid)
-    sample_thread = _thread(samples.pid[rows], samples.tid[rows])
+    call_thread = pack(table.pid, table.tid)
+    sample_thread = pack(samples.pid[rows], samples.tid[rows])
     by_thread = np.argsort(call_thread, kind="stable")
     ordered = np.argsort(sample_thread, kind="stable")
     threads, first = np.unique(call_thread[by_thread], return_index=True)
@@ -234,10 +210,6 @@ def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> S
     call, row = np.concatenate(found_calls), np.concatenate(found_rows)
     cells = group(call, attribution.leaf[row].astype(np.int64))
     return Samples(event, cells.keys[0], cells.keys[1], cells.sum(samples.weight[row]), cells.count)
-
-
-def _thread(pid: Int32, tid: Int32) -> Int64:
-    return np.asarray(pid.astype(np.int64) << 32 | tid.astype(np.int64) & 0xFFFF_FFFF)
 
 
 def summarise_calls(

@@ -12,9 +12,7 @@ from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.scopes import Scopes
-from pinprof.model import Int64
-
-Bool = NDArray[np.bool_]
+from pinprof.model import Bool, Int64
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
 

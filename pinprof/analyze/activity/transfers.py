@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import Calls
@@ -25,9 +24,7 @@ from pinprof.analyze.activity.results import (
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.ranges.scopes import Scopes
-from pinprof.model import Int64
-
-Bool = NDArray[np.bool_]
+from pinprof.model import Bool, Int64
 
 LARGE_COPY_BYTES = 16 << 20
 """From here on a copy shows what the link can do."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.activity import Activity, MigrationCause, OpKind, PageFaultTable
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
@@ -18,10 +17,8 @@ from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
 from pinprof.analyze.activity.uvm_blocks import block_table, busiest, lives_of, moved_per_byte
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, difference, intersection, union, union_by_key
-from pinprof.model import Int64
+from pinprof.model import Bool, Int64
 from pinprof.units import format_bytes, format_count, format_ns, format_share
-
-Bool = NDArray[np.bool_]
 
 STORM_MIGRATIONS = 100
 """Faulted migrations inside one kernel launch."""
@@ -78,7 +75,7 @@ def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> 
     return Losses(lost, _select(table, (table.uvm_bytes > 0) | (table.lost_ns > 0)))
 
 
-def _select(table: KernelTable, rows: NDArray[np.bool_] | Int64) -> KernelTable:
+def _select(table: KernelTable, rows: Bool | Int64) -> KernelTable:
     columns = {name: value[rows] for name, value in vars(table).items() if name != "names"}
     return KernelTable(**columns, names=table.names)
 

@@ -27,10 +27,9 @@ from pinprof.analyze.attribution.matching import (
     frame_rules,
 )
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.model import NO_NODE, READY, Capture, Int16, Int32, StackTable, UInt8
+from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
 Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""

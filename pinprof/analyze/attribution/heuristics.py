@@ -16,9 +16,7 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.attribution.matching import FrameRules
-from pinprof.model import NO_NODE, Capture, Int16, Int32
-
-Bool = NDArray[np.bool_]
+from pinprof.model import NO_NODE, Bool, Capture, Int16, Int32
 
 LOOP_REACH_BYTES = 48
 """How far from a sample's address others of the same loop may lie."""

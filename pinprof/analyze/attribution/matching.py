@@ -13,15 +13,11 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution import categories as rows
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, Frames
 from pinprof.analyze.attribution.work import HELPERS, WORK, WORK_ATTRIBUTES
-from pinprof.model import KERNEL, Dso, FrameTable, Int16
+from pinprof.model import KERNEL, LONGEST_NAME, Bool, Dso, FrameTable, Int16
 
 Int8 = NDArray[np.int8]
-Bool = NDArray[np.bool_]
 
 NONE = -1
-
-LONGEST_NAME = 512
-"""No kernel has longer names (KSYM_NAME_LEN); matching forged ones could take quadratic time."""
 
 _SUFFIX = re.compile(
     r"(\+0x[0-9a-f]+(/0x[0-9a-f]+)?|\.(isra|constprop|part|llvm)\.\d+|\.(cold|localalias)(\.\d+)?|_noprof)$"

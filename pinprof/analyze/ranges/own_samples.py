@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pinprof.model import Capture, Int32, Int64
+from pinprof.columns import pack
+from pinprof.model import Bool, Capture, Int64
 
-Bool = NDArray[np.bool_]
+_NO_PROCESS = -(2**31)
+"""Stands for the process of a thread that is told by its number alone; no process has this number."""
 
 
 @dataclass(frozen=True)
@@ -37,22 +38,16 @@ def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
     samples, ranges = capture.samples, capture.ranges
     local = np.isin(ranges.pid, samples.pid[chosen])
     row = np.flatnonzero(chosen & np.isin(samples.tid, np.unique(ranges.tid)))
-    tid, thread = samples.tid[row].astype(np.int64), ranges.tid.astype(np.int64)
+    within, alone = pack(samples.pid[row], samples.tid[row]), pack(np.full(len(row), _NO_PROCESS), samples.tid[row])
+    wanted = pack(np.where(local, ranges.pid, _NO_PROCESS), ranges.tid)
     bounds = sample_numbers(capture)
     if local.all():
-        tid, thread = _within(samples.pid[row], tid), _within(ranges.pid, thread)
+        found = _looked_up(row, within, wanted, *bounds)
     elif local.any():
-        # Each sample once under its number alone and once under its number within its process.
-        row, twice = np.tile(row, 2), samples.pid[row]
-        tid = np.concatenate([tid, _within(twice, tid)])
-        thread = np.where(local, _within(ranges.pid, thread), thread)
-    found = _looked_up(row, tid, thread, *bounds)
+        found = _looked_up(np.tile(row, 2), np.concatenate([alone, within]), wanted, *bounds)
+    else:
+        found = _looked_up(row, alone, wanted, *bounds)
     return OwnSamples(found.row, found.first, found.last, found.known & (ranges.tid >= 0))
-
-
-def _within(pid: Int32, tid: Int64) -> Int64:
-    """Threads' numbers within their processes, none of which is a number alone: it has the upper half of the word."""
-    return np.asarray((pid.astype(np.int64) + (1 << 31)) << 32 | tid & 0xFFFF_FFFF)
 
 
 def _looked_up(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:

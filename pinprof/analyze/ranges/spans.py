@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.intervals import numbers
-from pinprof.model import CONTINUED, Capture, Int64
+from pinprof.model import CONTINUED, Bool, Capture, Int64
 
 MOST_PIECES = 4_000_000
 """With more pieces than this only the edges of outermost ranges cut, and with still more none."""
@@ -35,10 +35,10 @@ def cut(capture: Capture) -> Capture:
         if pieces <= MOST_PIECES:
             return _cut(capture, rows, edges, low, high)
     note = "Waits are counted where they began: too many of them reach across the edges of ranges."
-    return replace(capture, losses=replace(capture.losses, notes=(*capture.losses.notes, note)))
+    return capture.with_notes(note)
 
 
-def _edges(capture: Capture, rows: Int64, chosen: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> tuple[Int64, ...]:
+def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, ...]:
     """All edges, and per row which of them lie strictly inside its interval: (edges, low, high)."""
     samples, ranges = capture.samples, capture.ranges
     owner = np.where(np.isin(ranges.pid, samples.pid) & (ranges.pid > 0), ranges.pid, -1)

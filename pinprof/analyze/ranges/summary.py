@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.attribute import GROUPS, Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.ranges.own_samples import own_samples, sample_numbers
 from pinprof.analyze.results import EventResult, RangeResult
-from pinprof.model import CONTINUED, KERNEL, NO_NODE, Capture, Event, Int32, Int64, RangeTable, clock_event
-
-Bool = NDArray[np.bool_]
+from pinprof.model import CONTINUED, KERNEL, NO_NODE, Bool, Capture, Event, Int32, Int64, RangeTable, clock_event
 
 _IDLE_PID = 0
 _KERNEL_THREAD_ROOTS = ("ret_from_fork", "ret_from_fork_asm", "kthread", "ret_from_kernel_thread")

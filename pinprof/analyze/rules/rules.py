@@ -20,7 +20,6 @@ from pinprof.analyze.rules.activity_rules import ACTIVITY_RULES, ALLOC_PAIRS, AL
 from pinprof.analyze.rules.activity_rules import alloc_loop as alloc_loop_by_calls
 from pinprof.analyze.rules.activity_view import ActivityRule, ActivityView, finding, percent
 from pinprof.model import Capture
-from pinprof.read.nsys import export as nsys_export
 from pinprof.units import format_bytes, format_count, format_counted, format_ns, format_share, format_weight
 
 FIRST_TOUCH_IN_PIN = 0.50
@@ -437,7 +436,7 @@ def _judge(rule: Rule | ActivityRule, sampled: View | None, traced: ActivityView
     if sampled.capture.manifest.kernel_left_out and rule.judge is not sampling_gap:
         lacks = "The kernel's part, which was not permitted to sample: `pinprof doctor` says how."
         return finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
-    if traced and sampled.capture.clock.source == nsys_export.CLOCK and rule.judge is not sampling_gap:
+    if traced and not sampled.capture.kernel_chains and rule.judge is not sampling_gap:
         lacks = "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well."
         return finding(rule.name, "not-assessable", "Without kernel call chains this cannot be judged.", missing=lacks)
     if sampled.main.too_few and rule.judge not in (sampling_gap, alloc_loop):

@@ -25,6 +25,7 @@ from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable
 from pinprof.read.assembly import SampleColumns, StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
+from pinprof.read.reader import Reader, by_head
 
 _NOT_RANGES = {
     "gpu_user_annotation",
@@ -150,8 +151,8 @@ class _Trace:
         if start is None or length is None or length < 0:
             self.broken += 1
             return
-        found = event.get("args")
-        arguments: dict[str, Any] = found if isinstance(found, dict) else {}
+        given = event.get("args")
+        arguments: dict[str, Any] = given if isinstance(given, dict) else {}
         category = str(event.get("cat", ""))
         name = str(event.get("name", ""))
         if category in CALLS:
@@ -349,3 +350,6 @@ def _ns(microseconds: Any) -> int | None:
 def _difference(later: Any, earlier: Any) -> float | None:
     end, start = _ns(later), _ns(earlier)
     return None if end is None or start is None else (end - start) / 1000
+
+
+READER = Reader("Chrome trace", by_head(sniff), lambda path, _: read(path))

@@ -14,10 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.errors import FormatError
-from pinprof.model import NO_NODE, Capture, Event, Int64, Losses
+from pinprof.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames
+from pinprof.read.reader import Certainty, Reader, by_head
 
 NO_CALLCHAIN = "[no callchain]"
 """What pinprof's own export writes for samples that were recorded without a stack."""
@@ -32,8 +33,8 @@ def sniff(head: bytes) -> bool:
     lines = [line for line in head.split(b"\n")[:64] if line.strip()]
     if len(lines) > 1 and not head.endswith(b"\n"):
         lines.pop()
-    looks = [not line[:1].isspace() and (b";" in line or _LINE.fullmatch(line.rstrip()) is not None) for line in lines]
-    return bool(lines) and b"\0" not in head and 2 * sum(looks) > len(lines)
+    fits = [not line[:1].isspace() and (b";" in line or _LINE.fullmatch(line.rstrip()) is not None) for line in lines]
+    return bool(lines) and b"\0" not in head and 2 * sum(fits) > len(lines)
 
 
 def read(path: Path) -> Capture:
@@ -105,7 +106,7 @@ class _Tally:
     path: str
     builder: StackBuilder = field(default_factory=StackBuilder)
     weight: Int64 = field(default_factory=lambda: np.zeros(1024, np.int64))
-    seen: np.typing.NDArray[np.bool_] = field(default_factory=lambda: np.zeros(1024, np.bool_))
+    seen: Bool = field(default_factory=lambda: np.zeros(1024, np.bool_))
     used: int = 1
     total: int = 0
     lines: int = 0
@@ -180,3 +181,6 @@ class _Tally:
             self.node_of.clear()
             self.cached = 0
         self.node_of |= nodes
+
+
+READER = Reader("folded stacks", by_head(sniff, Certainty.MAYBE), lambda path, _: read(path))

@@ -1,4 +1,4 @@
-"""Functions told by their text alone: which object they lie in, and on which side of the kernel boundary.
+"""Functions known by their text alone: which object they lie in, and on which side of the kernel boundary.
 
 Conventions read: the annotations of stackcollapse-perf.pl (`_[k]` kernel, `_[j]` JIT, `_[i]` inlined), functions
 qualified by their object as DTrace does (``libc.so.6`malloc``), `[libc.so.6]` for an address without a symbol, and
@@ -35,9 +35,9 @@ class FrameNames(dict[str, int]):
         self.entries: set[int] = set()
         self.inlined: set[str] = set()
         self.by_entry = False
-        """Whether the kernel had to be told by the function that enters it."""
+        """Whether only the function that enters the kernel marks it."""
         self.by_name = False
-        """Whether a kernel module had to be told by a function's name."""
+        """Whether only a function's name says which kernel module it lies in."""
 
     def notes(self) -> list[str]:
         """Sentences about what had to be guessed."""

@@ -23,14 +23,14 @@ def document(path: Path, what: str) -> dict[str, Any]:
     """The object a file holds; FormatError for anything else. `what` names the format in the message."""
     text = ByteSource(path).whole(_WHOLE_LIMIT).decode("utf-8", "replace")
     try:
-        found = json.loads(text.removeprefix("\ufeff"))
+        value = json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
         raise not_json(path, what, error.pos, error.msg) from None
     except (RecursionError, ValueError) as error:
         raise not_json(path, what, 0, "values nested or written beyond all use") from error
-    if not isinstance(found, dict):
-        raise not_json(path, what, 0, f"a {type(found).__name__}")
-    return found
+    if not isinstance(value, dict):
+        raise not_json(path, what, 0, f"a {type(value).__name__}")
+    return value
 
 
 def not_json(path: Path, what: str, offset: int, found: str) -> FormatError:

@@ -59,7 +59,7 @@ KINDS: Mapping[str, MemoryKind] = {
     "Managed Static": MemoryKind.MANAGED_STATIC,
 }
 CAUSES: Mapping[str, int] = {cause.name.lower(): int(cause) for cause in MigrationCause}
-"""Of migrations, in pinprof's own traces."""
+"""Causes of migrations, in pinprof's own traces."""
 
 SYNCS: Mapping[str, SyncKind] = {
     "Event Sync": SyncKind.EVENT,

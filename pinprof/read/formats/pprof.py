@@ -31,6 +31,7 @@ from pinprof.read.assembly import (
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames
 from pinprof.read.formats.protobuf import Value, WireError, fields, integers, signed
+from pinprof.read.reader import Reader, by_head
 
 _LIMIT = 1 << 30
 _BINARY = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -275,8 +276,8 @@ class _Memo(dict[int, list[int]]):
         self._function = function
 
     def __missing__(self, key: int) -> list[int]:
-        self[key] = found = self._function(key)
-        return found
+        self[key] = function = self._function(key)
+        return function
 
 
 def _sample(message: bytes) -> tuple[list[int], list[int], list[bytes]]:
@@ -303,3 +304,6 @@ def _scalars(message: bytes) -> dict[int, int]:
 def _bytes(value: Value) -> bytes:
     """The bytes of a field; none where a number stands in the place of a message."""
     return value if isinstance(value, bytes) else b""
+
+
+READER = Reader("pprof profile", by_head(sniff), lambda path, _: read(path))

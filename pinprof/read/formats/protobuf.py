@@ -71,14 +71,14 @@ def integers(value: Value) -> list[int]:
         return [value]
     if value.isascii():
         return list(value)
-    found, at = [], 0
+    numbers, at = [], 0
     try:
         while at < len(value):
             number, at = varint(value, at)
-            found.append(number)
+            numbers.append(number)
     except IndexError:
         raise WireError(at) from None
-    return found
+    return numbers
 
 
 def signed(number: int) -> int:

@@ -30,6 +30,7 @@ from pinprof.read.assembly import (
 )
 from pinprof.read.formats.frame_names import OUTERMOST, Context, FrameNames
 from pinprof.read.formats.json_source import document
+from pinprof.read.reader import Reader, by_head
 
 SCHEMA = "https://www.speedscope.app/file-format-schema.json"
 
@@ -45,8 +46,8 @@ def sniff(head: bytes) -> bool:
 
 def read(path: Path) -> Capture:
     """Events by profile, samples in file order; FormatError when the document is not a speedscope file."""
-    found = document(path, "speedscope")
-    shared, profiles = found.get("shared"), found.get("profiles")
+    root = document(path, "speedscope")
+    shared, profiles = root.get("shared"), root.get("profiles")
     frames = shared.get("frames") if isinstance(shared, dict) else None
     if not isinstance(frames, list) or not isinstance(profiles, list):
         raise FormatError(
@@ -59,7 +60,7 @@ def read(path: Path) -> Capture:
         )
     importer = _Importer()
     importer.add_frames(frames)
-    own = str(found.get("exporter", "")).startswith("pinprof")
+    own = str(root.get("exporter", "")).startswith("pinprof")
     for number, profile in enumerate(profiles):
         if isinstance(profile, dict):
             importer.add_profile(profile, number, own)
@@ -149,16 +150,16 @@ class _Importer:
     def _chain(self, stack: Sequence[Any]) -> list[int] | None:
         """Frame numbers of a stack of indices; None when an index leads nowhere."""
         try:
-            found = [self.frames[index] for index in stack if index >= 0]
+            known = [self.frames[index] for index in stack if index >= 0]
         except (IndexError, TypeError):
             return None
-        if len(found) != len(stack):
+        if len(known) != len(stack):
             return None
-        if not any(isinstance(frame, str) for frame in found):
-            return [frame for frame in found if isinstance(frame, int)]
-        by_name = self.names.chain([frame for frame in found if isinstance(frame, str)])
+        if not any(isinstance(frame, str) for frame in known):
+            return [frame for frame in known if isinstance(frame, int)]
+        by_name = self.names.chain([frame for frame in known if isinstance(frame, str)])
         waiting = iter(by_name)
-        return [frame if isinstance(frame, int) else next(waiting) for frame in found]
+        return [frame if isinstance(frame, int) else next(waiting) for frame in known]
 
     def _sampled(self, samples: Sequence[Any], weights: Sequence[Any], factor: int) -> SampleColumns:
         self.broken += abs(len(samples) - len(weights))
@@ -250,5 +251,8 @@ class _Importer:
 
 
 def _list(profile: dict[str, Any], key: str) -> list[Any]:
-    found = profile.get(key)
-    return found if isinstance(found, list) else []
+    value = profile.get(key)
+    return value if isinstance(value, list) else []
+
+
+READER = Reader("speedscope file", by_head(sniff), lambda path, _: read(path))

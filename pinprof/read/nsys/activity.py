@@ -20,6 +20,7 @@ from pinprof.activity import (
     PageFaultTable,
     SchedTable,
 )
+from pinprof.columns import PairIndex
 from pinprof.cuda_functions import plain_name
 from pinprof.model import Int32, Int64
 from pinprof.read.by_thread import outermost
@@ -42,16 +43,14 @@ def read_cuda(tables: Tables) -> tuple[ApiCallTable, GpuOpTable]:
     """Calls, folded, and GPU work, which points to the outer call where the inner one caused it."""
     calls, inner, outer = _calls(tables)
     operations = _operations(tables)
-    if len(inner):
-        key = operations.pid.astype(np.int64) << 32 | operations.correlation_id & 0xFFFF_FFFF
-        place = np.minimum(np.searchsorted(inner, key), len(inner) - 1)
-        moved = np.where(inner[place] == key, outer[place], operations.correlation_id)
-        operations = replace(operations, correlation_id=moved)
-    return calls, operations
+    row = inner.find(operations.pid, operations.correlation_id)
+    # One more element, read by -1: the id of no inner call.
+    moved = np.where(row >= 0, np.append(outer, -1)[row], operations.correlation_id)
+    return calls, replace(operations, correlation_id=moved)
 
 
-def _calls(tables: Tables) -> tuple[ApiCallTable, Int64, Int64]:
-    """Calls ordered by start; and of the folded ones the sorted keys `pid << 32 | correlation` with the outer's id."""
+def _calls(tables: Tables) -> tuple[ApiCallTable, PairIndex, Int64]:
+    """Calls ordered by start; rows of the raw table by the ids of folded calls; per raw row its outer call's id."""
     raw = tables.read_timed(schema.CALLS)
     order = time_order(raw["start"], raw["end"])
     raw = {name: values[order] for name, values in raw.items()}
@@ -61,7 +60,6 @@ def _calls(tables: Tables) -> tuple[ApiCallTable, Int64, Int64]:
     name, names = _plain_names(*tables.names(raw["name"]))
     correlation = id_column(raw["correlation_id"])
     inside = np.flatnonzero((outer != np.arange(len(outer))) & (correlation > 0))
-    keys, first = np.unique(raw["pid"][inside].astype(np.int64) << 32 | correlation[inside], return_index=True)
     api = enum_column(raw["api"][kept])
     table = ApiCallTable(
         start_ns=raw["start"][kept],
@@ -75,7 +73,7 @@ def _calls(tables: Tables) -> tuple[ApiCallTable, Int64, Int64]:
         folded=folded[kept].astype(np.int32),
         names=names,
     )
-    return table, keys, correlation[outer[inside[first]]]
+    return table, PairIndex.of(raw["pid"], correlation, inside), correlation[outer]
 
 
 def _plain_names(index: Int32, names: tuple[str, ...]) -> tuple[Int32, tuple[str, ...]]:

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from pinprof import store
 from pinprof.activity import Activity, Table
 from pinprof.manifest import Manifest
-from pinprof.model import NO_NODE, Capture, Losses, RangeTable, SampleTable
+from pinprof.model import NO_NODE, Bool, Capture, Losses, RangeTable, SampleTable
+from pinprof.read import perf
 from pinprof.read.nsys import export as nsys_export
-from pinprof.read.options import ReadOptions
-from pinprof.read.perf import capture as perf_capture
 from pinprof.read.ranges import read_ranges
+from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.units import format_count
 
@@ -31,21 +31,17 @@ _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""
 
 
-def is_traced(directory: Path) -> bool:
-    """Whether a directory is a capture with an export of nsys."""
-    return store.is_capture(directory) and (directory / store.NSYS_SQLITE).is_file()
-
-
-def is_traced_only(directory: Path) -> bool:
-    """Whether nsys alone recorded into it."""
-    return is_traced(directory) and not (directory / store.PERF_DATA).is_file()
+def certainty(path: Path, _head: bytes) -> Certainty:
+    """Certain of a capture with an export of nsys inside."""
+    traced = store.is_capture(path) and (path / store.NSYS_SQLITE).is_file()
+    return Certainty.CERTAIN if traced else Certainty.NO
 
 
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """The capture: perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
     manifest = store.read_manifest(directory)
     symbols = directory / store.SYMBOLS
-    alone = is_traced_only(directory)
+    alone = _nsys_alone(directory)
     resolver = Resolver(
         kallsyms=options.kallsyms or _present(directory / store.KALLSYMS),
         symfs=options.symfs,
@@ -56,14 +52,21 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         return capture
     # The manifest describes both collectors already.
     traced = replace(capture, manifest=replace(capture.manifest, command=(), collectors=()))
-    return replace(perf_capture.read_directory(directory, options), traced=traced)
+    return replace(perf.read_capture(directory, options), traced=traced)
 
 
-def seal(directory: Path) -> None:
-    """Store the symbols of the kernel addresses that nsys sampled."""
+def seal(directory: Path) -> frozenset[int]:
+    """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
+    if not _nsys_alone(directory):
+        return perf.seal(directory)
     resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
     nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
     resolver.seal().save(directory / store.SYMBOLS)
+    return frozenset()
+
+
+def _nsys_alone(directory: Path) -> bool:
+    return not (directory / store.PERF_DATA).is_file()
 
 
 def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: Resolver, *, alone: bool) -> Capture:
@@ -78,7 +81,7 @@ def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: R
     ranges = _moved(loaded.table, -offset)
     if alone and len(ranges) > len(capture.ranges):
         # nsys 2022.4 misses those of Python's nvtx since 0.2.17. Beside perf, joining chooses.
-        capture = replace(capture, ranges=ranges, losses=_noted(capture.losses, *loaded.notes))
+        capture = replace(capture, ranges=ranges).with_notes(*loaded.notes)
     if manifest.scenario and len(ranges):
         capture = _restricted(capture, int(ranges.start_ns.min()) - _MARGIN_NS, int(ranges.end_ns.max()) + _MARGIN_NS)
     return capture
@@ -110,13 +113,14 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
     samples = capture.samples.take(_inside(capture.samples.time_ns, start_ns, end_ns))
     left_out += len(capture.samples) - len(samples)
     note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
-    return replace(
+    restricted = replace(
         capture,
         samples=samples,
         ranges=_taken(capture.ranges, _inside(capture.ranges.start_ns, start_ns, end_ns)),
         activity=replace(capture.activity, **tables),
-        losses=_noted(_losses_in(capture, samples), *([note] if left_out else [])),
+        losses=_losses_in(capture, samples),
     )
+    return restricted.with_notes(note) if left_out else restricted
 
 
 def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
@@ -138,11 +142,11 @@ def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
     )
 
 
-def _inside(times: NDArray[np.int64], start_ns: int, end_ns: int) -> NDArray[np.bool_]:
+def _inside(times: NDArray[np.int64], start_ns: int, end_ns: int) -> Bool:
     return (times >= start_ns) & (times < end_ns)
 
 
-def _taken(table: _Columns, rows: NDArray[np.bool_]) -> _Columns:
+def _taken(table: _Columns, rows: Bool) -> _Columns:
     columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
     places = np.flatnonzero(rows).tolist()
     for name, values in columns.items():
@@ -150,9 +154,8 @@ def _taken(table: _Columns, rows: NDArray[np.bool_]) -> _Columns:
     return type(table)(**columns)
 
 
-def _noted(losses: Losses, *notes: str) -> Losses:
-    return replace(losses, notes=tuple(dict.fromkeys((*losses.notes, *notes))))
-
-
 def _present(path: Path) -> Path | None:
     return path if path.is_file() else None
+
+
+READER = Reader("capture with an Nsight Systems export", certainty, read_directory, seal)

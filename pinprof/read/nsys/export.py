@@ -2,7 +2,7 @@
 
 Times are nanoseconds since the session began, so they are no clock that another tool's recording shares; `Activity`
 has the UTC time of their origin. Kept are the processes that nsys traced; what a report holds beside them (environment,
-process list, output, host and user name) is never read: see `nsys_schema`.
+process list, output, host and user name) is never read: see `schema`.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import Activity, OpKind, SchedTable
+from pinprof.columns import pack, pairs_of
 from pinprof.errors import CaptureError
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, ClockSync, RangeTable
@@ -26,25 +27,19 @@ from pinprof.read.nsys.nvtx import read_nvtx
 from pinprof.read.nsys.samples import CpuSamples, read_samples
 from pinprof.read.nsys.source import EXPORT_AGAIN, MAGIC, Source, open_source
 from pinprof.read.nsys.tables import Tables
-from pinprof.read.options import ReadOptions
+from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.store import new_manifest
-
-CLOCK = "nsys session"
-"""`ClockSync.source` of these captures."""
 
 _PROCESS_TREE = "ProcessTree"
 """Scope of CPU samples: the program and its children. Otherwise samples of unrelated processes may be among them."""
 
 
-def sniff(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is SQLite; `read` tells whose."""
-    return head.startswith(MAGIC)
-
-
-def sniff_directory(path: Path) -> bool:
-    """Whether a folder is a parquetdir export."""
-    return any((path / f"{table}.parquet").is_file() for table in schema.KNOWN_TABLES)
+def certainty(path: Path, head: bytes) -> Certainty:
+    """Certain of a parquetdir folder, by its tables. A file that is SQLite is likely an export; `read` tells."""
+    if any((path / f"{table}.parquet").is_file() for table in schema.KNOWN_TABLES):
+        return Certainty.CERTAIN
+    return Certainty.LIKELY if head.startswith(MAGIC) else Certainty.NO
 
 
 def read(path: Path, options: ReadOptions, resolver: Resolver | None = None) -> Capture:
@@ -103,13 +98,15 @@ def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
         stacks=cpu.stacks,
         ranges=ranges,
         threads=threads,
-        clock=ClockSync(CLOCK, 0, 0),
+        clock=ClockSync("nsys session", 0, 0),
         losses=replace(
             cpu.losses,
             unknown_records=tables.bad_rows,
             notes=(*tables.notes, *_notes(activity, ranges, cpu, schema_version, options), *cpu.losses.notes),
         ),
         activity=activity,
+        # Of the kernel nsys keeps at most the innermost address.
+        kernel_chains=False,
     )
 
 
@@ -140,12 +137,12 @@ def _versions(source: Source) -> tuple[str, str]:
 
 
 def _recorded(source: Source, facts: Mapping[str, str]) -> frozenset[str]:
-    """Traces that were on: said so by the session's settings, or told by their tables."""
+    """Traces that were on: the session's settings say so, or the export has their tables."""
     tables = source.tables.keys()
     by_table = {
         trace
-        for trace, found in schema.EVENTS.items()
-        if any(name in tables for table in found for name in table.names)
+        for trace, schemas in schema.EVENTS.items()
+        if any(name in tables for table in schemas for name in table.names)
     }
     return frozenset(by_table | {trace for key, trace in schema.TRACED.items() if facts.get(key) == "true"})
 
@@ -162,16 +159,14 @@ def _thread_names(
     tables: Tables, given: Mapping[tuple[int, int], str], seen: Iterable[Any]
 ) -> dict[tuple[int, int], str]:
     """Names of the threads that something was recorded of; those that the program gave by NVTX win."""
-    there = {(int(key >> 32), int(key & 0xFFFF_FFFF)) for table in seen for key in np.unique(
-        table.pid.astype(np.int64) << 32 | table.tid.astype(np.int64) & 0xFFFF_FFFF
-    )}  # fmt: skip
+    there = np.unique(np.concatenate([pack(table.pid, table.tid) for table in seen]))
     raw = tables.read(schema.THREADS)
-    keys = list(zip(raw["pid"].tolist(), raw["tid"].tolist(), strict=True))
-    kept = np.array([key in there for key in keys], np.bool_)
-    index, names = tables.names(raw["name"][kept])
-    named = [key for key, keep in zip(keys, kept.tolist(), strict=True) if keep]
-    threads = {key: names[name] for key, name in zip(named, index.tolist(), strict=True) if name >= 0}
-    return threads | {key: name for key, name in given.items() if key in there}
+    rows = np.flatnonzero(np.isin(pack(raw["pid"], raw["tid"]), there))
+    index, names = tables.names(raw["name"][rows])
+    named = zip(raw["pid"][rows].tolist(), raw["tid"][rows].tolist(), index.tolist(), strict=True)
+    threads = {(pid, tid): names[name] for pid, tid, name in named if name >= 0}
+    seen_threads = set(pairs_of(there))
+    return threads | {thread: name for thread, name in given.items() if thread in seen_threads}
 
 
 def _manifest(
@@ -195,8 +190,8 @@ def _command(facts: Mapping[str, str]) -> tuple[str, ...]:
 
 def _host(tables: Tables) -> dict[str, Any]:
     """Machine facts, named as `collect.host.facts` names them; no host name."""
-    found = tables.source.facts(schema.SYSTEM_FACTS, schema.SYSTEM_KEYS)
-    host: dict[str, Any] = {key: found[name] for name, key in schema.SYSTEM_KEYS.items() if found.get(name)}
+    facts = tables.source.facts(schema.SYSTEM_FACTS, schema.SYSTEM_KEYS)
+    host: dict[str, Any] = {key: facts[name] for name, key in schema.SYSTEM_KEYS.items() if facts.get(name)}
     for key in ("cpus", "perf_event_paranoid"):
         if key in host:
             host[key] = int(host[key]) if host[key].lstrip("-").isdecimal() else host[key]
@@ -263,3 +258,6 @@ def _schema_number(version: str) -> tuple[int, ...]:
 
 def _first(column: NDArray[np.int64]) -> int | None:
     return int(column[0]) if len(column) and column[0] != schema.MISSING else None
+
+
+READER = Reader("Nsight Systems export", certainty, read)

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import MarkTable
-from pinprof.model import Int32, Int64, RangeTable
+from pinprof.columns import pack, pairs_of
+from pinprof.model import Bool, Int32, Int64, RangeTable
 from pinprof.read.by_thread import threads
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.source import Numbers
@@ -80,13 +81,13 @@ def _domains(raw: Numbers, name: Int32, names: list[str]) -> tuple[Int32, list[s
         )
     }
     number, of_number = np.unique(raw["domain"], return_inverse=True)
-    pairs, index = np.unique(of_number.astype(np.int64) << 32 | raw["pid"] + 1, return_inverse=True)
-    keys = [((pair & 0xFFFF_FFFF) - 1, int(number[pair >> 32])) for pair in pairs.tolist()]
+    pairs, index = np.unique(pack(of_number, raw["pid"]), return_inverse=True)
+    keys = [(pid, int(number[place])) for place, pid in pairs_of(pairs)]
     shown = [texts.get(key, "" if key[1] in (0, schema.MISSING) else f"domain {key[1]}") for key in keys]
     return index.astype(np.int32), shown
 
 
-def _depth(start: Int64, end: Int64, pid: Int32, tid: Int32, nests: NDArray[np.bool_]) -> Int32:
+def _depth(start: Int64, end: Int64, pid: Int32, tid: Int32, nests: Bool) -> Int32:
     """Depth of ranges ordered by start, longer ones first."""
     depth = np.zeros(len(start), np.int32)
     for rows in threads(pid, tid):

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import KERNEL, NO_NODE, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
+from pinprof.columns import pack, unpack
+from pinprof.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.source import Numbers
@@ -121,9 +122,7 @@ def _stacks(
     return node, ip, cut, int(np.count_nonzero(~named[kept]))
 
 
-def _frames(
-    tables: Tables, chains: Numbers, builder: StackBuilder, resolver: Resolver
-) -> tuple[Int64, NDArray[np.bool_]]:
+def _frames(tables: Tables, chains: Numbers, builder: StackBuilder, resolver: Resolver) -> tuple[Int64, Bool]:
     """Per entry its frame, -1 for entries that stand for missing ones; and whether it has a name."""
     address = address_column(chains["ip"])
     kernel = (chains["kernel"] > 0) | (address >> np.uint64(63) > 0)
@@ -138,9 +137,9 @@ def _frames(
         ]
         frame[in_kernel], named[in_kernel] = np.array(made)[index], (names >= 0)[index]
     if len(in_user):
-        key = chains["symbol"][in_user].astype(np.int64) << 32 | chains["module"][in_user].astype(np.int64) & 0xFFFFFFFF
-        distinct, index = np.unique(key << 1 | (chains["unresolved"][in_user] > 0), return_inverse=True)
-        symbols, modules = distinct >> 33, (distinct >> 1) & 0xFFFFFFFF
+        pairs, pair = np.unique(pack(chains["symbol"][in_user], chains["module"][in_user]), return_inverse=True)
+        distinct, index = np.unique(pair << 1 | (chains["unresolved"][in_user] > 0), return_inverse=True)
+        symbols, modules = unpack(pairs[distinct >> 1])
         texts = tables.strings(np.concatenate([symbols, modules]))
         frames = [
             _user_frame(builder, texts.get(symbol, ""), texts.get(module, ""), bool(unresolved & 1))

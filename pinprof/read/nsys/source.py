@@ -180,9 +180,9 @@ class SqliteSource:
                 f"SELECT {_quoted(key)}, CAST({_quoted(value)} AS TEXT) FROM {_quoted(table)} "  # noqa: S608 - quoted
                 f"WHERE {_quoted(key)} IN ({places})"
             )
-            for found, text in self._base.execute(query, batch):
+            for name, text in self._base.execute(query, batch):
                 if text is not None:
-                    yield _decoded(found) if isinstance(found, bytes) else found, _decoded(text)
+                    yield _decoded(name) if isinstance(name, bytes) else name, _decoded(text)
 
 
 class ParquetSource:

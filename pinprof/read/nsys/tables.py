@@ -19,7 +19,7 @@ _DENSE = 1 << 20
 
 @dataclass
 class Tables:
-    """Reads the tables of one export; what it could not use is counted and told."""
+    """Reads the tables of one export; counts what it could not use, and notes it."""
 
     source: Source
     bad_rows: int = 0
@@ -35,12 +35,12 @@ class Tables:
         table = self.physical(schema)
         if table is not None:
             there = self.source.tables[table]
-            found = {c: next((name for name in c.of if name in there), None) for c in schema.columns}
-            lacking = [c.of[0] for c, name in found.items() if name is None and c.required]
+            columns = {c: next((name for name in c.of if name in there), None) for c in schema.columns}
+            lacking = [c.of[0] for c, name in columns.items() if name is None and c.required]
             if not lacking:
-                numbers = self.source.numbers(table, [(c, name) for c, name in found.items() if name is not None])
+                numbers = self.source.numbers(table, [(c, name) for c, name in columns.items() if name is not None])
                 count = len(next(iter(numbers.values()), ()))
-                for column, name in found.items():
+                for column, name in columns.items():
                     if name is None:
                         missing = MISSING if column.bits == 64 else -1
                         numbers[column.name] = np.full(count, missing, DTYPES[column.bits])

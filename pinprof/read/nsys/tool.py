@@ -9,12 +9,7 @@ from pathlib import Path
 from pinprof import nsys
 from pinprof.model import Capture
 from pinprof.read.nsys import export as nsys_export
-from pinprof.read.options import ReadOptions
-
-
-def sniff(head: bytes) -> bool:
-    """Whether a file that begins with these bytes is a report or a raw stream."""
-    return nsys.is_report(head)
+from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
 
 
 def read(path: Path, options: ReadOptions) -> Capture:
@@ -22,3 +17,6 @@ def read(path: Path, options: ReadOptions) -> Capture:
     with tempfile.TemporaryDirectory(prefix="pinprof-nsys-") as directory:
         export = nsys.export_sqlite(path, Path(directory))
         return replace(nsys_export.read(export, options), path=str(path))
+
+
+READER = Reader("Nsight Systems report", by_head(nsys.is_report, Certainty.CERTAIN), read)

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, Int64
+from pinprof.model import Bool, Int32, Int64
 
 MAGIC = b"PINPNVTX"
 CHUNK_MAGIC = b"PINPCHNK"
@@ -188,7 +188,7 @@ def _chunks(data: mmap.mmap | bytes, start: int) -> tuple[list[tuple[int, int, i
     return chunks, lost
 
 
-def _sound(records: NDArray[np.void], size: Int64) -> tuple[NDArray[np.bool_], Int64, Int64]:
+def _sound(records: NDArray[np.void], size: Int64) -> tuple[Bool, Int64, Int64]:
     """Which records make sense, and offset and length of their texts inside their chunks."""
     offset, length = (records["text"] & 0xFFFF).astype(np.int64), (records["text"] >> 16).astype(np.int64)
     inside = (offset >= CHUNK.itemsize) & (offset + length <= size)
@@ -199,7 +199,7 @@ def _sound(records: NDArray[np.void], size: Int64) -> tuple[NDArray[np.bool_], I
 
 
 def _texts(
-    data: mmap.mmap | bytes, own: NDArray[np.bool_], start: Int64, length: Int64, cut: NDArray[np.bool_]
+    data: mmap.mmap | bytes, own: Bool, start: Int64, length: Int64, cut: Bool
 ) -> tuple[Int64, tuple[str, ...], int]:
     """Per record its text as an index into distinct texts, -1 for none; the texts; how many of them were cut."""
     index = np.full(len(own), -1, np.int64)

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import MarkTable
-from pinprof.model import Int64, RangeTable
+from pinprof.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.events import NvtxEvents, numbered
 from pinprof.read.nvtx.file import Kind, NvtxFile
@@ -27,8 +27,6 @@ from pinprof.units import format_counted
 
 DEEPEST = 128
 """Ranges of a thread that are shown inside one another."""
-
-_Bool = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -65,8 +63,8 @@ class LoadedNvtx:
 
 def read_folder(folder: Path) -> LoadedNvtx:
     """All files of a capture's folder together."""
-    found = [nvtx_file.load(path) for path in sorted(folder.glob("*.bin"))]
-    return combine([file for file in found if file is not None], unreadable=found.count(None))
+    files = [nvtx_file.load(path) for path in sorted(folder.glob("*.bin"))]
+    return combine([file for file in files if file is not None], unreadable=files.count(None))
 
 
 def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
@@ -130,7 +128,7 @@ def _pairs(events: NvtxEvents) -> tuple[Int64, Int64, int]:
     return np.concatenate([begin, started]), np.concatenate([end, ended]), unmatched
 
 
-def _levels(group: Int64, push: _Bool) -> tuple[Int64, _Bool]:
+def _levels(group: Int64, push: Bool) -> tuple[Int64, Bool]:
     """Per push and pop, ordered by group, the number of open pushes around it, and whether it is no pop of nothing."""
     step = np.where(push, 1, -1)
     count = len(step)
@@ -148,7 +146,7 @@ def _levels(group: Int64, push: _Bool) -> tuple[Int64, _Bool]:
     return height - floor - push, floor == previous
 
 
-def _neighbours(rows: Int64, begins: _Bool, *keys: NDArray[Any]) -> tuple[Int64, Int64]:
+def _neighbours(rows: Int64, begins: Bool, *keys: NDArray[Any]) -> tuple[Int64, Int64]:
     """Each beginning with the end right after it that has the same keys, -1 where that is none."""
     follows = np.zeros(len(rows), np.bool_)
     follows[:-1] = begins[:-1] & ~begins[1:]

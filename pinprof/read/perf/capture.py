@@ -20,12 +20,13 @@ from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.options import ReadOptions
 from pinprof.read.perf import cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
+from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
+from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 
 _KALLSYMS = Path("/proc/kallsyms")
@@ -66,11 +67,17 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
     capture = read_perf_script(_lines(source), str(path), resolver, ranges=ranges)
     if source.damage:
         notes = (*notes, f"The text ends early: {source.damage}.")
-    return perf_data.with_notes(capture, *notes)
+    return capture.with_notes(*notes)
 
 
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """A capture directory; options given beside it win over what lies inside."""
+    if not store.is_capture(directory) and _in_pieces(directory):
+        raise CaptureError(
+            f"{directory} is a recording of `perf record --threads`, which lies in several files.",
+            "Record without --threads, or give pinprof what `perf script -i` prints of it.",
+            "not-a-capture",
+        )
     manifest = store.read_manifest(directory)
     path = directory / store.PERF_DATA
     if not path.is_file():
@@ -93,9 +100,18 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if (directory / store.CALLS_DATA).is_file():
         called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
-        capture = replace(perf_data.with_notes(capture, *called.notes), activity=called.activity)
+        capture = replace(capture.with_notes(*called.notes), activity=called.activity)
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+
+
+def _in_pieces(directory: Path) -> bool:
+    """Whether a directory is what `perf record --threads` writes in place of a file."""
+    try:
+        with (directory / "data").open("rb") as stream:
+            return is_perf_data(stream.read(8))
+    except OSError:
+        return False
 
 
 def seal(directory: Path) -> frozenset[int]:
@@ -145,7 +161,7 @@ def _finish(
 ) -> Capture:
     """The capture of a recording, through `perf script` where only perf can make its call chains."""
     if not recording.needs_perf:
-        return perf_data.with_notes(perf_data.to_capture(recording, resolver, manifest, ranges), *notes)
+        return perf_data.to_capture(recording, resolver, manifest, ranges).with_notes(*notes)
     from pinprof.read.perf.script import read_perf_script
 
     clock = perf_data.clock_of(recording.header.sources)
@@ -162,7 +178,7 @@ def _finish(
         )
     note = "Call chains were made by perf script from copied stacks or branch records."
     made = perf_data.synthesized_manifest(recording.header) if manifest is None else manifest
-    return perf_data.with_notes(replace(capture, manifest=made), *recording.header.notes, note, *notes)
+    return replace(capture, manifest=made).with_notes(*recording.header.notes, note, *notes)
 
 
 def _script_lines(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:

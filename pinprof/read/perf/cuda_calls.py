@@ -135,28 +135,28 @@ def _table(
             places.setdefault(name, len(places)),
             sites.setdefault(site, len(sites)) if site else -1,
         )
-    found = np.array([of_node[number] for number in node[row].tolist()], np.int32).reshape(-1, 2)
+    called, caller = np.array([of_node[number] for number in node[row].tolist()], np.int32).reshape(-1, 2).T
     names = tuple(places)
     roles = [FUNCTIONS.get(name, Function()) for name in names]
     arguments = payload[row, _ARGUMENTS:]
     place = np.array([-1 if role.size is None else role.size for role in roles] or [-1], np.int64)
-    column = place[found[:, 0]]
+    column = place[called]
     size = arguments[np.arange(len(row)), np.maximum(column, 0)].astype(np.int64)
     table = ApiCallTable(
         start_ns=time[row],
         end_ns=time[left[kept]],
-        name=found[:, 0].copy(),
+        name=called.copy(),
         pid=pid[row],
         tid=tid[row],
         correlation_id=np.arange(1, len(row) + 1),
         status=payload[left[kept], _RESULT].astype(np.uint32).view(np.int32),
-        api=np.array([Api.RUNTIME if name.startswith("cuda") else Api.DRIVER for name in names], np.uint8)[found[:, 0]]
+        api=np.array([Api.RUNTIME if name.startswith("cuda") else Api.DRIVER for name in names], np.uint8)[called]
         if names
         else np.zeros(0, np.uint8),
         folded=folded.astype(np.int32),
         names=names,
         size_bytes=np.where((column >= 0) & (size >= 0), size, -1),
-        site=found[:, 1].copy(),
+        site=caller.copy(),
         sites=tuple(sites),
     )
     return table, row

@@ -12,17 +12,18 @@ only perf can make them, so these are read through `perf script` (capture.py).
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from pinprof.columns import pack, pairs_of
 from pinprof.errors import CaptureError, FormatError
 from pinprof.manifest import Manifest
 from pinprof.model import (
     READY,
+    Bool,
     Capture,
     ClockSync,
     Event,
@@ -239,7 +240,7 @@ def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
     return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
 
 
-def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> NDArray[np.bool_]:
+def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> Bool:
     """All samples but switch-outs of kernel threads and idle loops, which wait most of the time, and of dead threads:
     the last one, seen by a system-wide recording alone, has no thread any more.
     """
@@ -253,10 +254,10 @@ def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: R
     """Give each switch-out the time until its thread ran again; per sample READY where it could have run on."""
     row = np.flatnonzero(np.isin(samples.source, off_cpu))
     last = max(int(raw.switches.time_ns.max()), int(raw.samples.clock.max(initial=0)))
-    found = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
-    weights[row] = found.end_ns - samples.clock[row]
+    waited = waits(samples.clock[row], samples.pid[row], samples.tid[row], raw.switches, raw.exits, last)
+    weights[row] = waited.end_ns - samples.clock[row]
     wait = np.zeros(len(weights), np.uint8)
-    wait[row] = np.where(found.ready, READY, 0)
+    wait[row] = np.where(waited.ready, READY, 0)
     return wait
 
 
@@ -314,9 +315,8 @@ def _threads(tasks: list[tuple[int, TaskRecord]], samples: RawSamples) -> dict[t
             names[record.tid] = record.name
         elif isinstance(record, rec.ForkRecord) and record.parent_tid in names:
             names[record.tid] = names[record.parent_tid]
-    packed = np.unique((samples.pid.astype(np.int64) << 32) | samples.tid.view(np.uint32))
-    pairs = zip((packed >> 32).tolist(), packed.astype(np.int32).tolist(), strict=True)
-    return {(pid, tid): names[tid] for pid, tid in pairs if tid in names}
+    threads = pairs_of(np.unique(pack(samples.pid, samples.tid)))
+    return {(pid, tid): names[tid] for pid, tid in threads if tid in names}
 
 
 def clock_of(sources: list[EventSource]) -> ClockSync:
@@ -325,9 +325,3 @@ def clock_of(sources: list[EventSource]) -> ClockSync:
     if not attr.use_clockid:
         return ClockSync("perf", 0, 0)
     return ClockSync(_CLOCK_NAMES.get(attr.clockid, f"clock-{attr.clockid}"), 0, 0)
-
-
-def with_notes(capture: Capture, *notes: str) -> Capture:
-    """The capture with more notes."""
-    losses = replace(capture.losses, notes=capture.losses.notes + notes)
-    return replace(capture, losses=losses)

@@ -96,6 +96,11 @@ class Header:
     notes: list[str]
 
 
+def is_perf_data(head: bytes) -> bool:
+    """Whether a file that begins with these bytes is perf.data, of any byte order and age."""
+    return head[:8] in MAGICS
+
+
 def read_header(file: BinaryIO, path: str) -> Header:
     """Read the head of a perf.data file of known size; FormatError if it is none that this version reads."""
     head = file.read(_FILE_HEADER.size)

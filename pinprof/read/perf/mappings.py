@@ -87,7 +87,7 @@ class AddressSpaces:
         self._history: dict[int, tuple[list[int], list[int]]] = {}
         self._sample_times = sample_times
         self.forked_from: dict[int, int] = {}
-        """Of processes that execute what they were forked with, the parent: code made at run time is its too."""
+        """The parent of each process that executes what it was forked with: code made at run time is its too."""
 
     def apply(self, time: int, record: MapRecord | CommRecord | ForkRecord, build_ids: Lookup[str, str]) -> None:
         """Take in one record; `build_ids` gives those that are not in the record itself."""

@@ -16,12 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, Int64, UInt8, UInt64
+from pinprof.columns import pack, pairs_of
+from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
 from pinprof.read.perf.samples import words_of
-
-Bool = NDArray[np.bool_]
 
 IN, OUT, PREEMPTED = range(3)
 """Values of `Switches.way`: onto a processor, off it to wait, off it while able to run on."""
@@ -105,21 +104,19 @@ class SwitchGatherer:
         return Switches(*(np.concatenate(column) for column in columns))
 
     def _sources_of(self, words: UInt64, last: Int64) -> Int32:
-        """Per record the event whose trailer it carries, told by the id in its last word."""
+        """Per record the event whose trailer it carries, by the id in its last word."""
         if len(self._layouts) <= 1 or not self._identified or not len(self._ids):
             return np.zeros(len(last), np.int32)
         number = words[np.minimum(last, len(words) - 1)]
-        found = np.minimum(np.searchsorted(self._ids, number), len(self._ids) - 1)
-        return np.where(self._ids[found] == number, self._source[found], 0).astype(np.int32)
+        place = np.minimum(np.searchsorted(self._ids, number), len(self._ids) - 1)
+        return np.where(self._ids[place] == number, self._source[place], 0).astype(np.int32)
 
 
 def waits(
     time_ns: Int64, pid: Int32, tid: Int32, switches: Switches, exits: dict[tuple[int, int], int], end_ns: int
 ) -> Waits:
     """How long each sampled switch-out kept its thread off the processors; `end_ns` is the recording's end."""
-    thread, number = np.unique(
-        np.concatenate([_packed(switches.pid, switches.tid), _packed(pid, tid)]), return_inverse=True
-    )
+    thread, number = np.unique(np.concatenate([pack(switches.pid, switches.tid), pack(pid, tid)]), return_inverse=True)
     known, mine = np.split(number.reshape(-1), [len(switches)])
     order = np.lexsort((switches.time_ns, known))
     known, when, way = known[order], switches.time_ns[order], switches.way[order]
@@ -131,7 +128,7 @@ def waits(
     # The next record in, of whatever thread: it counts where the thread is the same.
     back = np.append(_next_in(way[:-1]), len(way) - 1)[place]
     returned = known[back] == mine
-    gone = np.array([exits.get(_unpacked(int(key)), -1) for key in thread[mine].tolist()], np.int64)
+    gone = np.array([exits.get(pair, -1) for pair in pairs_of(thread[mine])], np.int64)
     open_end = np.where(gone >= 0, np.maximum(gone, time_ns), max(end_ns, 0))
     end = np.where(returned, when[back], open_end)
     return Waits(np.maximum(end, time_ns), ready)
@@ -151,11 +148,3 @@ def _next_in(way: UInt8) -> Int64:
     """Per record the place of the first record `IN` at or after it; one past the end when there is none."""
     place = np.where(way == IN, np.arange(len(way)), len(way))
     return np.asarray(np.minimum.accumulate(place[::-1])[::-1])
-
-
-def _packed(pid: Int32, tid: Int32) -> Int64:
-    return np.asarray(pid.astype(np.int64) << 32 | tid.view(np.uint32).astype(np.int64))
-
-
-def _unpacked(key: int) -> tuple[int, int]:
-    return key >> 32, key & 0xFFFFFFFF

@@ -80,7 +80,7 @@ def program_tree(
     roots: Iterable[int],
     command: Sequence[str],
 ) -> frozenset[int]:
-    """Pids of the program and its descendants; empty if the program cannot be told.
+    """Pids of the program and its descendants; empty if the program is unknown.
 
     `roots` are pids known to be the program; without any, it is the process that an exec named after the command's
     program. `tasks` are (time, record) in time order.

@@ -104,7 +104,7 @@ _FLAG_FREQ, _FLAG_SAMPLE_ID_ALL, _FLAG_USE_CLOCKID = 1 << 10, 1 << 18, 1 << 25
 
 @dataclass(frozen=True, slots=True)
 class Attr:
-    """What of `struct perf_event_attr` reading needs; fields beyond an older, shorter struct are 0."""
+    """The fields of `struct perf_event_attr` that reading needs; those beyond an older, shorter struct are 0."""
 
     type: int
     config: int

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import Int32, Int64, UInt64
+from pinprof.model import Bool, Int32, Int64, UInt64
 from pinprof.read.interning import Interner
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
@@ -28,7 +28,7 @@ MAX_WEIGHT = 1 << 48
 """A period or a count beyond this is damage: nanoseconds of three days, more faults than there is memory."""
 
 PAYLOAD_WORDS = 6
-"""Of a tracepoint's own fields so much is kept, in 8-byte words: the common ones, and five of its own."""
+"""Kept of a tracepoint's own fields, in 8-byte words: the common ones, and five of its own."""
 
 _MAX_RECORD = 1 << 16
 _MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
@@ -128,15 +128,15 @@ class SampleGatherer:
             return np.zeros(len(at), np.int32)
         known = size > place
         ids = words[np.where(known, at + place, 0)]
-        found = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
-        known &= (self._ids[found] == ids) | (ids == 0)
+        nearest = np.minimum(np.searchsorted(self._ids, ids), len(self._ids) - 1)
+        known &= (self._ids[nearest] == ids) | (ids == 0)
         # perf gives samples with id 0 to the first event.
-        return np.where(known, np.where(ids == 0, 0, self._id_sources[found]), -1).astype(np.int32)
+        return np.where(known, np.where(ids == 0, 0, self._id_sources[nearest]), -1).astype(np.int32)
 
     def _gather(
         self,
         chunk: RawSamples,
-        valid: NDArray[np.bool_],
+        valid: Bool,
         rows: NDArray[Any] | slice,
         words: UInt64,
         at: Int64,
@@ -224,7 +224,7 @@ def _joined_chains(chunks: list[Int32]) -> Int32:
 
 
 def _chain_extent(
-    words: UInt64, base: Int64, bound: Int64, fits: NDArray[np.bool_], layout: rec.SampleLayout
+    words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout
 ) -> tuple[Int64, Int64]:
     """First word and number of words of each callchain; clears `fits` where it leaves its record."""
     last = len(words) - 1
@@ -242,9 +242,9 @@ def _chain_extent(
 def _payload(words: UInt64, place: Int64, bound: Int64) -> UInt64:
     """The first fields of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
     wanted = place[:, None] + np.arange(PAYLOAD_WORDS + 1)
-    found = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))
+    raw = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))
     half = np.uint64(32)
-    return np.asarray((found[:, :-1] >> half) | (found[:, 1:] << half))
+    return np.asarray((raw[:, :-1] >> half) | (raw[:, 1:] << half))
 
 
 def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64]:

@@ -48,7 +48,7 @@ MAX_CHAIN = 127
 _MAX = 2**63 - 1
 _MAX_EVENTS = 1000
 _LONGEST_LINE = 1 << 16
-"""Of text that perf prints; matching a longer one would take quadratic time."""
+"""Characters of a line that perf prints; matching a longer one would take quadratic time."""
 _HEADER = re.compile(
     r"(?P<comm>\S.{0,63}?)??\s*(?<!\S)(?:(?P<pid>-?\d{1,10})/\s*)?(?P<tid>-?\d{1,10})\s+(?:\[(?P<cpu>\d{1,6})\]\s+)?"
     r"(?:(?=\S*\.)[.\w]{4,8}\s+)?(?:(?P<seconds>\d{1,12})\.(?P<fraction>\d{1,9}):\s+)?(?:(?P<period>\d{1,19})\s+)?"
@@ -294,17 +294,17 @@ class _Text:
         """The stack table; per distinct stack its node, and how many of its frames have no symbol."""
         builder = StackBuilder()
         kernel = [number for number, frame in enumerate(self._frames) if frame.ip >= KERNEL_START]
-        found: dict[int, tuple[str, Dso]] = {}
+        resolved: dict[int, tuple[str, Dso]] = {}
         if self._resolver is not None:
             ips = np.array([self._frames[number].ip for number in kernel], np.uint64)
             names, dsos, which = self._resolver.kernel(ips)
             for number, name, dso in zip(kernel, names.tolist(), which.tolist(), strict=True):
                 if name >= 0:
-                    found[number] = self._resolver.names[name], dsos[dso]
+                    resolved[number] = self._resolver.names[name], dsos[dso]
         frames, unresolved = [], []
         for number, frame in enumerate(self._frames):
             dso, mode = dso_of(frame.dso)
-            symbol, dso = found.get(number) or (frame.symbol, dso)
+            symbol, dso = resolved.get(number) or (frame.symbol, dso)
             unresolved.append(not symbol)
             mode = KERNEL if frame.ip >= KERNEL_START else mode
             frames.append(builder.frame(symbol or _unresolved_name(dso, mode), dso, mode))
@@ -340,10 +340,10 @@ def _is_tracepoint(event: str) -> bool:
 
 def _frame(line: str) -> _Frame:
     """One frame line; the object is the last bracketed group, of which the path may hold brackets itself."""
-    found = _FRAME.fullmatch(line)
-    if found is None:
+    match = _FRAME.fullmatch(line)
+    if match is None:
         return _Frame(0, "", "[unknown]")
-    symbol, dso = found["code"], "[unknown]"
+    symbol, dso = match["code"], "[unknown]"
     if symbol.endswith(")"):
         depth = 0
         for at in range(len(symbol) - 1, -1, -1):
@@ -353,7 +353,7 @@ def _frame(line: str) -> _Frame:
                     symbol, dso = symbol[:at].rstrip(), symbol[at + 1 : -1]
                 break
     symbol = _VERSION.sub("", _OFFSET.sub("", symbol))
-    return _Frame(int(found["ip"], 16), "" if symbol == "[unknown]" else demangle(symbol), _OFFSET.sub("", dso))
+    return _Frame(int(match["ip"], 16), "" if symbol == "[unknown]" else demangle(symbol), _OFFSET.sub("", dso))
 
 
 def _unresolved_name(dso: Dso, mode: int) -> str:

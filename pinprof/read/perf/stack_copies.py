@@ -45,10 +45,10 @@ def blank(path: Path, header: Header) -> None:
             file.seek(place)
             record = file.read(size)
             attr = attrs[0] if len(kinds) == 1 else layouts.get(int.from_bytes(record[8:16], "little"))
-            found = _copy_in(record, attr) if attr else None
-            if found is None:
+            copied = _copy_in(record, attr) if attr else None
+            if copied is None:
                 raise _odd(path, place, "a sample whose fields do not fit into it")
-            begin, length = found
+            begin, length = copied
             file.seek(place + begin)
             file.write(bytes(length))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import KERNEL, NO_NODE, USER, Dso, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.read.interning import Interner
 from pinprof.read.perf.mappings import NO_DSO, AddressSpaces
 from pinprof.read.perf.records import KERNEL_START
@@ -93,7 +93,7 @@ def _locate(flat: Int32, length: Int32, version: Int32, addresses: UInt64) -> UI
 
 def _resolve(
     codes: UInt64, addresses: UInt64, spaces: AddressSpaces, resolver: Resolver
-) -> tuple[Int32, FrameTable, NDArray[np.bool_]]:
+) -> tuple[Int32, FrameTable, Bool]:
     """Per code its frame; the table of frames; per frame whether it has a symbol."""
     address = addresses[(codes & np.uint64(0xFFFFFFFF)).astype(np.int64)]
     version = (codes >> np.uint64(32)).astype(np.int32)
@@ -149,8 +149,8 @@ def _by_source(
 
 
 def _frames(
-    names: Int32, dsos: Int32, kernel: NDArray[np.bool_], table: list[Dso], texts: list[str]
-) -> tuple[Int32, FrameTable, NDArray[np.bool_]]:
+    names: Int32, dsos: Int32, kernel: Bool, table: list[Dso], texts: list[str]
+) -> tuple[Int32, FrameTable, Bool]:
     """Merge (name, DSO) pairs into frames; equal DSOs in the table count as one."""
     merged: dict[Dso, int] = {}
     place = np.array([merged.setdefault(dso, len(merged)) for dso in table], np.int64)
@@ -178,7 +178,7 @@ def _unresolved_name(dso: Dso) -> str:
 def _distinct_chains(flat: Int32, length: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """The first sample of each distinct chain, and per sample the index of its chain, -1 without chain.
 
-    Chains are told apart by a 64-bit sum of products (multilinear hashing) and then compared in full; of two chains
+    Chains are distinguished by a 64-bit sum of products (multilinear hashing) and then compared in full; of two chains
     that meet in the hash without being equal, the later samples each keep a chain of their own.
     """
     chained = np.flatnonzero(length > 0)

@@ -313,7 +313,7 @@ class RecordReader:
         self._walk_inflated()
 
     def _on_compressed2(self, misc: int, body: bytes) -> None:
-        """COMPRESSED2 (perf 6.16 and later): `u64 size`, so many bytes as in COMPRESSED, padding to 8 bytes."""
+        """COMPRESSED2 (perf 6.16 and later): `u64 size`, `size` bytes as in COMPRESSED, padding to 8 bytes."""
         (size,) = struct.unpack_from("<Q", body)
         if size > len(body) - 8:
             raise IndexError(f"{size} compressed bytes in a record of {len(body)}")

@@ -23,7 +23,8 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.model import NO_NODE, USER, Capture, Dso, Int32, StackTable
+from pinprof.columns import pack, pairs_of
+from pinprof.model import LONGEST_NAME, NO_NODE, USER, Bool, Capture, Dso, Int32, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -47,8 +48,6 @@ _MACHINERY = re.compile(
     r"_?PyImport_\w+|import_(name|find_and_load|from|run_frozen)\w*|_PyFunction_FromConstructor"
 )
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
-_LONGEST_NAME = 512
-"""No function of an interpreter is called more than that; matching forged names could take quadratic time."""
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -77,7 +76,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         else:
             notes.append("Python lines were recorded, but the samples count on another clock.")
     if not trampolines and not stacks.threads:
-        return _noted(capture, notes)
+        return capture.with_notes(*notes)
     seen = _python_of(capture, stacks)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
     notes += _notes(capture, stacks, seen, made.named, trampolines=trampolines)
@@ -88,7 +87,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         threads=_thread_names(capture, stacks),
         losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
-    return _noted(grafted, notes)
+    return grafted.with_notes(*notes)
 
 
 @dataclass(frozen=True)
@@ -96,7 +95,7 @@ class _Grafted:
     table: StackTable
     node: Int32
     """Per sample."""
-    named: np.ndarray[tuple[int], np.dtype[np.bool_]]
+    named: Bool
     """Per sample, whether its stack has a trampoline."""
     dropped: int
     """Sampled frames without a symbol that were left out."""
@@ -121,15 +120,13 @@ class _Grafting:
     def run(self, seen: Int32) -> _Grafted:
         """`seen`: per sample its Python stack, or NO_STACK."""
         samples = self._capture.samples
-        pairs = (samples.stack.astype(np.int64) << 32) | (seen.astype(np.int64) & 0xFFFFFFFF)
-        distinct, of_sample = np.unique(pairs, return_inverse=True)
+        distinct, of_sample = np.unique(pack(samples.stack, seen), return_inverse=True)
         chains, named = [], np.zeros(len(distinct), np.bool_)
         dropped = np.zeros(len(distinct), np.int64)
-        for row, pair in enumerate(distinct.tolist()):
-            node, stack = pair >> 32, pair & 0xFFFFFFFF
+        for row, (node, stack) in enumerate(pairs_of(distinct)):
             chain = self._chain(node)
             named[row] = any(self._kinds.function[frame] for frame in chain)
-            made = self._grafted(chain, NO_STACK if stack == 0xFFFFFFFF else stack, named=bool(named[row]))
+            made = self._grafted(chain, stack, named=bool(named[row]))
             chains.append(made)
             dropped[row] = sum(frame in self._blind for frame in chain)
             dropped[row] -= sum(frame in self._blind_made for frame in made)
@@ -141,13 +138,13 @@ class _Grafting:
         """Recorded frames of a stack, outermost first; a caller's chain is kept for its other callees."""
         if node == NO_NODE:
             return []
-        found = self._chains.get(node)
-        if found is None:
+        chain = self._chains.get(node)
+        if chain is None:
             table = self._capture.stacks
-            found = [int(table.frame[inner]) for inner in table.chain(node)]
-            found.reverse()
-            self._chains[node] = found
-        return found
+            chain = [int(table.frame[inner]) for inner in table.chain(node)]
+            chain.reverse()
+            self._chains[node] = chain
+        return chain
 
     def _grafted(self, chain: list[int], stack: int, *, named: bool) -> list[int]:
         if named:
@@ -170,12 +167,12 @@ class _Grafting:
         return [self._native[frame] for frame in chain if self._keep or not self._kinds.machinery[frame]]
 
     def _python_chain(self, stack: int) -> list[int]:
-        found = self._python.get(stack)
-        if found is None:
+        chain = self._python.get(stack)
+        if chain is None:
             frames = self._stacks.frames
-            found = [self._function(*frames[frame]) for frame in self._stacks.chain(stack)]
-            self._python[stack] = found
-        return found
+            chain = [self._function(*frames[frame]) for frame in self._stacks.chain(stack)]
+            self._python[stack] = chain
+        return chain
 
     def _with_lines(self, chain: list[int], stack: int) -> list[int]:
         """A chain with trampolines, which get the lines of the functions that py-spy saw in the same places.
@@ -232,7 +229,7 @@ def _kinds(capture: Capture) -> _Kinds:
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)
-        ours = mode == USER and len(symbol) <= _LONGEST_NAME and _INTERPRETER.fullmatch(dso.name) is not None
+        ours = mode == USER and len(symbol) <= LONGEST_NAME and _INTERPRETER.fullmatch(dso.name) is not None
         name = _CLONE.sub("", symbol) if ours else ""
         loop.append(ours and _LOOP.fullmatch(name) is not None)
         machinery.append(ours and _MACHINERY.fullmatch(name) is not None)
@@ -246,15 +243,15 @@ def _python_of(capture: Capture, stacks: PythonStacks) -> Int32:
     # The middle of an interval off the processors, in which the thread stayed where it was.
     spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
     times = samples.time_ns + np.where(spans, samples.weight // 2, 0)
-    found = np.full(len(samples), NO_STACK, np.int32)
+    stack = np.full(len(samples), NO_STACK, np.int32)
     order = np.lexsort((samples.tid, samples.pid))
     pid, tid = samples.pid[order], samples.tid[order]
     starts = np.flatnonzero(np.append(len(order) > 0, (np.diff(pid) != 0) | (np.diff(tid) != 0))[: len(order)])
     for rows in np.split(order, starts[1:]) if len(order) else ():
         thread = int(samples.pid[rows[0]]), int(samples.tid[rows[0]])
         if thread in stacks.threads:
-            found[rows] = stacks.at(*thread, times[rows])
-    return found
+            stack[rows] = stacks.at(*thread, times[rows])
+    return stack
 
 
 def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int], str]:
@@ -271,7 +268,7 @@ def _notes(
     capture: Capture,
     stacks: PythonStacks,
     seen: Int32,
-    named: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    named: Bool,
     *,
     trampolines: bool,
 ) -> list[str]:
@@ -299,9 +296,3 @@ def _notes(
     if stacks.damaged:
         notes.append("A part of the recorded Python stacks is damaged and was left out.")
     return notes
-
-
-def _noted(capture: Capture, notes: Sequence[str]) -> Capture:
-    if not notes:
-        return capture
-    return replace(capture, losses=replace(capture.losses, notes=(*capture.losses.notes, *notes)))

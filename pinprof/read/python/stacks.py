@@ -3,7 +3,7 @@
 Gzip members one after another, each a line of JSON: what one py-spy saw until the next took over.
 
     start_ns, end_ns    on CLOCK_MONOTONIC
-    uncertainty_ns      by which a change may be off: half the time between two looks, and what the clocks may differ
+    uncertainty_ns      by which a change may be off: half of py-spy's interval, and what the clocks may differ
     frames              [[function, file, line]], line 0 where unknown
     stacks              [[caller, frame]]: a prefix tree, caller -1 for the outermost; callers come first
     threads             [{pid, tid, name, times, stacks}]: differences of times after `start_ns`, and the stack that the
@@ -25,9 +25,9 @@ import numpy as np
 from pinprof.model import Int32, Int64
 
 MAX_BYTES = 1 << 30
-"""Of text, which one file may unpack to."""
+"""The text that one file may unpack to."""
 MAX_LINE_BYTES = 1 << 27
-"""Of text in one line, which is held as a whole, in Python's objects, while it is read."""
+"""The text of one line, which is held as a whole, in Python's objects, while it is read."""
 
 NO_STACK = -1
 
@@ -53,12 +53,12 @@ class PythonStacks:
 
     def chain(self, stack: int) -> list[int]:
         """Frame numbers of a stack, outermost first."""
-        found = []
+        frames = []
         while stack != NO_STACK:
             stack, frame = self.stacks[stack]
-            found.append(frame)
-        found.reverse()
-        return found
+            frames.append(frame)
+        frames.reverse()
+        return frames
 
     def at(self, pid: int, tid: int, times: Int64) -> Int32:
         """The stack of a thread at each time, NO_STACK where none is known."""
@@ -69,23 +69,23 @@ class PythonStacks:
 
 def load(path: Path) -> PythonStacks:
     """The stacks of a capture; what is damaged is left out."""
-    found = PythonStacks()
+    loaded = PythonStacks()
     frames: dict[PythonFrame, int] = {}
     stacks: dict[tuple[int, int], int] = {}
     pieces: dict[tuple[int, int], list[tuple[Int64, Int32]]] = {}
-    for line in _lines(path, found):
+    for line in _lines(path, loaded):
         try:
-            _take(json.loads(line), found, frames, stacks, pieces)
+            _take(json.loads(line), loaded, frames, stacks, pieces)
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
-            found.damaged = True
-    found.frames, found.stacks = list(frames), list(stacks)
-    found.threads = {key: _joined(parts) for key, parts in pieces.items()}
-    return found
+            loaded.damaged = True
+    loaded.frames, loaded.stacks = list(frames), list(stacks)
+    loaded.threads = {key: _joined(parts) for key, parts in pieces.items()}
+    return loaded
 
 
 def _take(
     raw: Any,
-    found: PythonStacks,
+    loaded: PythonStacks,
     frames: dict[PythonFrame, int],
     stacks: dict[tuple[int, int], int],
     pieces: dict[tuple[int, int], list[tuple[Int64, Int32]]],
@@ -112,9 +112,9 @@ def _take(
         made.append(((int(thread["pid"]), int(thread["tid"])), str(thread["name"]), (times, stack_of[which])))
     for of_thread, name, piece in made:
         pieces.setdefault(of_thread, []).append(piece)
-        found.names[of_thread] = name
-    found.uncertainty_ns = max(found.uncertainty_ns, int(raw["uncertainty_ns"]))
-    found.unnamed_threads = max(found.unnamed_threads, int(raw["unnamed_threads"]))
+        loaded.names[of_thread] = name
+    loaded.uncertainty_ns = max(loaded.uncertainty_ns, int(raw["uncertainty_ns"]))
+    loaded.unnamed_threads = max(loaded.unnamed_threads, int(raw["unnamed_threads"]))
 
 
 def _joined(parts: list[tuple[Int64, Int32]]) -> tuple[Int64, Int32]:
@@ -127,7 +127,7 @@ def _joined(parts: list[tuple[Int64, Int32]]) -> tuple[Int64, Int32]:
     return times, stacks.astype(np.int32)
 
 
-def _lines(path: Path, found: PythonStacks) -> Iterator[bytes]:
+def _lines(path: Path, loaded: PythonStacks) -> Iterator[bytes]:
     """The whole lines of the file, as far as it can be unpacked."""
     left, carry = MAX_BYTES, b""
     with path.open("rb") as stream:
@@ -138,12 +138,12 @@ def _lines(path: Path, found: PythonStacks) -> Iterator[bytes]:
                     gunzip = zlib.decompressobj(wbits=31)
                 text = gunzip.decompress(data, 1 << 24)
             except zlib.error:
-                found.damaged = True
+                loaded.damaged = True
                 return
             left -= len(text)
             if left < 0 or len(carry) > MAX_LINE_BYTES:
-                found.damaged = True
+                loaded.damaged = True
                 return
             *whole, carry = (carry + text).split(b"\n")
             yield from whole
-        found.damaged |= bool(carry) or not gunzip.eof
+        loaded.damaged |= bool(carry) or not gunzip.eof

@@ -62,9 +62,9 @@ def _libstdcxx() -> Callable[[str], str]:
 
     def plain(mangled: str) -> str:
         try:
-            found: bytes = cxxfilt.demangleb(mangled.encode("utf-8", "replace"))
+            demangled: bytes = cxxfilt.demangleb(mangled.encode("utf-8", "replace"))
         except (cxxfilt.Error, AttributeError):
             return mangled
-        return found.decode("utf-8", "replace")
+        return demangled.decode("utf-8", "replace")
 
     return plain

@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.errors import CaptureError, FormatError
-from pinprof.model import Int32, Int64, UInt8, UInt64
+from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.byte_source import unpacked
 
 MAX_BYTES = 512 << 20
@@ -142,7 +141,7 @@ def parse_kallsyms(text: bytes) -> Kallsyms | None:
     )
 
 
-def _hex(words: UInt64, at: Int64, digits: int) -> tuple[UInt64, NDArray[np.bool_]]:
+def _hex(words: UInt64, at: Int64, digits: int) -> tuple[UInt64, Bool]:
     """Values of the 8 or 16 hexadecimal digits at each position, and whether all of them are digits."""
     columns = np.stack([words[at + column] for column in range(0, digits, 8)], axis=1)
     nibbles = _NIBBLE[columns.view(np.uint8)]

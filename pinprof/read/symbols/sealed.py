@@ -31,7 +31,7 @@ from pinprof.read.byte_source import unpacked
 SCHEMA_VERSION = 1
 
 MAX_BYTES = 128 << 20
-"""Of text: some eight million addresses. Numbers and names become Python objects, which take several times the room."""
+"""Bytes of text: some eight million addresses. They become Python objects, which take several times the room."""
 
 UserKey = tuple[str, str, str, int]
 """(path, build id, kind, pid) of a DSO; pid is 0 unless addresses are the process's own."""

@@ -11,10 +11,10 @@ _VDSO = re.compile(rb"^([0-9a-f]+)-([0-9a-f]+) .*\[vdso\]$", re.MULTILINE)
 def own_vdso() -> bytes:
     """The image mapped into this process, which is the running kernel's for its word size; empty if there is none."""
     try:
-        found = _VDSO.search(Path("/proc/self/maps").read_bytes())
-        if found is None:
+        match = _VDSO.search(Path("/proc/self/maps").read_bytes())
+        if match is None:
             return b""
-        start, end = int(found[1], 16), int(found[2], 16)
+        start, end = int(match[1], 16), int(match[2], 16)
         with Path("/proc/self/mem").open("rb") as memory:
             memory.seek(start)
             return memory.read(end - start)

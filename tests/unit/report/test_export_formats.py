@@ -25,7 +25,7 @@ from pinprof.report.export import tables as export_tables
 from pinprof.report.export import trace as export_trace
 from tests import h200
 from tests.profiles import DSOS, HOSTILE, capture_of
-from tests.unit.read.test_chrome_trace import TORCH
+from tests.unit.read.formats.test_chrome_trace import TORCH
 
 SECRET = "hunter2-secret"
 

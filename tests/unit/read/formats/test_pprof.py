@@ -18,7 +18,7 @@ from pinprof.read.formats import pprof, protobuf
 from pinprof.report.export.pprof import write
 from tests.profiles import Sample, capture_of, samples, weights
 
-DATA = Path(__file__).parents[2] / "data" / "profiles"
+DATA = Path(__file__).parents[3] / "data" / "profiles"
 ANY_CAPTURE = settings(max_examples=80)
 
 

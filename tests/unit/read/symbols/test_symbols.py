@@ -22,7 +22,7 @@ from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.perf_map import parse_perf_map
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols
-from tests.unit.read.test_kallsyms import OVERLAPPING
+from tests.unit.read.symbols.test_kallsyms import OVERLAPPING
 
 needs_gcc = pytest.mark.skipif(not all(map(shutil.which, ("g++", "c++filt", "nm"))), reason="g++ is not installed")
 

@@ -18,7 +18,7 @@ from pinprof.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
 from tests import perf_file as pf
 
-H200 = Path(__file__).parents[2] / "data" / "h200"
+H200 = Path(__file__).parents[3] / "data" / "h200"
 
 
 @pytest.fixture(scope="module")

@@ -17,7 +17,7 @@ from pinprof.model import KERNEL, NO_NODE, USER, Capture, Frame
 from pinprof.read.perf.script import read_perf_script, sniff
 from pinprof.read.ranges import parse_ranges
 from pinprof.read.symbols.resolver import Resolver
-from tests.unit.read.test_kallsyms import OVERLAPPING
+from tests.unit.read.symbols.test_kallsyms import OVERLAPPING
 
 DEFAULT = """\
 # ========

@@ -1,0 +1,59 @@
+"""What a reader is: a format's name, how certain it is that a path is of the format, and how such a path is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+
+from pinprof.model import Capture
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the command line adds to a recording; each is found inside a capture directory by itself."""
+
+    kallsyms: Path | None = None
+    """A saved /proc/kallsyms of the recording boot, plain or gzip."""
+    symfs: Path | None = None
+    """A directory with the recording machine's files."""
+    ranges: Path | None = None
+    """NVTX ranges (`ranges.jsonl`)."""
+    interpreter_frames: bool = False
+    """Keep the Python interpreter's own functions in stacks that have Python functions."""
+
+
+class Certainty(IntEnum):
+    """How certain a reader is that a path is of its format. The most certain one reads it, of equals the first."""
+
+    NO = 0
+    MAYBE = 1
+    """Its shape is one that other formats have too, such as lines that end in a number."""
+    LIKELY = 2
+    """It has the format's keys or header lines, or a container's magic number: what other formats rarely have."""
+    CERTAIN = 3
+    """It has a magic number or files that no other format has."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """One input format."""
+
+    name: str
+    """What a recording of this format is called in messages."""
+    certainty: Callable[[Path, bytes], Certainty]
+    """The answer for a path and its first 64 KiB, fewer if it is shorter, unpacked from gzip; none of a directory."""
+    read: Callable[[Path, ReadOptions], Capture]
+    """The capture; CaptureError for what cannot be read, FormatError for bytes that are not what the format says."""
+    seal: Callable[[Path], frozenset[int]] | None = None
+    """For captures that pinprof records: store the symbols of a new one inside it; the pids of the program's processes,
+    as far as its samples have them.
+    """
+
+
+def by_head(
+    sniff: Callable[[bytes], bool], certainty: Certainty = Certainty.LIKELY
+) -> Callable[[Path, bytes], Certainty]:
+    """The certainty of a format that is known by how its files begin."""
+    return lambda _, head: certainty if head and sniff(head) else Certainty.NO
