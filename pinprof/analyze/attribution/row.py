@@ -52,7 +52,7 @@ class Category:
     """Tier G: where this other context opens beneath frames of `beneath` (else of `opens`), `context` opens instead."""
     beneath: tuple[Frames, ...] = ()
     not_beneath: tuple[Frames, ...] = ()
-    """Tier G: beneath these frames `context` does not open. What `takes` a context looks no further than a page fault."""
+    """Tier G: beneath these frames `context` does not open. Taking a context looks no further out than a page fault."""
     also_in: str = ""
     """Tier G: another context where this row decides as in `context`."""
     kinds_of: str = ""

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import Finding, analyze
-from pinprof.analyze.rules import rules
+from pinprof.analyze.rules import pages, rules
 from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 
@@ -142,8 +142,8 @@ def touching(step_pages: int, faults: int = 300) -> Capture:
 
 def test_huge_pages_are_judged_by_the_distance_of_neighbouring_faults() -> None:
     assert verdict(touching(1), "no-huge-pages").status == "fired"
-    assert verdict(touching(rules.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
-    assert verdict(touching(rules.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
+    assert verdict(touching(pages.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
+    assert verdict(touching(pages.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
 
 
 def test_huge_pages_of_small_buffers_or_without_addresses_are_not_assessable() -> None:
