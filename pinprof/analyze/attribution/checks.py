@@ -36,9 +36,24 @@ def refuse(rows: Sequence[Category], claims: Mapping[tuple[str, Scope], Sequence
     for row in rows:
         if reason := _unreachable(row, set(names), set(contexts)):
             raise TaxonomyError(f"Nothing leads to {row.name} (tier {row.tier}): {reason}.")
+    _refuse_equals(rows, claims)
     for (contest, scope), entries in claims.items():
         for claim in entries:
             _refuse_rivals(claim, entries, f"{contest}, scope {scope}")
+
+
+def _refuse_equals(rows: Sequence[Category], claims: Mapping[tuple[str, Scope], Sequence[Claim]]) -> None:
+    """Two claims of one strength, or of less than a module's function has anyway."""
+    owner: dict[tuple[str, int], str] = {}
+    least = next(row for row in rows if row.role == "nvidia")
+    ranked = [(contest, claim.strength, claim.row) for (contest, _), entries in claims.items() for claim in entries]
+    ranked += [(row.tier, row.strength, row) for row in rows if row.role]
+    for contest, strength, row in ranked:
+        if strength is not None and (other := owner.setdefault((contest, strength), row.name)) != row.name:
+            raise TaxonomyError(f"{row.name} and {other} have the same strength ({strength} in {contest}).")
+    for claim in claims.get(("D", "nv"), ()):
+        if (claim.strength or 0) < (least.strength or 0):
+            raise TaxonomyError(f"{claim.row.name} (tier D) is weaker than {least.name}: its frames count for nothing.")
 
 
 def _refuse_rivals(claim: Claim, entries: Sequence[Claim], where: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
 from pinprof.analyze.results import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
@@ -17,9 +19,16 @@ def _stops_at_the_kernel(view: View) -> bool:
     return view.traced is not None and view.capture.clock.source == nsys_export.CLOCK
 
 
+_USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
+"""perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""
+
+
 def _may_hold_the_kernel(view: View) -> bool:
-    """Profiles of other tools know user code only; what pinprof recorded itself had the kernel's permission."""
-    return bool(view.capture.manifest.collectors) or bool((view.capture.stacks.frames.mode == KERNEL).any())
+    """Whether some sample shows the kernel, or a recorder, which names its version, sampled there and met nothing."""
+    if (view.capture.stacks.frames.mode == KERNEL).any():
+        return True
+    recorded = any(collector.get("version") for collector in view.capture.manifest.collectors)
+    return recorded and _USER_ONLY.search(view.main.event.name) is None
 
 
 SAMPLES = Need(
