@@ -7,8 +7,9 @@ from dataclasses import replace
 from pinprof.analyze.activity.activity import activity_headline, analyze_activity
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.attribution.attribute import GROUPS, Attribution, attribute
-from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS, Category
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.explain import Explanation, explain
+from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline

@@ -9,7 +9,8 @@ from pathlib import PurePath
 from typing import Any
 
 from pinprof.analyze import Analysis, EventResult, RangeResult
-from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS, Category
+from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
+from pinprof.analyze.attribution.row import Category
 from pinprof.model import Event
 from pinprof.report.activity_data import activity_data
 from pinprof.report.data import (

@@ -13,19 +13,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, NEAR_FRAMES, UVM_THREAD
+from pinprof.analyze.attribution.categories import NEAR_FRAMES, UVM_THREAD
 from pinprof.analyze.attribution.heuristics import hot_loops
-from pinprof.analyze.attribution.matching import (
-    CONTEXT_CODE,
-    CONTEXT_LEAF,
-    NONE,
-    REMAINDER_LEAF,
-    REMAINDER_RANK,
-    WAIT_LEAF,
-    WAIT_RANK,
-    FrameRules,
-    frame_rules,
-)
+from pinprof.analyze.attribution.matching import FrameRules, frame_rules
+from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
@@ -36,11 +27,8 @@ PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin
 
 _PINS, _RECLAIMS = (1 << bit for bit in range(len(GROUPS)))
 
-_UNTOLD, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
+_UNKNOWN, _IN_LIBC, _OF_LIBCUDA, _OF_PROGRAM = range(4)
 """Whose thread a stack belongs to, from its root inward: libcuda starts its own through libc, without the program."""
-
-_ASLEEP = [WAIT_RANK[f"wait.{way}"] for way in ("other", "sleep", "poll", "ipc", "lock", "runnable")]
-"""Ways to leave a processor by a system call; libcuda uses them all to wait for the GPU."""
 
 
 @dataclass(frozen=True)
@@ -80,9 +68,9 @@ class Attribution:
     """Per sample, whether the leaf comes from the hot-loop rule: likely, not proven by a frame's name."""
 
 
-def walk(stacks: StackTable) -> Stacks:
+def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
     """Derive leaf, work attribute and deciding node of every stack; cost grows with distinct stacks only."""
-    rules = frame_rules(stacks.frames)
+    rules, role = frame_rules(stacks.frames, tables), tables.role
     size = len(stacks) + 1
     # The last element is the state before any frame: NO_NODE (-1) as an index reads it.
     interrupted = np.zeros(size, np.bool_)
@@ -92,7 +80,7 @@ def walk(stacks: StackTable) -> Stacks:
     uvm_at = np.full(size, NO_NODE, np.int32)
     context, kind = np.zeros(size, np.int8), np.zeros(size, np.int8)
     context_leaf, context_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
-    populating, borrowing, pinning, keeps_pages = (np.zeros(size, np.bool_) for _ in range(4))
+    beneath = np.zeros(size, np.int32)
     remainder, remainder_at = np.full(size, NONE, np.int8), np.full(size, NO_NODE, np.int32)
     wait, wait_at = np.zeros(size, np.int8), np.full(size, NO_NODE, np.int32)
     whose, gpu_at = np.zeros(size, np.int8), np.full(size, NO_NODE, np.int32)
@@ -104,9 +92,8 @@ def walk(stacks: StackTable) -> Stacks:
     libcuda_at = np.full(size, NO_NODE, np.int32)
     copy_call = np.zeros(size, np.bool_)
     user_leaf = np.full(size, NONE, np.int16)
-    exception, gup, populate, pinner, unmap = (
-        CONTEXT_CODE[name] for name in ("exception", "gup", "populate", "pinner", "unmap")
-    )
+    exception, gup = tables.context["exception"], tables.context["gup"]
+    lasting = sum(detour.beneath for detour in tables.detours if not detour.becomes)
     for nodes in stacks.levels():
         frame = stacks.frame[nodes]
         caller = stacks.parent[nodes]
@@ -128,30 +115,19 @@ def walk(stacks: StackTable) -> Stacks:
         # O: the outermost named entry point stays.
         leaf = rules.owner[frame]
         uvm_at[nodes] = np.where((leaf != NONE) & (uvm_at[parent] == NO_NODE), nodes, uvm_at[parent])
-        named = (leaf != NONE) & (leaf != LEAF["uvm.other"]) & (owner[parent] == NONE)
+        named = (leaf != NONE) & (leaf != role["uvm"]) & (owner[parent] == NONE)
         owner[nodes] = np.where(named, leaf, owner[parent])
         owner_at[nodes] = np.where(named, nodes, owner_at[parent])
 
         # G: a context frame starts afresh; inside it the most telling kind counts.
-        keeps_pages[nodes] = keeps_pages[parent] | rules.keeps_pages[frame]
         opened = rules.context[frame]
-        opened = np.where((opened == unmap) & keeps_pages[nodes], 0, opened)
-        faulted = opened == exception
-        populating[nodes] = (populating[parent] & ~faulted) | (opened == populate)
-        borrowing[nodes] = (borrowing[parent] & ~faulted) | rules.borrow[frame]
-        pinning[nodes] = (pinning[parent] & ~faulted) | (opened == pinner)
-        opened = np.where(
-            opened != gup,
-            opened,
-            np.where(
-                populating[nodes],
-                CONTEXT_CODE["gup populate"],
-                np.where(borrowing[nodes] & ~pinning[nodes], CONTEXT_CODE["gup borrow"], gup),
-            ),
-        )
+        beneath[nodes] = beneath[parent] & np.where(opened == exception, lasting, ~0) | rules.beneath[frame]
+        for detour in tables.detours:
+            inside = (beneath[nodes] & detour.beneath > 0) & (beneath[nodes] & detour.not_beneath == 0)
+            opened = np.where((opened == detour.opened) & inside, detour.becomes, opened)
         context[nodes] = np.where(opened > 0, opened, context[parent])
-        kind[nodes] = np.maximum(np.where(opened > 0, 0, kind[parent]), rules.kind[frame])
-        leaf = CONTEXT_LEAF[context[nodes], kind[nodes]]
+        kind[nodes] = np.maximum(np.where(opened > 0, 0, kind[parent]), rules.kinds[frame, context[nodes]])
+        leaf = tables.context_leaf[context[nodes], kind[nodes]]
         context_leaf[nodes] = leaf
         context_at[nodes] = np.where((opened > 0) | (leaf != context_leaf[parent]), nodes, context_at[parent])
 
@@ -178,11 +154,11 @@ def walk(stacks: StackTable) -> Stacks:
         starts = np.where(rules.libc[frame], _IN_LIBC, _OF_PROGRAM)
         inward = np.where(rules.libcuda[frame], _OF_LIBCUDA, starts)
         whose[nodes] = np.where(
-            kernel | (whose[caller] >= _OF_LIBCUDA), whose[caller], np.where(whose[caller] == _UNTOLD, starts, inward)
+            kernel | (whose[caller] >= _OF_LIBCUDA), whose[caller], np.where(whose[caller] == _UNKNOWN, starts, inward)
         )
         copy_call[nodes] = copy_call[caller] | rules.copy_call[frame]
-        leaf = np.where(near & rules.memory[frame], LEAF["copy.staging"], rules.user_leaf[frame])
-        user_leaf[nodes] = np.where(near & rules.clock[frame], LEAF["sync.poll"], leaf)
+        leaf = rules.user_leaf[frame]
+        user_leaf[nodes] = np.where(near & (leaf != NONE), tables.near_libcuda[leaf], leaf)
 
         # An unknown function below a system call is other work; below an exception it is part of the entry's cost.
         attribute = rules.work[frame]
@@ -195,21 +171,22 @@ def walk(stacks: StackTable) -> Stacks:
             | np.where(rules.reclaim[frame] & (groups[parent] & _PINS > 0), _RECLAIMS, 0)
         )
 
-    leaf = np.where(in_kernel, REMAINDER_LEAF[remainder], user_leaf)
+    leaf = np.where(in_kernel, tables.remainder_leaf[remainder], user_leaf)
     decided = np.where(in_kernel, remainder_at, np.arange(size))
-    for found, decided_at in (
+    for stronger_leaf, decided_at in (
         (context_leaf, context_at),
-        (np.where(uvm_at != NO_NODE, LEAF["uvm.other"], NONE), uvm_at),
+        (np.where(uvm_at != NO_NODE, role["uvm"], NONE), uvm_at),
         (owner, owner_at),
         (specific, specific_at),
     ):
-        decided = np.where(found != NONE, decided_at, decided)
-        leaf = np.where(found != NONE, found, leaf)
-    handler = remainder == REMAINDER_RANK["rm.isr"]
-    leaf = np.where(interrupted, np.where(handler, LEAF["rm.isr"], LEAF["sys.irq"]), leaf)
+        decided = np.where(stronger_leaf != NONE, decided_at, decided)
+        leaf = np.where(stronger_leaf != NONE, stronger_leaf, leaf)
+    handler = remainder == tables.rank["driver interrupt"]
+    leaf = np.where(interrupted, np.where(handler, role["driver interrupt"], role["interrupt"]), leaf)
     decided = np.where(interrupted, np.where(handler, remainder_at, interrupt_at), decided)
-    waits, waits_at = _waits(wait, wait_at, context, remainder, gpu_at, whose)
-    polling = leaf == LEAF["sync.poll"]
+    memory = (context > 0) | (remainder == tables.rank["address space"])
+    waits, waits_at = _waits(wait, wait_at, memory, gpu_at, whose, tables)
+    polling = leaf == role["polling"]
     work = np.where(polling, WORK_ATTRIBUTES.index("gpuwait"), work)
     return Stacks(
         leaf=leaf[:-1].astype(np.int16),
@@ -224,59 +201,53 @@ def walk(stacks: StackTable) -> Stacks:
     )
 
 
-def _waits(
-    wait: Int8, wait_at: Int32, context: Int8, remainder: Int8, gpu_at: Int32, whose: Int8
-) -> tuple[Int16, Int32]:
+def _waits(wait: Int8, wait_at: Int32, memory: Bool, gpu_at: Int32, whose: Int8, tables: Tables) -> tuple[Int16, Int32]:
     """Tier W's leaf of every stack, and the node that decided."""
     # A semaphore is the address space's where memory management takes it.
-    memory = (context > 0) | (remainder == REMAINDER_RANK["mm.vma"])
-    other_lock = (wait == WAIT_RANK["wait.mmap_lock"]) & ~memory
-    leaf = WAIT_LEAF[np.where(other_lock, WAIT_RANK["wait.kernel"], wait)]
-    for_gpu = (gpu_at != NO_NODE) & np.isin(wait, _ASLEEP)
-    leaf = np.where(for_gpu, np.where(whose == _OF_LIBCUDA, LEAF["wait.cuda_thread"], LEAF["wait.gpu"]), leaf)
-    return leaf, np.where(for_gpu, gpu_at, wait_at)
+    other_lock = (wait == tables.rank["mmap lock"]) & ~memory
+    leaf = tables.wait_leaf[np.where(other_lock, tables.rank["kernel lock"], wait)]
+    for_gpu = (gpu_at != NO_NODE) & np.isin(wait, tables.system_call_waits)
+    by_whom = np.where(whose == _OF_LIBCUDA, tables.role["cuda thread"], tables.role["gpu wait"])
+    return np.where(for_gpu, by_whom, leaf), np.where(for_gpu, gpu_at, wait_at)
 
 
-_CLAIMED_BY_THREAD = np.array(
-    [
-        category.tier in "GDU" and category.name not in ("sys.irq", "sys.idle", "lost.nostack")
-        for category in CATEGORIES
-    ],
-    np.bool_,
-)
-_CLAIMED_BY_THREAD[LEAF["uvm.other"]] = True
+def _claimed_by_thread(tables: Tables) -> Bool:
+    """The leaves that the name of a thread outweighs."""
+    weak = [row.tier in "GDU" and row.role not in ("interrupt", "idle", "no stack") for row in tables.rows]
+    weak[tables.role["uvm"]] = True
+    return np.array(weak, np.bool_)
 
 
-def attribute(capture: Capture) -> Attribution:
+def attribute(capture: Capture, tables: Tables = TABLES) -> Attribution:
     """Give every sample its leaf and work attribute: the stack's, then the thread's, then the hot-loop rule.
 
     Of an interval off the processors the leaf says what the thread waited for.
     """
-    samples, stacks = capture.samples, walk(capture.stacks)
-    node = samples.stack
+    samples, stacks, role = capture.samples, walk(capture.stacks, tables), tables.role
+    node, claimed = samples.stack, _claimed_by_thread(tables)
     # One more element, read by NO_NODE: a sample without callchain.
-    leaf = np.append(stacks.leaf, np.int16(LEAF["lost.nostack"]))[node]
+    leaf = np.append(stacks.leaf, np.int16(role["no stack"]))[node]
     work = np.append(stacks.work, np.int8(WORK_ATTRIBUTES.index("other")))[node]
     groups = np.append(stacks.groups, np.uint8(0))[node]
     for (pid, tid), name in capture.threads.items():
         # Thread 0 is the idle task, and every kernel thread when recorded inside another PID namespace.
         if tid > 0 and re.fullmatch(UVM_THREAD, name):
-            mine = (samples.pid == pid) & (samples.tid == tid) & _CLAIMED_BY_THREAD[leaf]
-            leaf[mine] = LEAF["uvm.gpu_fault"]
-    decided, waiting = _attribute_waits(capture, stacks, leaf, work)
-    found = hot_loops(capture, leaf, stacks.spin, stacks.copy_call, stacks.rules)
+            mine = (samples.pid == pid) & (samples.tid == tid) & claimed[leaf]
+            leaf[mine] = role["gpu fault"]
+    decided, waiting = _attribute_waits(capture, stacks, leaf, work, tables)
+    loops = hot_loops(capture, leaf, stacks.spin, stacks.copy_call, stacks.rules)
     for name, attribute_name, mask in (
-        ("copy.staging", "copy", found.staging),
-        ("sync.poll", "gpuwait", found.polling),
-        ("copy.user", "copy", found.copying),
+        ("copy.staging", "copy", loops.staging),
+        ("sync.poll", "gpuwait", loops.polling),
+        ("copy.user", "copy", loops.copying),
     ):
-        leaf[mask] = LEAF[name]
+        leaf[mask] = tables.leaf[name]
         work[mask] = WORK_ATTRIBUTES.index(attribute_name)
     groups[waiting] = 0
-    return Attribution(leaf, work, decided, groups, found.staging | found.polling | found.copying)
+    return Attribution(leaf, work, decided, groups, loops.staging | loops.polling | loops.copying)
 
 
-def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8) -> tuple[Int32, Bool]:
+def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8, tables: Tables) -> tuple[Int32, Bool]:
     """Give intervals off the processors what they waited for; the nodes that decided, and which samples they are.
 
     A node that ends stacks of both kinds keeps the one that decided on the processor.
@@ -286,11 +257,11 @@ def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8) 
     if not waiting.any():
         return stacks.decided, waiting
     node = samples.stack
-    waits = np.append(stacks.wait, np.int16(LEAF["lost.nostack"]))[node]
+    waits = np.append(stacks.wait, np.int16(tables.role["no stack"]))[node]
     if samples.wait is not None:
         # One that yields inside libcuda could run on, but waits for the GPU all the same.
-        yields = np.append(stacks.wait == LEAF["wait.gpu"], False)[node]
-        waits = np.where((samples.wait & READY > 0) & ~yields, np.int16(LEAF["wait.runnable"]), waits)
+        yields = np.append(stacks.wait == tables.role["gpu wait"], False)[node]
+        waits = np.where((samples.wait & READY > 0) & ~yields, np.int16(tables.role["runnable"]), waits)
     leaf[waiting] = waits[waiting]
     work[waiting] = WORK_ATTRIBUTES.index("other")
     running = np.zeros(len(stacks.decided) + 1, np.bool_)

@@ -1,12 +1,12 @@
-"""The taxonomy: every leaf a sample can land in, as visible rows, with the frame names that lead to it.
+"""The taxonomy: every leaf a sample can land in, as rows that decide by themselves; the machine knows no row by name.
 
-A row says its tier, level, meaning and remedy, and which frames decide. Tiers are tried in the order
-S (specific) → O (UVM owner) → G (generic memory management) → D (remainders) → U (no kernel frame); `attribution.py`
-is the machine that walks them. Frame names are normalised first (`attribution.normalise`), then matched whole.
+A row says its tier, meaning and remedy, which frames lead to it, and what it does to other claims. Tiers are tried in
+the order S (specific) → O (UVM owner) → G (generic memory management) → D (remainders) → U (no kernel frame);
+`attribute.walk` is the machine that applies them, `tables` derives what it needs and refuses rows that cannot work.
+Frame names are normalised first (`matching.normalise`), then matched whole.
 
 Intervals off the processors have rows of their own, tier W (wait): the strongest claim on the stack counts.
 
-Scopes: `k` any kernel frame outside NVIDIA's modules, `nv` the `[nvidia]` module, `uv` `[nvidia_uvm]`.
 A pattern under `unseen=` comes from reading sources (Linux 4.18–6.12, arm64, other drivers: open modules 515–595, code
 that is inlined or was not run where the captures were made). All others are functions of Linux 6.18 and driver
 580.159.04, the kernel and driver of the captures: a test looks each up in that boot's symbol table.
@@ -14,61 +14,7 @@ that is inlined or was not run where the captures were made). All others are fun
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
-Tier = Literal["S", "O", "G", "D", "U", "W"]
-Scope = Literal["k", "nv", "uv"]
-
-
-@dataclass(frozen=True, slots=True)
-class Frames:
-    """Names of functions in one scope: a regular expression that must match the whole normalised name."""
-
-    scope: Scope
-    pattern: str
-    seen: bool
-    """False when the names come from sources only."""
-
-
-@dataclass(frozen=True, slots=True)
-class Category:
-    """One leaf of the taxonomy."""
-
-    name: str
-    tier: Tier
-    meaning: str
-    """What the CPU time was spent on, for a reader."""
-    remedy: str
-    frames: tuple[Frames, ...] = ()
-    """Frames that decide (S, O, D, W), or that give the kind inside `context` (G)."""
-    context: str = ""
-    """Tier G: the name of the nearest context (a row of `CONTEXTS`)."""
-
-    @property
-    def level(self) -> str:
-        """The row of the headline bar this leaf belongs to (`LEVELS`)."""
-        return _LEVEL_OF.get(self.name, self.name.partition(".")[0])
-
-
-def _frames(scope: Scope, seen: str, unseen: str) -> tuple[Frames, ...]:
-    return tuple(Frames(scope, pattern, flag) for pattern, flag in ((seen, True), (unseen, False)) if pattern)
-
-
-def k(seen: str = "", unseen: str = "") -> tuple[Frames, ...]:
-    """Kernel functions."""
-    return _frames("k", seen, unseen)
-
-
-def nv(seen: str = "", unseen: str = "") -> tuple[Frames, ...]:
-    """Functions of the `[nvidia]` module."""
-    return _frames("nv", seen, unseen)
-
-
-def uv(seen: str = "", unseen: str = "") -> tuple[Frames, ...]:
-    """Functions of the `[nvidia_uvm]` module."""
-    return _frames("uv", seen, unseen)
-
+from pinprof.analyze.attribution.row import Category, fn, k, nv, so, uv
 
 LEVELS: tuple[tuple[str, str], ...] = (
     ("pin", "pinning and unpinning pages"),
@@ -86,78 +32,120 @@ LEVELS: tuple[tuple[str, str], ...] = (
 )
 """Rows of the headline bar, in reading order, with what to call them in a sentence."""
 
-_LEVEL_OF = {"unpin": "pin", "populate": "fault", "uffd.service": "fault", "mm.vma": "sys", "lost.nostack": "other"}
+ENTRY = k(
+    r"entry_SYSCALL_64\w*|do_syscall_64|x64_sys_call|sys_\w+|entry_SYSENTER\w*|do_fast_syscall_32|syscall_\w+"
+    r"|exit_to_user_mode_loop|irqentry_\w+|task_work_run|ret_from_fork\w*|kthread"
+    r"|asm_\w+|exc_\w+|sysvec_\w+|common_interrupt|common_startup_64",
+    r"exit_to_user_mode_prepare|ret_to_user\w*|__fdget\w*|vfs_ioctl|invoke_syscall|el0_svc\w*|el0t_64_sync\w*|el0_sync|do_el0_svc|secondary_startup_64\w*",
+)
+"""Ways into and out of the kernel; a stack of nothing else is `sys.entry`."""
+
+HELPERS = k(
+    r"_raw_(spin|read|write)_\w+|\w*queued_spin_unlock|__raw_callee_save\w*|(__)?rcu_\w+|__x86_\w*thunk\w*"
+    r"|srso_\w+|retbleed_\w+|__fentry__|ftrace_\w+|native_write_msr|__local_bh_\w+"
+    r"|read_tsc|pvclock_\w+|kvm_clock_\w+|ktime_get\w*|_find_\w+_bit|__bitmap_\w+"
+)
+"""Frames that say nothing about the work: skipped when the attribute is looked for."""
+
+_PINNER = (
+    *k(r"io_pin_pages|io_sqe_buffer_register", r"io_sqe_buffers_register|vfio_pin_\w+|iopt_\w+|ib_umem_get\w*"),
+    *nv("os_lock_user_pages", "nv_register_user_pages"),
+)
 
 CATEGORIES: tuple[Category, ...] = (
     # Page faults: the nearest context outward is an exception; the kind is the most telling frame inside it.
     Category(
         "fault.anon", "G", "first touch of malloc'd memory", "Reuse buffers, use huge pages, populate early.",
         k("do_anonymous_page", r"do_huge_pmd_anonymous_page|vma_alloc_anon_folio_pmd|hugetlb_fault|hugetlb_no_page"),
-        context="exception",
+        context="exception", strength=30,
     ),
     Category(
         "fault.file", "G", "first touch of file or shared memory", "Use MAP_POPULATE, or read() instead of mapping.",
         k(r"do_(read_|shared_)?fault|__do_fault|shmem_fault|filemap_\w+|finish_fault"), context="exception",
+        strength=20,
     ),
     Category(
         "fault.cow", "G", "write to memory shared by a fork", "Spawn processes instead of forking.",
         k("do_wp_page", r"wp_page_copy|do_cow_fault|hugetlb_wp|hugetlb_cow|do_huge_pmd_wp_page|do_huge_zero_wp_pmd"),
-        context="exception",
+        context="exception", strength=40,
     ),
     Category(
         "fault.swap", "G", "waiting for swap, NUMA balancing or page migration", "Bind memory and threads to a node.",
         k("", r"do_swap_page|do_numa_page|do_huge_pmd_numa_page|\w*migration_entry_wait\w*"), context="exception",
+        strength=50,
     ),
     Category(
         "fault.uffd", "G", "fault handed to a userfaultfd handler", "Let the handler resolve larger pieces at a time.",
-        context="uffd fault",
+        context="uffd fault", opens=k("handle_userfault"),
     ),
     Category(
         "uffd.service", "G", "the userfaultfd handler filling pages", "Resolve larger pieces per call.",
-        context="uffd service",
+        context="uffd service", opens=k(r"userfaultfd_ioctl|mfill_atomic\w*", r"__mcopy_atomic\w*|move_pages\w*"),
+        shown_under="fault",
     ),
     Category(
         "fault.core", "G", "fault handling whose kind is not visible", "Fewer, larger pages.",
-        k(r"(__)?handle_mm_fault", "handle_pte_fault"), context="exception",
+        k(r"(__)?handle_mm_fault", "handle_pte_fault"), context="exception", strength=10,
     ),
     Category(
-        "fault.entry", "G", "exception entry and VMA lookup of a fault", "Fewer, larger pages.", context="exception"
+        "fault.entry", "G", "exception entry and VMA lookup of a fault", "Fewer, larger pages.", context="exception",
+        opens=k(
+            r"asm_exc_page_fault|exc_page_fault",
+            r"do_user_addr_fault|page_fault|async_page_fault|(__)?do_page_fault|el0_da|el1_abort|do_mem_abort|do_translation_fault",
+        ),
     ),
-    Category("populate", "G", "explicit prefault", "Fine as it is; do it in parallel.", context="populate"),
+    Category(
+        "populate", "G", "explicit prefault", "Fine as it is; do it in parallel.", context="populate", opens=k(
+            r"__mm_populate|populate_vma_page_range|faultin_(vma_)?page_range|do_mlock|mlock_fixup|shmem_fallocate"
+        ), takes="gup", shown_under="fault",
+    ),
     # Pinning: the nearest context outward is get_user_pages; a fault inside it means that pages are being created.
     Category(
         "pin.faultin", "G", "pages created while being pinned", "Pin memory that is already touched; pool it.",
-        context="gup",
+        context="gup", strength=10, kinds_of="exception", also_in="gup borrow",
     ),
-    Category("pin.walk", "G", "pinning pages that are present", "Register once and keep it.", context="gup"),
+    Category(
+        "pin.walk", "G", "pinning pages that are present", "Register once and keep it.", context="gup", opens=k(
+            r"(pin|get)_user_pages\w*|__get_user_pages\w*|__gup_longterm_locked|gup_fast\w*|follow_page_\w+|try_grab_\w+",
+            r"get_user_pages_longterm|internal_get_user_pages_fast|(__)?gup_p.?d_range|__gup_device_\w+",
+        ),
+    ),
     Category(
         "pin.migrate", "G", "moving pages out of CMA or movable zones before pinning", "Register once and keep it.",
-        k("", r"migrate_longterm\w*|check_and_migrate\w*"), context="gup",
+        k("", r"migrate_longterm\w*|check_and_migrate\w*"), context="gup", strength=20, also_in="gup borrow",
     ),
-    Category("pin.account", "G", "page arrays and accounting of a pin", "Register once and keep it.", context="pinner"),
+    Category(
+        "pin.account", "G", "page arrays and accounting of a pin", "Register once and keep it.", context="pinner",
+        opens=_PINNER,
+    ),
     Category(
         "pin.transient", "G", "pages borrowed for one call (O_DIRECT, ptrace, process_vm)",
-        "Use registered buffers for repeated I/O.", context="gup borrow",
+        "Use registered buffers for repeated I/O.", context="gup borrow", takes="gup", beneath=k(
+            r"process_vm_rw\w*|bio_iov_iter_get_pages",
+            r"(__)?access_remote_vm|ptrace_access_vm|iov_iter_(get|extract)_pages\w*|get_futex_key|get_arg_page|get_dump_page",
+        ), not_beneath=_PINNER,
     ),
     Category(
-        "unpin", "S", "releasing pins", "Keep registrations.",
-        (
+        "unpin", "S", "releasing pins", "Keep registrations.", (
             *k(
                 r"unpin_user_\w+|io_release_ubuf|gup_put_folio",
                 r"put_user_pages\w*|vfio_unpin_\w+|batch_unpin|io_buffer_unmap",
             ),
             *nv("os_unlock_user_pages", r"nv_unregister_user_pages"),
-        ),
+        ), shown_under="pin",
     ),
     Category(
         "free.shmem", "G", "freeing shared pages, among them those of cudaMallocHost", "Pool the buffers.",
-        context="shmem free",
+        context="shmem free", opens=k(r"shmem_evict_inode|shmem_undo_range", r"truncate_inode_pages\w*"),
     ),
-    Category("free.unmap", "G", "unmapping pages, TLB flushes", "Pool; raise M_MMAP_THRESHOLD.", context="unmap"),
+    Category(
+        "free.unmap", "G", "unmapping pages, TLB flushes", "Pool; raise M_MMAP_THRESHOLD.", context="unmap", opens=k(
+            r"unmap_vmas|unmap_page_range|vms_\w+|exit_mmap|tlb_finish_mmu|unmap_region|free_pgtables|zap_page_range\w*"
+        ), not_beneath=k(r"unmap_mapping_(range|pages|folio)"),
+    ),
     # Bus mapping.
     Category(
-        "dma.map", "S", "IOMMU and bus mapping", "Map fewer, larger pieces; IOMMU passthrough.",
-        (
+        "dma.map", "S", "IOMMU and bus mapping", "Map fewer, larger pieces; IOMMU passthrough.", (
             *k(
                 r"dma_map_\w+|dma_direct_map_\w+",
                 r"__dma_map_\w+|iommu_dma_map\w*|\w*_iommu_map\w*|iommu_map\w*|arm_lpae_map\w*",
@@ -166,8 +154,7 @@ CATEGORIES: tuple[Category, ...] = (
         ),
     ),
     Category(
-        "dma.unmap", "S", "removing IOMMU and bus mappings", "Keep registrations.",
-        (
+        "dma.unmap", "S", "removing IOMMU and bus mappings", "Keep registrations.", (
             *k(
                 r"dma_unmap_\w+|dma_direct_unmap_\w+",
                 r"__dma_unmap_\w+|iommu_dma_unmap\w*|\w*_iommu_unmap\w*|iommu_unmap\w*|arm_lpae_unmap\w*",
@@ -188,11 +175,10 @@ CATEGORIES: tuple[Category, ...] = (
         uv(r"uvm_vm_fault\w*|uvm_va_space_cpu_fault\w*", r"devmem_fault\w*"),
     ),
     Category(
-        "uvm.gpu_fault", "O", "the GPU touched pages that are not resident", "Prefetch to the device.",
-        uv(
+        "uvm.gpu_fault", "O", "the GPU touched pages that are not resident", "Prefetch to the device.", uv(
             r"\w*replayable_faults_isr_bottom_half\w*|uvm_(parent_)?gpu_service_\w+|service_fault_batch\w*",
             r"uvm_ats_service_\w+|\w*service_access_counters\w*",
-        ),
+        ), role="gpu fault",
     ),
     Category(
         "uvm.migrate", "O", "prefetch and advise calls", "Fine when overlapped; batch the ranges.",
@@ -210,7 +196,7 @@ CATEGORIES: tuple[Category, ...] = (
         "uvm.setup", "O", "setting unified memory up", "Once per process; keep it out of loops.",
         uv(r"uvm_api_(un)?register_\w+", r"uvm_(api_)?initialize\w*|uvm_api_mm_initialize|uvm_open\w*|uvm_mmap\w*"),
     ),
-    Category("uvm.other", "O", "unified memory, reason not visible", "See the call tree."),
+    Category("uvm.other", "O", "unified memory, reason not visible", "See the call tree.", role="uvm"),
     # The resource manager, NVIDIA's main kernel module.
     Category(
         "rm.gsp_rpc", "S", "the CPU spins for the GPU's firmware (GSP)", "Fewer allocations and initialisations.",
@@ -220,216 +206,237 @@ CATEGORIES: tuple[Category, ...] = (
         "rm.sysmem", "S", "the driver's own host pages", "Fewer, larger allocations; reuse.",
         nv(r"nv_alloc_\w*pages|osAllocPages\w*", r"nv_mem_pool_\w+"),
     ),
-    Category("rm.isr", "D", "the driver's interrupt handling", "Cost of GPU events.", nv(r"\w*_isr\w*")),
     Category(
-        "rm.mmap", "D", "mapping driver memory", "Fewer allocations; reuse.", nv(r"nvidia_mmap\w*", "nvidia_fault")
+        "rm.isr", "D", "the driver's interrupt handling", "Cost of GPU events.", nv(r"\w*_isr\w*"), strength=150,
+        role="driver interrupt",
     ),
-    Category("rm.free", "D", "freeing driver objects", "Pool the buffers.", nv(r"rmapiFree\w*|nv_free_\w+")),
     Category(
-        "rm.opaque", "D", "the proprietary driver, functions without names", "Use the open kernel modules to see more.",
-        nv("", r"_nv\d{4,6}rm"),
+        "rm.mmap", "D", "mapping driver memory", "Fewer allocations; reuse.", nv(r"nvidia_mmap\w*", "nvidia_fault"),
+        strength=140,
     ),
-    Category("rm.other", "D", "the driver, reason not visible", "See the call tree."),
+    Category(
+        "rm.free", "D", "freeing driver objects", "Pool the buffers.", nv(r"rmapiFree\w*|nv_free_\w+"), strength=130,
+    ),
+    Category(
+        "rm.opaque", "D", "the proprietary driver, functions without names",
+        "Use the open kernel modules to see more.", nv("", r"_nv\d{4,6}rm"), strength=120,
+    ),
+    Category("rm.other", "D", "the driver, reason not visible", "See the call tree.", strength=110, role="nvidia"),
     # Copies.
-    Category("copy.user", "U", "memcpy, memmove, memset", "Copy less; use non-temporal or parallel copies."),
     Category(
-        "copy.staging", "U", "libcuda copies through its bounce buffer", "Pinned memory and asynchronous copies."
+        "copy.user", "U", "memcpy, memmove, memset", "Copy less; use non-temporal or parallel copies.",
+        fn(r"_*(w?mem(p?cpy|move|set)|bcopy|bzero)(@.*|_\w+|)(@plt)?"),
     ),
     Category(
-        "copy.kernel", "D", "read, write and pipe copies", "Map files, or read straight into the buffer.",
-        k(
-            r"_copy_(to|from)_\w+|rep_movs_alternative|vfs_(read|write)v?|copy_page_(to|from)_iter\w*",
-            r"copy_user_\w+|__arch_copy_(to|from)_user|raw_copy_(to|from)_user",
-        ),
+        "copy.staging", "U", "libcuda copies through its bounce buffer", "Pinned memory and asynchronous copies.",
+        near_libcuda="copy.user",
+    ),
+    Category(
+        "copy.kernel", "D", "read, write and pipe copies", "Map files, or read straight into the buffer.", (
+            *k("vfs_(read|write)v?", "__arch_copy_(to|from)_user"),
+            # A copy that runs outranks the pipe, and even the driver, that it runs for.
+            *k(
+                r"_copy_(to|from)_\w+|rep_movs_alternative|copy_page_(to|from)_iter\w*",
+                r"copy_user_\w+|raw_copy_\w+",
+                strength=160,
+            ),
+        ), strength=90,
     ),
     # Waiting.
-    Category("sync.poll", "U", "spinning until the GPU is done", "Blocking synchronisation; overlap work."),
     Category(
-        "sync.block", "D", "sleeping until something happens", "Fine; overlap work.",
-        k(
+        "sync.poll", "U", "spinning until the GPU is done", "Blocking synchronisation; overlap work.", role="polling",
+        near_libcuda="user.clock",
+    ),
+    Category(
+        "sync.block", "D", "sleeping until something happens", "Fine; overlap work.", k(
             r"sys_(poll|ppoll|select|pselect6|epoll_p?wait2?|nanosleep|clock_nanosleep|sched_yield|pause)"
             r"|do_sys_poll|do_select|do_epoll_wait|hrtimer_nanosleep|do_nanosleep|do_sched_yield"
-        ),
+        ), strength=80,
     ),
     Category(
-        "sync.ipc", "D", "pipes, futexes, sockets", "Blocking synchronisation; fewer messages.",
-        k(
+        "sync.ipc", "D", "pipes, futexes, sockets", "Blocking synchronisation; fewer messages.", k(
             r"pipe_\w+|anon_pipe_\w+|futex_\w+|do_futex|sys_futex\w*|eventfd_\w+|unix_\w+|sock_(send|recv|read|write)\w*"
             r"|sys_(sendto|recvfrom|sendmsg|recvmsg|connect|accept4?)"
-        ),
+        ), strength=100,
     ),
     # No kernel frame: whose code.
-    Category("user.app", "U", "the program and its libraries", "The program's own work."),
-    Category("user.libcuda", "U", "the CUDA libraries", "Fewer, larger calls; CUDA graphs."),
-    Category("user.python", "U", "the Python interpreter", "Vectorise, or move the loop out of Python."),
-    Category("user.malloc", "U", "the memory allocator", "Allocate less often."),
-    Category("user.libc", "U", "the C and C++ libraries", "See the call tree."),
-    Category("user.loader", "U", "loading libraries", "Once per process."),
-    Category("user.clock", "U", "reading clocks", "Read clocks less often."),
-    Category("user.unknown", "U", "code without a file", "Record with symbols or a perf map."),
+    Category("user.app", "U", "the program and its libraries", "The program's own work.", role="program"),
+    Category(
+        "user.libcuda", "U", "the CUDA libraries", "Fewer, larger calls; CUDA graphs.",
+        (
+            *so("libcuda|libcudart|libnvidia|libnvrtc|libcublas|libcudnn|libnccl|libcupti|libnvJitLink|libnvtx"),
+            *fn(r"(__)?libcudart_static_\w+|cudart::.*|cuda[A-Z]\w+", inside="user.app"),
+        ),
+    ),
+    Category(
+        "user.python", "U", "the Python interpreter", "Vectorise, or move the loop out of Python.",
+        (*fn(r"py::[\s\S]*"), *so(r"libpython|python\d?(\.\d+)?t?$")), role="python",
+    ),
+    Category(
+        "user.malloc", "U", "the memory allocator", "Allocate less often.",
+        (
+            *so("libjemalloc|libtcmalloc|libmimalloc|libhoard"),
+            *fn(
+                r"_*(libc_)?(malloc|free|calloc|realloc|memalign|posix_memalign|aligned_alloc|cfree|int_malloc"
+                r"|int_free\w*|int_realloc|malloc_consolidate|sysmalloc|systrim\S*|unlink_chunk\S*|tcache_\w+"
+                r"|arena_get\w*)|operator (new|delete).*|mi_\w+|je_\w+|tc_\w+",
+                inside="user.libc",
+            ),
+        ),
+    ),
+    Category(
+        "user.libc", "U", "the C and C++ libraries", "See the call tree.",
+        so(r"libc[.-]|libm[.-]|libpthread|librt[.-]|libdl[.-]|libstdc\+\+|libgcc_s|libc\+\+|libmvec|libm$|libc$"),
+    ),
+    Category("user.loader", "U", "loading libraries", "Once per process.", so(r"ld-linux|ld-musl|ld-\d|ld\.so|ld64")),
+    Category(
+        "user.clock", "U", "reading clocks", "Read clocks less often.",
+        fn(r"(__vdso_|__kernel_|__)?(clock_gettime|gettimeofday|time|clock_getres)(64)?(@.*)?"), role="vdso",
+    ),
+    Category("user.unknown", "U", "code without a file", "Record with symbols or a perf map.", role="anonymous"),
     # Kernel housekeeping and remainders.
     Category(
-        "mm.vma", "D", "changing the address space", "Fewer mmap, munmap, mprotect and brk calls.",
-        k(
+        "mm.vma", "D", "changing the address space", "Fewer mmap, munmap, mprotect and brk calls.", k(
             r"sys_(mmap|mmap_pgoff|munmap|mprotect|brk|mremap|madvise|mlock2?|munlock|mbind|move_pages|ftruncate)"
             r"|ksys_mmap_pgoff|vm_mmap_pgoff|(__)?mmap_region|do_(mmap|munmap|vmi_\w+|brk_flags|madvise|mprotect_pkey)"
             r"|__vm_munmap|unmap_mapping_(range|pages|folio)"
-        ),
+        ), strength=50, role="address space", shown_under="sys",
     ),
-    Category("sys.irq", "D", "interrupts and softirqs", "Not the program's doing."),
+    Category("sys.irq", "D", "interrupts and softirqs", "Not the program's doing.", role="interrupt"),
     Category(
-        "sys.idle", "D", "idle CPU", "Nothing ran.",
-        k(
+        "sys.idle", "D", "idle CPU", "Nothing ran.", k(
             r"do_idle|cpu_startup_entry|default_idle\w*|cpuidle_\w+|arch_cpu_idle|pv_native_safe_halt|intel_idle\w*",
             r"native_safe_halt|mwait_idle\w*|acpi_idle\w*|cpu_do_idle",
-        ),
+        ), strength=70, role="idle",
     ),
     Category(
-        "sys.sched", "D", "scheduling and context switches", "Fewer threads than cores.",
-        k(
+        "sys.sched", "D", "scheduling and context switches", "Fewer threads than cores.", k(
             r"schedule|__schedule|schedule_\w+|preempt_schedule\w*|try_to_wake_up|wake_up_\w+|__wake_up\w*"
             r"|finish_task_switch|schedule_tail|sched_balance_\w+|__cond_resched",
             "load_balance|newidle_balance",
-        ),
+        ), strength=30,
     ),
-    Category("sys.entry", "D", "entering and leaving the kernel", "Fewer system calls."),
     Category(
-        "sys.proc", "D", "starting and ending processes", "Start fewer processes.",
-        k(
+        "sys.entry", "D", "entering and leaving the kernel", "Fewer system calls.", (*ENTRY, *HELPERS), strength=0,
+    ),
+    Category(
+        "sys.proc", "D", "starting and ending processes", "Start fewer processes.", k(
             r"sys_(clone3?|fork|vfork|execve|execveat|exit|exit_group|wait4|waitid)|kernel_clone|copy_process|do_exit"
             r"|do_group_exit|(begin_new|bprm)_exec\w*|load_elf_binary|copy_page_range|dup_mmap|mmput",
             "exit_mm",
-        ),
+        ), strength=40,
     ),
     Category(
-        "sys.reclaim", "D", "reclaiming and compacting memory", "Leave memory free; defer+madvise for huge pages.",
-        k(
+        "sys.reclaim", "D", "reclaiming and compacting memory", "Leave memory free; defer+madvise for huge pages.", k(
             r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*|balance_pgdat"
             r"|khugepaged\w*|migrate_pages\w*"
-        ),
+        ), strength=60,
     ),
-    Category("other.kernel", "D", "kernel work without a row of its own", "See the call tree."),
-    Category("other.driver", "D", "other kernel modules", "See the call tree."),
-    Category("lost.nostack", "D", "samples without a callchain", "Record with -g."),
+    Category(
+        "other.kernel", "D", "kernel work without a row of its own", "See the call tree.", strength=10, role="kernel",
+    ),
+    Category("other.driver", "D", "other kernel modules", "See the call tree.", strength=20, role="module"),
+    Category(
+        "lost.nostack", "D", "samples without a callchain", "Record with -g.", role="no stack", shown_under="other",
+    ),
     # Off the processors: what a thread waited for, by the stack with which it left.
     Category(
         "wait.gpu", "W", "blocked inside the CUDA driver library until the GPU is done",
-        "Overlap work with the GPU; as waits go, this is the cheap one.",
+        "Overlap work with the GPU; as waits go, this is the cheap one.", role="gpu wait",
     ),
     Category(
         "wait.runnable", "W", "ready to run, while the processor ran something else",
-        "Fewer threads than cores; keep other programs off them.", k("do_sched_yield|sys_sched_yield"),
+        "Fewer threads than cores; keep other programs off them.", k("do_sched_yield|sys_sched_yield"), strength=90,
+        by_system_call=True, role="runnable",
     ),
     Category(
         "wait.lock", "W", "a lock or a condition of another thread (futex)", "Hold locks for less time; share less.",
-        k(r"futex_\w+|do_futex|__futex_\w+|sys_futex\w*"),
+        k(r"futex_\w+|do_futex|__futex_\w+|sys_futex\w*"), strength=80, by_system_call=True,
     ),
     Category(
-        "wait.disk", "W", "a disk or a file system", "Read ahead, write behind; keep files in memory.",
-        k(
+        "wait.disk", "W", "a disk or a file system", "Read ahead, write behind; keep files in memory.", k(
             r"io_schedule\w*|bit_wait_io\w*|folio_wait_\w+|__folio_lock\w*|filemap_\w+|__filemap_\w+|file_write_and_wait_range"
             r"|submit_bio_wait|blkdev_\w+|jbd2_\w+|do_fsync|sys_(fsync|fdatasync|syncfs|sync_file_range)"
             r"|ext4_\w+|iomap_\w+|__iomap_dio_rw|balance_dirty_pages\w*|blk_mq_get_tag|rq_qos_wait|__wait_on_buffer"
             r"|sys_io_getevents|io_submit_one|request_wait_answer|read_events",
             r"wait_on_page_\w+|xfs_\w+|xlog_\w+|btrfs_\w+|nfs_\w+|nfs4_\w+|rpc_wait_\w+|p9_client_rpc|dio_\w+|do_blockdev_direct_IO"
             r"|zfs_\w+|zil_\w+|ll_\w+|cl_sync_io_wait|ceph_\w+",
-        ),
+        ), strength=110,
     ),
     Category(
         "wait.sleep", "W", "asleep for a set time", "The program asked for it.",
         k(r"do_nanosleep|hrtimer_nanosleep|sys_(clock_)?nanosleep|sys_pause|sys_rt_sigsuspend|sys_rt_sigtimedwait"
           r"|do_sigtimedwait|msleep\w*|usleep_range_state|timerfd_\w+"),
+        strength=50, by_system_call=True,
     ),
     Category(
         "wait.poll", "W", "poll, epoll, select or io_uring: any of several things",
         "Look at what feeds the files that it watches.",
         k(r"do_sys_poll|do_select|core_sys_select|do_epoll_wait|sys_(poll|ppoll|select|pselect6|epoll_p?wait2?)"
           r"|io_cqring_wait|sys_io_uring_enter", "do_poll|ep_poll"),
+        strength=60, by_system_call=True,
     ),
     Category(
         "wait.ipc", "W", "a pipe, a socket or a terminal", "Larger messages, fewer round trips; shared memory.",
         k(r"pipe_\w+|anon_pipe_\w+|fifo_open|unix_\w+|sk_wait_data|sk_stream_\w+|__skb_wait_for_more_packets|sock_\w+|inet_\w+"
           r"|tcp_\w+|udp_\w+|netlink_\w+|eventfd_\w+|n_tty_\w+|sys_(recvfrom|recvmsg|sendto|sendmsg|accept4?|connect)"),
+        strength=70, by_system_call=True,
     ),
     Category(
         "wait.child", "W", "a child process: wait, or vfork until it runs", "Start fewer processes.",
-        k(r"do_wait|kernel_wait4|kernel_waitid|sys_wait4|sys_waitid|kernel_clone"),
+        k(r"do_wait|kernel_wait4|kernel_waitid|sys_wait4|sys_waitid|kernel_clone"), strength=40,
     ),
     Category(
         "wait.mmap_lock", "W", "the lock of the address space, held by another thread's mmap, munmap or fault",
         "Map and unmap from one thread; touch memory before the threads start.",
-        k(r"rwsem_down_(read|write)_slowpath", r"rwsem_down_(read|write)_failed\w*|call_rwsem_down_\w+"),
+        k(r"rwsem_down_(read|write)_slowpath", r"rwsem_down_(read|write)_failed\w*|call_rwsem_down_\w+"), strength=100,
+        role="mmap lock",
     ),
     Category(
         "wait.uffd", "W", "a userfaultfd handler that fills the touched page", "Fill larger pieces at a time.",
-        k("handle_userfault"),
+        k("handle_userfault"), strength=130,
     ),
     Category(
         "wait.kernel", "W", "a lock or a completion inside the kernel", "See the call tree.",
         k(r"wait_for_completion\w*|mutex_lock\w*|__mutex_lock\w*|down\w*|__down\w*|synchronize_\w+|__wait_rcu_gp|__flush_work|stop_one_cpu"
           r"|rt_mutex_\w+|percpu_\w+|__percpu_down_read"),
+        strength=10, role="kernel lock",
     ),
     Category(
         "wait.uvm", "W", "inside the unified-memory driver: its locks, its copies", "Prefetch in large pieces.",
-        uv(r"\w+"),
+        uv(r"\w+"), strength=150,
     ),
     Category(
         "wait.driver", "W", "inside the NVIDIA driver: its locks, its firmware", "Allocate and map less often.",
-        nv(r"\w+"),
+        nv(r"\w+"), strength=140,
     ),
     Category(
         "wait.cuda_thread", "W", "threads of the CUDA driver library itself, without work", "Nothing waits for them.",
+        role="cuda thread",
     ),
     Category(
         "wait.reclaim", "W", "the kernel making room: reclaim, compaction, page migration, memory limits",
         "Leave memory free; raise the memory limit.",
         k(r"reclaim_throttle|throttle_direct_reclaim|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*"
           r"|\w*mem_cgroup_handle_over_high|migration_entry_wait\w*", "congestion_wait|wait_iff_congested"),
+        strength=120,
     ),
     Category(
         "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "Not the program's doing.",
-        k(r"get_signal|ptrace_stop|do_signal_stop|__refrigerator|ptrace_notify"),
+        k(r"get_signal|ptrace_stop|do_signal_stop|__refrigerator|ptrace_notify"), strength=20,
     ),
-    Category("wait.exit", "W", "while a thread or process ends", "Free memory before.", k("do_exit|do_group_exit")),
-    Category("wait.other", "W", "a wait without a row of its own", "See the call tree."),
+    Category(
+        "wait.exit", "W", "while a thread or process ends", "Free memory before.", k("do_exit|do_group_exit"),
+        strength=30,
+    ),
+    Category(
+        "wait.other", "W", "a wait without a row of its own", "See the call tree.", strength=0, by_system_call=True,
+        role="wait",
+    ),
 )  # fmt: skip
 
 LEAF = {category.name: index for index, category in enumerate(CATEGORIES)}
 """Leaf name → index into `CATEGORIES`."""
-
-CONTEXTS: dict[str, tuple[Frames, ...]] = {
-    "exception": k(
-        r"asm_exc_page_fault|exc_page_fault",
-        r"do_user_addr_fault|page_fault|async_page_fault|(__)?do_page_fault|el0_da|el1_abort|do_mem_abort|do_translation_fault",
-    ),
-    "gup": k(
-        r"(pin|get)_user_pages\w*|__get_user_pages\w*|__gup_longterm_locked|gup_fast\w*|follow_page_\w+|try_grab_\w+",
-        r"get_user_pages_longterm|internal_get_user_pages_fast|(__)?gup_p.?d_range|__gup_device_\w+",
-    ),
-    "populate": k(
-        r"__mm_populate|populate_vma_page_range|faultin_(vma_)?page_range|do_mlock|mlock_fixup|shmem_fallocate"
-    ),
-    "pinner": (
-        *k(r"io_pin_pages|io_sqe_buffer_register", r"io_sqe_buffers_register|vfio_pin_\w+|iopt_\w+|ib_umem_get\w*"),
-        *nv("os_lock_user_pages", "nv_register_user_pages"),
-    ),
-    "shmem free": k(r"shmem_evict_inode|shmem_undo_range", r"truncate_inode_pages\w*"),
-    "unmap": k(
-        r"unmap_vmas|unmap_page_range|vms_\w+|exit_mmap|tlb_finish_mmu|unmap_region|free_pgtables|zap_page_range\w*"
-    ),
-    "uffd fault": k("handle_userfault"),
-    "uffd service": k(r"userfaultfd_ioctl|mfill_atomic\w*", r"__mcopy_atomic\w*|move_pages\w*"),
-}
-"""Tier G: the frames that open a context. The nearest one outward counts, and only what lies inside it."""
-
-BORROW = k(
-    r"process_vm_rw\w*|bio_iov_iter_get_pages",
-    r"(__)?access_remote_vm|ptrace_access_vm|iov_iter_(get|extract)_pages\w*|get_futex_key|get_arg_page|get_dump_page",
-)
-"""Frames that borrow pages for one call; a pinner frame on the same stack outweighs them."""
-
-KEEPS_PAGES = k(r"unmap_mapping_(range|pages|folio)")
-"""Frames under which unmapping frees nothing: the file keeps its pages."""
 
 INTERRUPT = k(
     r"asm_sysvec_\w+|sysvec_\w+|asm_common_interrupt|common_interrupt|(__)?irq_exit_rcu|irq_exit|handle_softirqs"
@@ -440,14 +447,6 @@ INTERRUPT = k(
 
 RETURN_TO_USER = k(r"exit_to_user_mode_loop|irqentry_exit_to_user_mode", r"exit_to_user_mode_prepare|do_notify_resume")
 """Inside an interrupt: from here on the work is the task's own again (deferred file closes, signals)."""
-
-ENTRY = k(
-    r"entry_SYSCALL_64\w*|do_syscall_64|x64_sys_call|sys_\w+|entry_SYSENTER\w*|do_fast_syscall_32|syscall_\w+"
-    r"|exit_to_user_mode_loop|irqentry_\w+|task_work_run|ret_from_fork\w*|kthread"
-    r"|asm_\w+|exc_\w+|sysvec_\w+|common_interrupt|common_startup_64",
-    r"exit_to_user_mode_prepare|ret_to_user\w*|__fdget\w*|vfs_ioctl|invoke_syscall|el0_svc\w*|el0t_64_sync\w*|el0_sync|do_el0_svc|secondary_startup_64\w*",
-)
-"""Ways into and out of the kernel; a stack of nothing else is `sys.entry`."""
 
 UVM_THREAD = r"UVM GPU\d+ (BH|KC)"
 """Names of the kernel threads that service GPU faults: bottom halves and kill-channel work."""

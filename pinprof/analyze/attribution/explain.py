@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, Category
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
+from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.results import Analysis
 from pinprof.errors import UsageError
 from pinprof.model import KERNEL, NO_NODE, Event, Frame

@@ -6,7 +6,8 @@ On some hosts zeroing hides: the store drain of `rep stosb` is charged to the ne
 
 from __future__ import annotations
 
-from pinprof.analyze.attribution.categories import ENTRY, Frames, k, nv, uv
+from pinprof.analyze.attribution.categories import ENTRY
+from pinprof.analyze.attribution.row import Frames, k, nv, uv
 
 WORK_ATTRIBUTES = (
     "zero", "copy", "reclaim", "tlb", "memcg", "lru_rmap", "alloc", "gpuwait", "pte", "lock", "sched", "core", "entry",
@@ -133,10 +134,3 @@ WORK: tuple[tuple[str, tuple[Frames, ...]], ...] = (
     ("entry", ENTRY),
 )
 """Work attributes and the frames that show them, first match; the innermost recognised frame of a stack counts."""
-
-HELPERS = k(
-    r"_raw_(spin|read|write)_\w+|\w*queued_spin_unlock|__raw_callee_save\w*|(__)?rcu_\w+|__x86_\w*thunk\w*"
-    r"|srso_\w+|retbleed_\w+|__fentry__|ftrace_\w+|native_write_msr|__local_bh_\w+"
-    r"|read_tsc|pvclock_\w+|kvm_clock_\w+|ktime_get\w*|_find_\w+_bit|__bitmap_\w+"
-)
-"""Frames that say nothing about the work: skipped when the attribute is looked for."""

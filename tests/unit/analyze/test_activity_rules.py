@@ -9,7 +9,9 @@ import pytest
 
 from pinprof.analyze import Finding, analyze
 from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
-from pinprof.analyze.rules.activity_rules import ACTIVITY_RULES, FAILING_PIN_BYTES, GIANT_PIN_BYTES
+from pinprof.analyze.rules.needs import CALLS, CUDA
+from pinprof.analyze.rules.pinning import FAILING_PIN_BYTES, GIANT_PIN_BYTES
+from pinprof.analyze.rules.rules import RULES
 from tests.activities import (
     ALL,
     GIB,
@@ -57,7 +59,9 @@ def fires(finding: Finding) -> bool:
 
 def test_without_activity_no_rule_makes_a_claim() -> None:
     found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
-    for rule in ACTIVITY_RULES:
+    about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs)]
+    assert len(about_activity) == 13
+    for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
         assert "nsys" in found[rule.name].missing
         assert found[rule.name].title.endswith("cannot be judged.")

@@ -326,5 +326,4 @@ def test_indices_fit_their_tables() -> None:
 
 @pytest.mark.parametrize("name", ["do_fault" + ".isra.0" * 9000, "+0x1" * 16_000, "_" * 60_000 + "isr"])
 def test_names_longer_than_any_of_a_kernel_match_nothing_and_cost_little(name: str) -> None:
-    found = kernel_frame(name, "")
-    assert (found.kind, found.context, found.remainder) == (0, 0, kernel_frame("nobody_knows", "").remainder)
+    assert kernel_frame(name, "") == kernel_frame("nobody_knows", "")

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import CATEGORIES, LEVELS, WORK_ATTRIBUTES, analyze
-from pinprof.analyze.attribution.categories import BORROW, CONTEXTS, ENTRY, INTERRUPT
+from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT
 from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.analyze.attribution.work import WORK
 from pinprof.model import READY
@@ -246,14 +246,12 @@ def test_every_name_not_marked_unseen_is_a_function_of_the_captured_kernel_and_d
     with lzma.open(DATA / "kallsyms.xz", "rt") as lines:
         for _, _, name, *module in map(str.split, lines):
             names[scope_of(module[0].strip("[]") if module else "")].add(normalise(name))
-    rows = [frames for category in CATEGORIES for frames in category.frames]
-    rows += [
-        frames for group in (*CONTEXTS.values(), *dict(WORK).values(), ENTRY, INTERRUPT, BORROW) for frames in group
-    ]
+    rows = [frames for row in CATEGORIES for frames in (*row.frames, *row.opens, *row.beneath, *row.not_beneath)]
+    rows += [frames for group in (*dict(WORK).values(), HELPERS, INTERRUPT) for frames in group]
     missing = [
         name
         for frames in rows
-        if frames.seen
+        if frames.seen and frames.scope in names
         for name in alternatives(frames.pattern)
         if not any(map(re.compile(name).fullmatch, names[frames.scope]))
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,9 +10,11 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import Finding, analyze
-from pinprof.analyze.rules import rules
+from pinprof.analyze.rules import pages, rules
+from pinprof.analyze.rules.rule import Need, Rule, Verdict, View, fired
+from pinprof.cli import main
 from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
-from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
+from tests.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 
 MS = 1_000_000
 STACKS = {
@@ -142,8 +145,8 @@ def touching(step_pages: int, faults: int = 300) -> Capture:
 
 def test_huge_pages_are_judged_by_the_distance_of_neighbouring_faults() -> None:
     assert verdict(touching(1), "no-huge-pages").status == "fired"
-    assert verdict(touching(rules.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
-    assert verdict(touching(rules.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
+    assert verdict(touching(pages.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
+    assert verdict(touching(pages.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
 
 
 def test_huge_pages_of_small_buffers_or_without_addresses_are_not_assessable() -> None:
@@ -209,3 +212,62 @@ def test_verdicts_come_fired_first_and_carry_their_slug() -> None:
     ranks = [("fired", "not-assessable", "clear").index(finding.status) for finding in found]
     assert ranks == sorted(ranks)
     assert {finding.slug for finding in found} == {rule.name for rule in rules.RULES}
+
+
+KERNEL_RULES = {"first-touch-in-pin", "first-touch", "managed-cpu-faults", "freeing", "no-huge-pages", "compaction"}
+
+
+@pytest.mark.parametrize("event", ["cpu-clock", "cycles:u", "cpu-clock/freq=999/u"])
+def test_samples_of_user_code_alone_do_not_clear_the_kernel(event: str) -> None:
+    recorded = replace(CLOCK, name=event)
+    data = capture([Sample(STACKS["user.app"], time_ns=number) for number in range(100)], events=(recorded,))
+    own = replace(data, manifest=replace(data.manifest, collectors=({"name": "perf", "version": "6.1"},)))
+    for rule in KERNEL_RULES:
+        assert (verdict(data, rule).status, "user code only" in verdict(data, rule).missing) == ("not-assessable", True)
+        assert verdict(own, rule).status == ("clear" if event == "cpu-clock" else "not-assessable")
+    assert verdict(data, "staging-copies").status == "clear"
+
+
+def test_waits_alone_clear_no_cause_of_time_on_the_processors() -> None:
+    asleep = ["main@/app", "entry_SYSCALL_64_after_hwframe", "__x64_sys_poll", "schedule"]
+    data = capture([Sample(asleep, time_ns=number) for number in range(100)], events=(OFF_CPU,))
+    for rule in KERNEL_RULES | {"staging-copies"}:
+        assert verdict(data, rule).status == "not-assessable"
+
+
+def test_no_rule_judges_without_its_input() -> None:
+    """Whatever a rule needs, taking it away takes the claim away: it never says that all is well."""
+    data = mixed({"fault.anon": 50})
+    view = View(data, (), (), None, None)
+    for rule in rules.RULES:
+        finding = rule.verdict(view)
+        assert (finding.status, bool(finding.missing)) == ("not-assessable", True), rule.name
+        assert rule.needs, rule.name
+
+
+MANY_SAMPLES = Need(lambda view: len(view.capture.samples) >= 100, "A hundred samples.")
+
+
+def toy(view: View) -> Verdict:
+    return fired("The recording is a toy.", f"{len(view.capture.samples)} samples.", advice="Record something else.")
+
+
+@pytest.mark.parametrize("count", [100, 99])
+def test_a_rule_is_one_function_and_one_line(count: int, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(rules, "RULES", (*rules.RULES, Rule("toy", toy, (MANY_SAMPLES,), "Whether this is a toy")))
+    stacks = tmp_path / "stacks.folded"
+    stacks.write_text("".join(f"main;step{number} 1\n" for number in range(count)))
+    out = {}
+    for form in ("json", "text"):
+        with pytest.raises(SystemExit, match="0"):
+            main(["report", str(stacks), "--format", form, "-o", str(tmp_path / form)])
+        out[form] = (tmp_path / form).read_text()
+    (finding,) = [entry for entry in json.loads(out["json"])["findings"] if entry["rule"] == "toy"]
+    if count == 100:
+        assert finding["severity"] == "warning"
+        assert (finding["title"], finding["advice"]) == ("The recording is a toy.", "Record something else.")
+        assert "The recording is a toy." in out["text"]
+    else:
+        assert (finding["severity"], finding["missing"]) == ("not-assessable", "A hundred samples.")
+        assert finding["title"] == "Whether this is a toy cannot be judged."
+        assert "A hundred samples." in out["text"]

@@ -1,0 +1,83 @@
+"""The rule about allocating and freeing again and again: by CUDA calls, and by the names of ranges."""
+
+from __future__ import annotations
+
+from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
+from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
+from pinprof.units import format_bytes, format_count, format_ns, format_share
+
+ALLOC_PAIRS = 3
+ALLOC_SHARE, ALLOC_WALL_NS = 0.01, 50_000_000
+
+
+def by_calls(view: View) -> Verdict:
+    """1: memory of one kind and size is allocated and freed again and again."""
+    wall = view.wall_ns
+    missing = ""
+    if any(loop.up_to_bytes is None for loop in view.activity.loops):
+        missing = "Sizes of some allocations: pairs of different sizes count together."
+    # Launches are not among the calls that uprobes record: there, work begins with the first copy.
+    began = "the first kernel" if view.knows_cuda else "the first copy"
+    repeated = [loop for loop in view.activity.loops if loop.pairs >= ALLOC_PAIRS]
+    if not repeated:
+        return clear(
+            "No memory is allocated and freed again and again.",
+            f"Fewer than {ALLOC_PAIRS} pairs of one kind and size after {began}.",
+            missing=missing,
+        )
+    cost = sum(loop.cost_ns for loop in repeated)
+    evidence = [
+        f"{format_count(loop.pairs)} pairs of {loop.what} memory"
+        + (f" up to {format_bytes(loop.up_to_bytes)}" if loop.up_to_bytes else "")
+        + f" take {format_ns(loop.cost_ns)} (threshold {ALLOC_PAIRS} pairs after {began})."
+        for loop in repeated[:4]
+    ]
+    evidence.append(
+        f"Together {format_ns(cost)}, {format_share(cost, wall)} of {format_ns(wall)} "
+        f"(threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
+    )
+    if cost >= ALLOC_SHARE * wall or cost >= ALLOC_WALL_NS:
+        return fired(
+            "The same buffers are allocated and freed again and again.",
+            *evidence,
+            advice="Allocate once and reuse, or take buffers from a pool.",
+            missing=missing,
+        )
+    return clear("Allocation is not repeated at a noticeable cost.", *evidence, missing=missing)
+
+
+def by_ranges(view: View) -> Verdict:
+    """1: allocating and freeing, or registering and unregistering, again and again."""
+    measured = measured_iterations(view.capture)
+    pairs = []
+    for opening, closing in (("alloc", "free"), ("register", "unregister")):
+        for entry in view.ranges:
+            twin = next(
+                (other for other in view.ranges if other.path[:-1] == entry.path[:-1] and other.name == closing), None
+            )
+            if entry.name == opening and twin:
+                count = min(entry.count, twin.count)
+                if measured and entry.path[0] == ITERATION:
+                    # Measuring a program several times repeats what it does once.
+                    count //= measured
+                pairs.append((count, entry.wall_ns + twin.wall_ns, entry))
+    missing = "Buffer sizes and the time of the first kernel: pairs are counted by range names only."
+    if not pairs:
+        return lacks("Ranges named alloc and free (or register and unregister) around the calls.")
+    count, cost, entry = max(pairs, key=lambda pair: (pair[0] >= ALLOC_PAIRS, pair[1]))
+    parent = next((other for other in view.ranges if other.path == entry.path[:-1]), None)
+    starts, ends = view.capture.ranges.start_ns, view.capture.ranges.end_ns
+    whole = parent.wall_ns if parent else int(ends.max() - starts.min())
+    evidence = (
+        f"Pairs{' in each measured iteration' if measured else ''}: {format_count(count)} (threshold {ALLOC_PAIRS}); "
+        f"together they take {format_ns(cost)}, {format_share(cost, whole)} of {format_ns(whole)} "
+        f"(threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
+    )
+    if count >= ALLOC_PAIRS and (cost >= ALLOC_SHARE * whole or cost >= ALLOC_WALL_NS):
+        return fired(
+            "The same buffers are allocated and freed again and again.",
+            evidence,
+            advice="Allocate once and reuse, or take buffers from a pool.",
+            missing=missing,
+        )
+    return clear("Allocation is not repeated at a noticeable cost.", evidence, missing=missing)

@@ -1,0 +1,128 @@
+"""Rules about copies and the GPU's time. Wall time is that of the activity, less context initialisation."""
+
+from __future__ import annotations
+
+from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
+from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
+from pinprof.units import format_bytes, format_count, format_ns, format_rate, format_share
+
+PAGEABLE_ASYNC_SHARE = 0.01
+"""Of wall time, what threads spend in asynchronous calls that copy pageable memory."""
+TINY_COPIES, TINY_MEDIAN_BYTES, TINY_LINK_SHARE = 1000, 16 << 10, 0.20
+SERIAL_SHARE, SERIAL_OVERLAP = 0.10, 0.05
+"""Of the GPU's span, synchronous copies; of those, what overlaps kernels."""
+SLOW_LINK = 0.70
+
+_TINY_COST = "The cost of many small copies cannot be judged."
+
+
+def async_from_pageable(view: View) -> Verdict:
+    """3: asynchronous copies that are none."""
+    copies, wall = view.activity.transfers.pageable_async, view.wall_ns
+    what = f"pageable memory by *Async calls (above {format_bytes(PAGEABLE_ASYNC_BYTES)}, or to the host)"
+    if not copies.count:
+        return clear("Asynchronous copies use memory that allows it.", f"No copies of {what}.")
+    evidence = (
+        f"{format_count(copies.count)} copies of {what} keep their callers {format_ns(copies.host_ns)}, "
+        f"{format_share(copies.host_ns, wall)} of {format_ns(wall)}; threshold {percent(PAGEABLE_ASYNC_SHARE)}."
+    )
+    if copies.host_ns >= PAGEABLE_ASYNC_SHARE * wall:
+        return fired(
+            "Asynchronous copies of pageable memory block the caller.",
+            evidence,
+            advice="Copy from pinned memory: a small pinned ring that data is staged through is enough.",
+        )
+    return clear("Asynchronous copies of pageable memory cost little.", evidence)
+
+
+def tiny_copies(view: View) -> Verdict:
+    """4: many small copies where few large ones would do."""
+    transfers = view.activity.transfers
+    many = [
+        entry
+        for entry in transfers.directions
+        if entry.count >= TINY_COPIES and entry.median_bytes < TINY_MEDIAN_BYTES and entry.direction in ("H2D", "D2H")
+    ]
+    limits = f"{format_count(TINY_COPIES)} copies, median below {format_bytes(TINY_MEDIAN_BYTES)}"
+    if not many:
+        return clear("Copies are not many and tiny.", f"No direction has {limits}.")
+    if transfers.link is None:
+        return lacks("Which link the GPU has, and so what it could do.", title=_TINY_COST)
+    evidence, slow = [], False
+    for entry in many:
+        rate = transfers.link.rate(entry.direction) or 0.0
+        share = entry.size_bytes / entry.busy_ns / rate if entry.busy_ns else 0.0
+        slow = slow or share < TINY_LINK_SHARE
+        evidence.append(
+            f"{format_count(entry.count)} copies {entry.direction}, median {format_bytes(entry.median_bytes)} "
+            f"(threshold {limits}), at {format_rate(entry.size_bytes, entry.busy_ns)}, {format_share(share, 1)} of "
+            f"{transfers.link.name} (threshold {percent(TINY_LINK_SHARE)})."
+        )
+    if slow:
+        return fired(
+            "Many small copies leave the link idle.",
+            *evidence,
+            advice="Pack the data and copy it at once, or batch the copies.",
+        )
+    return clear("Small copies use the link well enough.", *evidence)
+
+
+def sync_serialisation(view: View) -> Verdict:
+    """5: the program waits for every copy before it goes on."""
+    serial = view.activity.transfers.serial
+    evidence = (
+        f"{format_count(serial.count)} copies that are waited for run {format_ns(serial.copy_ns)}, "
+        f"{format_share(serial.copy_ns, serial.span_ns)} of the GPU's {format_ns(serial.span_ns)} "
+        f"(threshold {percent(SERIAL_SHARE)}); kernels overlap {format_share(serial.overlapped_ns, serial.copy_ns)} "
+        f"of that (threshold {percent(SERIAL_OVERLAP)})."
+    )
+    if serial.copy_ns >= SERIAL_SHARE * serial.span_ns and serial.overlapped_ns < SERIAL_OVERLAP * serial.copy_ns:
+        return fired(
+            "Copies and kernels take turns: the program waits for each copy.",
+            evidence,
+            advice="Split the work, and copy one part on its own stream while another is computed (double buffering).",
+        )
+    return clear("Waiting for copies does not keep the GPU from computing.", evidence)
+
+
+def slow_link(view: View) -> Verdict:
+    """6: large pinned copies are slower than the link."""
+    link = view.activity.transfers.link
+    assert link
+    evidence, slow = [], False
+    for direction, copies in view.large_pinned_copies():
+        rate = link.rate(direction) or 0.0
+        share = copies.size_bytes / copies.busy_ns / rate
+        slow = slow or share < SLOW_LINK
+        evidence.append(
+            f"{format_count(copies.count)} pinned copies {direction} run at "
+            f"{format_rate(copies.size_bytes, copies.busy_ns)}, {format_share(share, 1)} of the {rate:.3g} GB/s that "
+            f"{link.name} gives in practice (threshold {percent(SLOW_LINK)})."
+        )
+    evidence.append(f"{link.source[0].upper()}{link.source[1:]}.")
+    if slow:
+        return fired(
+            "Large pinned copies are slower than the link allows.",
+            *evidence,
+            advice="Check the link's generation and width under load, the NUMA node of the memory, and the IOMMU.",
+        )
+    return clear("Large pinned copies run at the speed of the link.", *evidence)
+
+
+def transfer_dominates(view: View) -> Verdict:
+    """22: the GPU moves data longer than it computes."""
+    whole, link = view.activity.whole, view.activity.transfers.link
+    evidence = [f"{format_ns(whole.copy_ns)} of copies and migrations, {format_ns(whole.kernel_ns)} of kernels."]
+    moved = sum(entry.size_bytes for entry in view.activity.transfers.directions if entry.direction in ("H2D", "D2H"))
+    moved += sum(entry.size_bytes.total for entry in whole.migrations if entry.direction in ("H2D", "D2H"))
+    if link:
+        evidence.append(
+            f"{format_bytes(moved)} takes at least {format_ns(moved / link.to_device_gb_per_s)} on {link.name}."
+        )
+    if whole.copy_ns > whole.kernel_ns:
+        return fired(
+            "The GPU spends more time on moving data than on computing.",
+            *evidence,
+            advice="Keep data on the GPU between steps, fuse steps, batch copies, overlap them with kernels.",
+        )
+    return clear("The GPU computes longer than it moves data.", *evidence)

@@ -1,0 +1,82 @@
+"""The inputs that rules can need, each with what to record where it is missing."""
+
+from __future__ import annotations
+
+import re
+
+from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
+from pinprof.analyze.results import MIN_SAMPLES
+from pinprof.analyze.rules.rule import Need, View
+from pinprof.model import KERNEL
+from pinprof.units import format_bytes
+
+_NO_SAMPLES = "Without samples this cannot be judged."
+_NO_KERNEL = "Without kernel call chains this cannot be judged."
+
+
+def _stops_at_the_kernel(view: View) -> bool:
+    return view.traced is not None and not view.capture.kernel_chains
+
+
+_USER_ONLY = re.compile(r"[:/](?=\w*u)[uhIGHpPSDWeb]+$")
+"""perf's modifiers of an event that counts user code and not the kernel: `cycles:u`."""
+
+
+def _may_hold_the_kernel(view: View) -> bool:
+    """Whether some sample shows the kernel, or a recorder, which names its version, sampled there and met nothing."""
+    if (view.capture.stacks.frames.mode == KERNEL).any():
+        return True
+    recorded = any(collector.get("version") for collector in view.capture.manifest.collectors)
+    return recorded and _USER_ONLY.search(view.main.event.name) is None
+
+
+SAMPLES = Need(
+    lambda view: view.sampled is not None, "CPU samples with kernel call chains: record with perf.", _NO_SAMPLES
+)
+ON_CPU = Need(lambda view: view.sampled is not None and not view.sampled.event.spans, SAMPLES.missing, _NO_SAMPLES)
+PERMITTED = Need(
+    lambda view: not view.capture.manifest.kernel_left_out,
+    "The kernel's part, which was not permitted to sample: `pinprof doctor` says how.",
+    _NO_KERNEL,
+)
+CALL_CHAINS = Need(
+    lambda view: not _stops_at_the_kernel(view),
+    "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well.",
+    _NO_KERNEL,
+)
+KERNEL_SAMPLES = Need(
+    _may_hold_the_kernel, "Kernel call chains: these samples hold user code only. Record with perf.", _NO_KERNEL
+)
+ENOUGH = Need(
+    lambda view: not view.main.too_few,
+    f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency.",
+    "From so few samples this cannot be judged.",
+)
+CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
+KERNEL_CAUSES = (*CPU_SAMPLES, KERNEL_SAMPLES)
+"""For shares of causes that functions of the kernel tell."""
+
+_NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."
+CUDA = Need(lambda view: view.knows_cuda, _NO_ACTIVITY)
+CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
+"""CUDA calls, by whichever tool; perhaps without what the GPU did."""
+ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
+CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
+GPU_SPAN = Need(lambda view: bool(view.activity.transfers.serial.span_ns), "GPU work.")
+GPU_WORK = Need(lambda view: bool(view.activity.whole.kernel_ns or view.activity.whole.copy_ns), "GPU work.")
+LARGE_COPIES = Need(
+    lambda view: bool(view.large_pinned_copies()),
+    f"Pinned copies of at least {format_bytes(LARGE_COPY_BYTES)}.",
+)
+LINK = Need(lambda view: view.activity.transfers.link is not None, "Which link the GPU has.")
+MIGRATIONS = Need(
+    lambda view: view.activity.uvm is not None or not view.calls_for("alloc managed", "prefetch"),
+    "Migrations of managed memory.",
+)
+ALLOCATIONS = Need(
+    lambda view: view.activity.memory is not None,
+    "Allocations: recorded CUDA calls, or nsys profile --cuda-memory-usage=true.",
+)
+HOST_MEMORY = Need(
+    lambda view: isinstance(size := view.host.get("memory_bytes"), int) and size > 0, "The machine's memory size."
+)

@@ -1,0 +1,112 @@
+"""Rules about pinning: what the pinning call does, and how much is pinned."""
+
+from __future__ import annotations
+
+from pinprof.analyze.attribution.attribute import RECLAIM_IN_PIN
+from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, percent
+from pinprof.units import format_bytes, format_share
+
+FIRST_TOUCH_IN_PIN = 0.50
+"""pin.faultin, of the pinning call."""
+PINNING_CALL = 0.10
+"""A range counts as a pinning call when pinning is at least this much of it."""
+COMPACTION_OF_PIN = 0.10
+"""Samples of reclaim or compaction inside a pin, of pinning."""
+PINNED_SERVER, PINNED_DESKTOP, PINNED_CRITICAL = 0.50, 0.25, 0.80
+"""Of the machine's memory, the peak of pinned memory."""
+GIANT_PIN_BYTES, FAILING_PIN_BYTES = 64 << 30, 512 << 30
+
+_DESKTOP_GPUS = ("GeForce", "TITAN")
+_NO_PINNING = f"No range or recording with {percent(PINNING_CALL)} of pin.*."
+
+
+def first_touch_in_pin(view: View) -> Verdict:
+    """12: the pinning call creates the pages it pins."""
+    calls = _pinning_calls(view)
+    if not calls:
+        return clear("No call spends its time pinning.", _NO_PINNING)
+    scope, pinning = max(calls, key=lambda call: call[0].part.by_leaf.get("pin.faultin", 0))
+    # Without ranges the call's own time is not known: pinning itself is the best measure.
+    whole = scope.part.total if scope.range else pinning
+    created = scope.part.by_leaf.get("pin.faultin", 0)
+    evidence = (
+        f"pin.faultin is {format_share(created, whole)} of {scope.name if scope.range else 'pinning'}; "
+        f"threshold {percent(FIRST_TOUCH_IN_PIN)}."
+    )
+    if created >= FIRST_TOUCH_IN_PIN * whole:
+        return fired(
+            "Pinning is cheap; here the call creates the pages, and that is what takes the time.",
+            evidence,
+            advice="Touch the memory first, in parallel and in huge pages, then register it; pool pinned buffers. In "
+            "PyTorch: PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
+        )
+    return clear("The pages were there before they were pinned.", evidence)
+
+
+def compaction(view: View) -> Verdict:
+    """14: making room for the pages costs more than a little of pinning."""
+    calls = _pinning_calls(view)
+    if not calls:
+        return clear("No call spends its time pinning.", _NO_PINNING)
+    scope, pinning = max(calls, key=lambda call: call[0].part.inclusive[RECLAIM_IN_PIN] / call[1])
+    reclaiming = scope.part.inclusive[RECLAIM_IN_PIN]
+    evidence = (
+        f"Reclaim or compaction runs in {format_share(reclaiming, pinning)} of pinning in {scope.name}; "
+        f"threshold {percent(COMPACTION_OF_PIN)}."
+    )
+    if reclaiming >= COMPACTION_OF_PIN * pinning:
+        return fired(
+            "The kernel compacts or reclaims memory to find pages for the pin.",
+            evidence,
+            advice="Reserve hugetlbfs pages, or set transparent huge page defrag to defer+madvise; leave memory free.",
+        )
+    return clear("Pages for the pin were at hand.", evidence)
+
+
+def _pinning_calls(view: View) -> list[tuple[Scope, int]]:
+    """The scopes that count as calls that pin, each with its weight of `pin.*`; releasing pins is none of it."""
+    calls = []
+    for scope in view.innermost():
+        pinning = sum(weight for leaf, weight in scope.part.by_leaf.items() if leaf.startswith("pin."))
+        if pinning and pinning >= PINNING_CALL * scope.part.total:
+            calls.append((scope, pinning))
+    return calls
+
+
+def over_pinned(view: View) -> Verdict:
+    """16: pinned memory takes too much of the machine."""
+    memory, total = view.activity.memory, view.host["memory_bytes"]
+    assert memory
+    desktop = any(name in str(gpu) for gpu in view.gpu_facts("name") for name in _DESKTOP_GPUS)
+    limit = PINNED_DESKTOP if desktop else PINNED_SERVER
+    evidence = (
+        f"At most {format_bytes(memory.pinned_bytes)} pinned at once, {format_share(memory.pinned_bytes, total)} of "
+        f"{format_bytes(total)} (thresholds {percent(limit)} on a {'desktop' if desktop else 'server'}, "
+        f"{percent(PINNED_CRITICAL)} critical)."
+    )
+    if memory.pinned_bytes > limit * total:
+        return fired(
+            "Pinned memory leaves little for everything else.",
+            evidence,
+            advice="Cap it: stage through a ring of a few pinned buffers.",
+            severity="critical" if memory.pinned_bytes > PINNED_CRITICAL * total else "warning",
+        )
+    return clear("Pinned memory leaves room for the rest.", evidence)
+
+
+def giant_pin(view: View) -> Verdict:
+    """17: one call pins more than it should."""
+    memory = view.activity.memory
+    assert memory
+    evidence = (
+        f"The largest pinned allocation is {format_bytes(memory.largest_pin_bytes)} (thresholds "
+        f"{format_bytes(GIANT_PIN_BYTES)}, {format_bytes(FAILING_PIN_BYTES)} critical)."
+    )
+    if memory.largest_pin_bytes >= GIANT_PIN_BYTES:
+        return fired(
+            "One call pins a very large buffer.",
+            evidence,
+            advice="Pin in pieces of at most 64 GiB, and check every return code: drivers from 580 on fail at 512 GiB.",
+            severity="critical" if memory.largest_pin_bytes >= FAILING_PIN_BYTES else "warning",
+        )
+    return clear("No single pin is very large.", evidence)

@@ -1,0 +1,104 @@
+"""Rules about the recording itself: what the samples may not show, and what the first CUDA call hides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS
+from pinprof.analyze.results import MIN_SAMPLES
+from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
+from pinprof.model import Capture
+from pinprof.units import format_count, format_counted, format_ns, format_share
+
+SAMPLING_GAP = 0.05
+GAP_WALL_NS = 50_000_000
+"""Ranges shorter than this hold too few samples to compare the clocks."""
+GAPS_NAMED = 3
+"""How many ranges a finding names before it counts the rest."""
+
+
+def context_init(view: View) -> Verdict:
+    """0: the first call of a process pays for the driver."""
+    thresholds = f"thresholds {format_ns(CONTEXT_INIT_NS)} and {CONTEXT_INIT_FACTOR} × later calls"
+    evidence = [
+        f"{entry.name} takes {format_ns(entry.duration_ns)}"
+        + (f", later ones {format_ns(entry.typical_ns)}" if entry.typical_ns is not None else "; there is no later one")
+        + f" ({thresholds})."
+        for entry in view.activity.context_init
+    ]
+    if evidence:
+        return fired(
+            "The first CUDA call creates the context; it is kept out of everything else here.",
+            *evidence,
+            advice="Call cudaFree(0) before what you time.",
+            severity="info",
+        )
+    return clear("No call creates a context while it was recorded.", f"No first call meets {thresholds}.")
+
+
+def sampling_gap(view: View) -> Verdict:
+    """21: what the samples may not show."""
+    losses, samples = view.capture.losses, view.capture.samples
+    count = len(samples)
+    stacked = samples.stack[samples.stack >= 0]
+    frames = int((view.capture.stacks.depth()[stacked] + 1).sum()) if len(stacked) else 0
+    shares = [
+        ("of all samples were lost", losses.lost_samples, count + losses.lost_samples),
+        ("of samples have truncated callchains", losses.truncated_chains, count),
+        ("of samples have no callchain", losses.missing_stacks, count),
+        ("of frames have no symbol", losses.unresolved_frames, frames),
+    ]
+    gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
+    if view.main.too_few:
+        taken = format_counted(view.main.samples, "sample was", "samples were")
+        gaps.insert(0, f"Only {taken} taken of {view.main.event.name}: no cause is judged below {MIN_SAMPLES}.")
+    if view.capture.manifest.kernel_left_out:
+        gaps.insert(0, "The kernel was not sampled: time in page faults, pinning and copies there is missing.")
+    compared = [
+        (entry.wall.remainder_ns if entry.wall else entry.wall_ns - entry.own_thread_ns, entry)
+        for entry in view.ranges
+        if entry.own_thread_ns is not None and entry.wall_ns >= GAP_WALL_NS
+    ]
+    waiting = sorted(
+        ((off, entry) for off, entry in compared if off > SAMPLING_GAP * entry.wall_ns), key=lambda pair: -pair[0]
+    )
+    if waiting:
+        named = [
+            f"{' > '.join(entry.path)} {format_share(off, entry.wall_ns)} of {format_ns(entry.wall_ns)}"
+            for off, entry in waiting[:GAPS_NAMED]
+        ]
+        more = f" and {len(waiting) - GAPS_NAMED} more" if len(waiting) > GAPS_NAMED else ""
+        known = any(entry.wall for _, entry in waiting)
+        what = "Neither on the CPU nor known to wait" if known else "Not on the CPU"
+        gaps.append(f"{what}: {', '.join(named)}{more}. {_why_off_cpu(view.capture)}".rstrip())
+    missing = "" if compared else f"Ranges of at least {format_ns(GAP_WALL_NS)} with thread ids, to compare the clocks."
+    if gaps:
+        blind = view.capture.manifest.kernel_left_out
+        advice = "Permit it: `pinprof doctor` says how. " if blind else ""
+        advice += "Record for longer, or with a higher --frequency. " if view.main.too_few else ""
+        advice += "Read shares with this in mind; --system-wide sees kernel threads, symbols come with --symfs."
+        return fired(
+            "The samples do not show everything.",
+            *gaps,
+            f"Threshold {percent(SAMPLING_GAP)} each.",
+            advice=advice,
+            missing=missing,
+            severity="warning" if blind else "info",
+        )
+    return clear("Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
+
+
+def _why_off_cpu(capture: Capture) -> str:
+    """What the run's own counters say about time off the CPU; empty when they were not recorded."""
+    outcome = capture.manifest.outcome
+    known = []
+    for section, name, unit in (
+        ("counters", "cpu_steal_ns", "stolen by the hypervisor, all CPUs"),
+        ("resources", "involuntary_switches", "preemptions"),
+        ("resources", "voluntary_switches", "voluntary waits"),
+    ):
+        facts = outcome.get(section)
+        value = facts.get(name) if isinstance(facts, Mapping) else None
+        if isinstance(value, int) and value:
+            known.append(f"{format_ns(value) if name.endswith('_ns') else format_count(value)} {unit}")
+    return f"The whole run counted {', '.join(known)}." if known else ""

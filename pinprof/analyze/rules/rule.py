@@ -1,0 +1,180 @@
+"""What a rule is: what it needs, and how it puts a verdict. A rule that lacks an input makes no claim."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
+from pinprof.analyze.results import MIN_SAMPLES, EventResult, Finding, RangeResult, Severity
+from pinprof.model import Capture
+from pinprof.units import format_share, format_weight
+
+
+@dataclass(frozen=True)
+class Scope:
+    """What a share is taken of: one range, or the whole recording."""
+
+    name: str
+    part: EventResult
+    range: RangeResult | None
+
+    def states(self, what: str, share: float) -> str:
+        """`pin.faultin is 87 % of alloc (492 ms sampled)`."""
+        total = format_weight(self.part.total, self.part.event.unit)
+        return f"{what} is {format_share(share * self.part.total, self.part.total)} of {self.name} ({total} sampled)"
+
+
+@dataclass(frozen=True)
+class View:
+    """What rules look at."""
+
+    capture: Capture
+    events: tuple[EventResult, ...]
+    ranges: tuple[RangeResult, ...]
+    sampled: EventResult | None
+    """The main event; None without samples."""
+    traced: ActivityAnalysis | None
+    """None when nothing traced CUDA."""
+
+    @property
+    def main(self) -> EventResult:
+        """The main event, for rules that need SAMPLES."""
+        assert self.sampled, "the rule does not declare that it needs samples"
+        return self.sampled
+
+    @property
+    def activity(self) -> ActivityAnalysis:
+        """CUDA calls and GPU work, for rules that need CUDA or CALLS."""
+        assert self.traced, "the rule does not declare that it needs CUDA activity"
+        return self.traced
+
+    @property
+    def host(self) -> Mapping[str, Any]:
+        """Facts about the machine."""
+        return self.capture.manifest.host
+
+    def scopes(self) -> Iterator[Scope]:
+        """Every range with enough samples, then the whole recording."""
+        for entry in self.ranges:
+            part = entry.event(self.main.event)
+            if part.samples >= MIN_SAMPLES:
+                yield Scope(" > ".join(entry.path), part, entry)
+        yield Scope("the whole recording", self.main, None)
+
+    def innermost(self) -> list[Scope]:
+        """Ranges that enclose no other, or the whole recording where there are no ranges."""
+        outer = {entry.path[:-1] for entry in self.ranges}
+        inner = [scope for scope in self.scopes() if scope.range and scope.range.path not in outer]
+        return inner or [scope for scope in self.scopes() if not scope.range]
+
+    def worst(self, *leaves: str) -> tuple[Scope, float]:
+        """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges."""
+        outer = [scope for scope in self.scopes() if scope.range and not scope.range.depth]
+        scopes = outer or [scope for scope in self.scopes() if not scope.range]
+        return max(((scope, scope.part.share(*leaves)) for scope in scopes), key=lambda item: item[1])
+
+    @property
+    def wall_ns(self) -> int:
+        """Time of the activity without the creation of contexts."""
+        return max(0, self.activity.span_ns - sum(entry.duration_ns for entry in self.activity.context_init))
+
+    @property
+    def knows_cuda(self) -> bool:
+        """Whether CUDA was traced, events or not."""
+        return self.traced is not None and "cuda" in self.traced.recorded
+
+    @property
+    def knows_calls(self) -> bool:
+        """Whether CUDA calls were recorded, perhaps without what the GPU did."""
+        return self.knows_cuda or (self.traced is not None and "cuda calls" in self.traced.recorded)
+
+    @property
+    def has_calls(self) -> bool:
+        """Whether the program made any CUDA call."""
+        return self.traced is not None and bool(self.traced.whole.calls or self.traced.context_init)
+
+    def calls_for(self, *purposes: Purpose) -> bool:
+        """Whether the program made such a call."""
+        return any(call.purpose in purposes for call in self.activity.whole.calls)
+
+    def large_pinned_copies(self) -> list[tuple[Direction, CopyTotals]]:
+        """Between host and device, by direction, where there are any."""
+        return [
+            (entry.direction, entry.large_pinned)
+            for entry in self.activity.transfers.directions
+            if entry.large_pinned.busy_ns and entry.direction in ("H2D", "D2H")
+        ]
+
+    def gpu_facts(self, key: str) -> Iterable[Any]:
+        """One fact of every GPU, None where it is not known; nothing when the host's facts name no GPU."""
+        gpus = self.host.get("gpus")
+        return [gpu.get(key) for gpu in gpus if isinstance(gpu, Mapping)] if isinstance(gpus, (list, tuple)) else []
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a rule says; the runner adds which rule it is."""
+
+    severity: Severity
+    title: str
+    """One sentence; empty when not assessable: the rule's subject then makes it."""
+    evidence: tuple[str, ...] = ()
+    advice: str = ""
+    missing: str = ""
+
+
+def fired(title: str, *evidence: str, advice: str, missing: str = "", severity: Severity = "warning") -> Verdict:
+    """There is something to do."""
+    return Verdict(severity, title, evidence, advice, missing)
+
+
+def clear(title: str, *evidence: str, missing: str = "") -> Verdict:
+    """There is nothing to do."""
+    return Verdict("ok", title, evidence, "", missing)
+
+
+def lacks(missing: str, *evidence: str, title: str = "") -> Verdict:
+    """No claim, and what a claim would need."""
+    return Verdict("not-assessable", title, evidence, "", missing)
+
+
+def percent(threshold: float) -> str:
+    """A threshold as messages write it: `20 %`."""
+    return f"{threshold:.0%}".replace("%", " %")
+
+
+@dataclass(frozen=True)
+class Need:
+    """An input without which a rule makes no claim."""
+
+    met: Callable[[View], bool]
+    missing: str
+    """What to record."""
+    title: str = ""
+    """Instead of the sentence about the rule's subject."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One diagnosis."""
+
+    name: str
+    """Its slug in docs/diagnoses.md."""
+    judge: Callable[[View], Verdict]
+    needs: tuple[Need, ...]
+    """In the order in which a missing one is told; `judge` reads nothing that they do not promise."""
+    subject: str = "This"
+    """Begins the sentence `… cannot be judged.`"""
+    otherwise: Rule | None = None
+    """Judges where a need is not met: the same question by poorer data."""
+
+    def verdict(self, view: View) -> Finding:
+        """Judge, or say what is missing."""
+        need = next((need for need in self.needs if not need.met(view)), None)
+        if need and self.otherwise:
+            return self.otherwise.verdict(view)
+        said = lacks(need.missing, title=need.title) if need else self.judge(view)
+        title = said.title or f"{self.subject} cannot be judged."
+        return Finding(self.name, said.severity, title, said.evidence, said.advice, said.missing, self.name)
