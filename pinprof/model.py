@@ -24,6 +24,7 @@ Int32 = NDArray[np.int32]
 Int16 = NDArray[np.int16]
 UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
+Bool = NDArray[np.bool_]
 
 USER, KERNEL = 0, 1
 """Values of `FrameTable.mode`."""

@@ -27,7 +27,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
-from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.model import KERNEL, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
@@ -248,7 +248,7 @@ def summarise_calls(
     ordinary = np.flatnonzero(~calls.initial)
     purposes = [purpose_of(name) for name in calls.names]
     results: list[list[CallResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(table.start_ns[ordinary], table.pid[ordinary]):
+    for scope, row in scopes.members(Events(table.start_ns[ordinary], table.pid[ordinary])):
         row = ordinary[row]
         cells = group(scope, calls.name[row])
         duration = calls.duration_ns[row]

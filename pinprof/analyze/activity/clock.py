@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.activity import Activity, Table
-from pinprof.analyze.ranges.summary import belongs
+from pinprof.analyze.ranges.membership import sample_events
 from pinprof.errors import CaptureError
 from pinprof.model import Capture, ClockSync, Int32, Int64, RangeTable, SampleTable
 from pinprof.units import format_count
@@ -192,7 +192,8 @@ def _of_traced(perf: Capture, nsys: Capture) -> tuple[SampleTable, int]:
     if not sampled:
         # Another PID namespace: nothing tells whose samples they are.
         return perf.samples, 0
-    mine = np.any([belongs(perf, pid) for pid in sampled], axis=0)
+    events = sample_events(perf)
+    mine = np.any([events.counted(pid) for pid in sampled], axis=0)
     return perf.samples.take(mine), int(np.count_nonzero(~mine))
 
 

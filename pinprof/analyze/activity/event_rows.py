@@ -12,7 +12,7 @@ from pinprof.analyze.activity.migrations import Migrations, cause_name
 from pinprof.analyze.activity.results import ActivityRows, CallTime, EventRows, ScopeActivity
 from pinprof.analyze.activity.transfers import DIRECTIONS, Copies, memory_name
 from pinprof.analyze.groups import group
-from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.analyze.ranges.membership import Scopes
 from pinprof.model import Int32, Int64
 
 
@@ -32,10 +32,10 @@ def activity_rows(
         copies=_copies(operations, calls, copies, whole),
         migrations=_migrations(moved, whole),
         times=_times(samples, ordinary, len(calls.table)),
-        scope=scopes.scope - 1,
+        scope=scopes.path,
         scope_start_ns=scopes.start_ns,
         scope_end_ns=scopes.end_ns,
-        scope_pid=scopes.pid,
+        scope_pid=scopes.owner,
     )
 
 

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Event, Int32, Int64, UInt64
 
 Purpose = Literal[
@@ -156,8 +157,8 @@ class ScopeActivity:
     several GPUs count separately.
     """
 
-    path: tuple[str, ...]
-    """As in `RangeResult`; empty for the whole recording."""
+    path: RangePath | None
+    """As in `RangeResult`; None for the whole recording."""
     calls: tuple[CallResult, ...]
     """Longest total first."""
     copies: tuple[CopyResult, ...]

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.activity import CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import Calls
@@ -24,10 +23,8 @@ from pinprof.analyze.activity.results import (
 )
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, intersection, union
-from pinprof.analyze.ranges.scopes import Scopes
-from pinprof.model import Int64
-
-Bool = NDArray[np.bool_]
+from pinprof.analyze.ranges.membership import Events, Scopes
+from pinprof.model import Bool, Int64
 
 LARGE_COPY_BYTES = 16 << 20
 """From here on a copy shows what the link can do."""
@@ -127,7 +124,7 @@ def summarise_copies(
 ) -> tuple[tuple[CopyResult, ...], ...]:
     """Per scope, copies by direction, memory kind and whether the call was asynchronous; most time first."""
     results: list[list[CopyResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(copies.scope_time_ns, operations.pid[copies.row]):
+    for scope, row in scopes.members(Events(copies.scope_time_ns, operations.pid[copies.row])):
         cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].astype(np.int64))
         size = copies.size_bytes[row]
         columns = (

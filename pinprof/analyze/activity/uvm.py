@@ -18,10 +18,8 @@ from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
 from pinprof.analyze.activity.uvm_blocks import block_table, busiest, lives_of, moved_per_byte
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, difference, intersection, union, union_by_key
-from pinprof.model import Int64
+from pinprof.model import Bool, Int64
 from pinprof.units import format_bytes, format_count, format_ns, format_share
-
-Bool = NDArray[np.bool_]
 
 STORM_MIGRATIONS = 100
 """Faulted migrations inside one kernel launch."""

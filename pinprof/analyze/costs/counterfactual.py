@@ -24,7 +24,7 @@ from typing import Any
 
 from pinprof.analyze.costs.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.costs.results import Counterfactual, Estimate, threads_text
-from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
+from pinprof.analyze.ranges.iterations import ITERATION, iteration_phases, measured_iterations
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
 from pinprof.rates import Rate, Rates, prefault_threads
@@ -85,8 +85,8 @@ def counterfactual(
     """
     scenario = capture.manifest.scenario
     count, mode = measured_iterations(capture), mode_of(scenario)
-    phases = {entry.path[1]: entry for entry in ranges if entry.path[0] == ITERATION and len(entry.path) == 2}
-    whole = next((entry for entry in ranges if entry.path == (ITERATION,)), None)
+    phases = iteration_phases(ranges)
+    whole = next((entry for entry in ranges if entry.name == ITERATION and not entry.depth), None)
     if mode is None or whole is None or not set(phases) <= {*MAKING, *MOVING, *ENDING, *KEPT}:
         return None
     measured = whole.wall_ns / count

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from pinprof.model import Capture, Int32, Int64
-
-Bool = NDArray[np.bool_]
+from pinprof.analyze.ranges.membership import EVERYBODY, owners
+from pinprof.model import Bool, Capture, Int32, Int64
 
 
 @dataclass(frozen=True)
@@ -24,21 +22,15 @@ class OwnSamples:
     """Per range, whether its thread has any sample at all."""
 
 
-def sample_numbers(capture: Capture) -> tuple[Int64, Int64]:
-    """The ranges' half-open intervals of time as half-open intervals of sample numbers."""
-    low = np.searchsorted(capture.samples.time_ns, capture.ranges.start_ns, "left").astype(np.int64)
-    return low, np.maximum(low, np.searchsorted(capture.samples.time_ns, capture.ranges.end_ns, "left"))
-
-
 def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
-    """Those of the chosen samples (a mask). A range whose process has none of them (it lives in another PID namespace,
-    or is unknown) is told by its thread's number alone.
+    """The own samples among the chosen ones (a mask). Where a range counts all processes, its thread's number alone
+    says which are its own.
     """
     samples, ranges = capture.samples, capture.ranges
-    local = np.isin(ranges.pid, samples.pid[chosen])
+    local = owners(ranges, samples.pid) != EVERYBODY
     row = np.flatnonzero(chosen & np.isin(samples.tid, np.unique(ranges.tid)))
     tid, thread = samples.tid[row].astype(np.int64), ranges.tid.astype(np.int64)
-    bounds = sample_numbers(capture)
+    low, high = (np.searchsorted(samples.time_ns, edge, "left") for edge in (ranges.start_ns, ranges.end_ns))
     if local.all():
         tid, thread = _within(samples.pid[row], tid), _within(ranges.pid, thread)
     elif local.any():
@@ -46,8 +38,8 @@ def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
         row, twice = np.tile(row, 2), samples.pid[row]
         tid = np.concatenate([tid, _within(twice, tid)])
         thread = np.where(local, _within(ranges.pid, thread), thread)
-    found = _looked_up(row, tid, thread, *bounds)
-    return OwnSamples(found.row, found.first, found.last, found.known & (ranges.tid >= 0))
+    own = _by_key(row, tid, thread, low, np.maximum(low, high))
+    return OwnSamples(own.row, own.first, own.last, own.known & (ranges.tid >= 0))
 
 
 def _within(pid: Int32, tid: Int64) -> Int64:
@@ -55,8 +47,8 @@ def _within(pid: Int32, tid: Int64) -> Int64:
     return np.asarray((pid.astype(np.int64) + (1 << 31)) << 32 | tid & 0xFFFF_FFFF)
 
 
-def _looked_up(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:
-    """Of the samples `row` with the keys `key`, per range those of its key from number `low` to `high`."""
+def _by_key(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:
+    """Per range the samples that have the key it wants, from number `low` to `high`; `row` has the keys `key`."""
     threads, thread = np.unique(key, return_inverse=True)
     order = np.argsort(thread.reshape(-1), kind="stable")
     span = int(max(high.max(initial=0), row.max(initial=0))) + 1

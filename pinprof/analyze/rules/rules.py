@@ -55,9 +55,13 @@ BASE_PAGE_BYTES = 4096
 class Scope:
     """What a share is taken of: one range, or the whole recording."""
 
-    name: str
     part: EventResult
     range: RangeResult | None
+
+    @property
+    def name(self) -> str:
+        """As a sentence names it."""
+        return str(self.range.path) if self.range else "the whole recording"
 
     def states(self, what: str, share: float) -> str:
         """`pin.faultin is 87 % of alloc (492 ms sampled)`."""
@@ -79,12 +83,12 @@ class View:
         for entry in self.ranges:
             part = entry.event(self.main.event)
             if part.samples >= MIN_SAMPLES:
-                yield Scope(" > ".join(entry.path), part, entry)
-        yield Scope("the whole recording", self.main, None)
+                yield Scope(part, entry)
+        yield Scope(self.main, None)
 
     def innermost(self) -> list[Scope]:
         """Ranges that enclose no other, or the whole recording where there are no ranges."""
-        outer = {entry.path[:-1] for entry in self.ranges}
+        outer = {entry.path.parent for entry in self.ranges}
         found = [scope for scope in self.scopes() if scope.range and scope.range.path not in outer]
         return found or [scope for scope in self.scopes() if not scope.range]
 
@@ -132,13 +136,12 @@ def alloc_loop(view: View) -> Finding:
     measured = measured_iterations(view.capture)
     pairs = []
     for opening, closing in (("alloc", "free"), ("register", "unregister")):
+        twins = {entry.path.parent: entry for entry in reversed(view.ranges) if entry.name == closing}
         for entry in view.ranges:
-            twin = next(
-                (other for other in view.ranges if other.path[:-1] == entry.path[:-1] and other.name == closing), None
-            )
+            twin = twins.get(entry.path.parent)
             if entry.name == opening and twin:
                 count = min(entry.count, twin.count)
-                if measured and entry.path[0] == ITERATION:
+                if measured and entry.path.names[0] == ITERATION:
                     # Measuring a program several times repeats what it does once.
                     count //= measured
                 pairs.append((count, entry.wall_ns + twin.wall_ns, entry))
@@ -149,7 +152,7 @@ def alloc_loop(view: View) -> Finding:
             missing="Ranges named alloc and free (or register and unregister) around the calls.",
         )  # fmt: skip
     count, cost, entry = max(pairs, key=lambda pair: (pair[0] >= ALLOC_PAIRS, pair[1]))
-    parent = next((other for other in view.ranges if other.path == entry.path[:-1]), None)
+    parent = next((other for other in view.ranges if other.path is entry.path.parent), None)
     starts, ends = view.capture.ranges.start_ns, view.capture.ranges.end_ns
     whole = parent.wall_ns if parent else int(ends.max() - starts.min())
     evidence = (
@@ -371,7 +374,7 @@ def sampling_gap(view: View) -> Finding:
     )
     if waiting:
         named = [
-            f"{' > '.join(entry.path)} {format_share(off, entry.wall_ns)} of {format_ns(entry.wall_ns)}"
+            f"{entry.path} {format_share(off, entry.wall_ns)} of {format_ns(entry.wall_ns)}"
             for off, entry in waiting[:GAPS_NAMED]
         ]
         more = f" and {len(waiting) - GAPS_NAMED} more" if len(waiting) > GAPS_NAMED else ""
