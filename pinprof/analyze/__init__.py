@@ -43,16 +43,16 @@ def analyze(capture: Capture) -> Analysis:
     traced_only = activity is not None and (capture.clock.source == nsys_export.CLOCK or not len(capture.samples))
     curve = pinning_curve(capture, ranges)
     sees_kernel = not traced_only and not capture.manifest.kernel_left_out
-    told = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
-    if not told:
-        told = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
+    sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
+    if not sentence:
+        sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
     return Analysis(
         capture=capture,
         attribution=attribution,
         events=events,
         ranges=ranges,
         findings=findings(capture, events, ranges, activity),
-        headline=told,
+        headline=sentence,
         members=members,
         memory=summarise_memory(capture),
         activity=activity,

@@ -285,11 +285,11 @@ def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallS
     cell, row = cell[known], row[known]
     parts = group(cell, table.site[row].astype(np.int64))
     time = parts.sum(table.end_ns[row] - table.start_ns[row])
-    found: dict[int, list[CallSite]] = {}
+    sites: dict[int, list[CallSite]] = {}
     for part in np.argsort(-time, kind="stable").tolist():
         site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
-        found.setdefault(int(parts.keys[0][part]), []).append(site)
-    return found
+        sites.setdefault(int(parts.keys[0][part]), []).append(site)
+    return sites
 
 
 def _splits(

@@ -41,10 +41,10 @@ def activity_rows(
 
 def _numbers(keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
     """Key → index; of equal keys the first counts."""
-    found: dict[Hashable, int] = {}
+    numbers: dict[Hashable, int] = {}
     for number, key in enumerate(keys):
-        found.setdefault(key, number)
-    return found
+        numbers.setdefault(key, number)
+    return numbers
 
 
 def _calls(calls: Calls, row: Int64, whole: ScopeActivity) -> EventRows:

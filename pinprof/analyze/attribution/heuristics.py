@@ -1,4 +1,4 @@
-"""The hot-loop rule: what a stripped libcuda does, told from where its samples lie. Its leaves are marked heuristic.
+"""The hot-loop rule: what a stripped libcuda does, by where its samples lie. Its leaves are marked heuristic.
 
 libcuda 580 copies pageable memory through its bounce buffer without calling memcpy: nearly all those samples lie in
 one loop of 0x30 bytes. It waits by polling memory and reading the clock, so functions that share a caller with clock

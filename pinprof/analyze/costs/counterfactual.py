@@ -67,7 +67,7 @@ class _Sum:
     high: float = 0.0
 
     def plus(self, other: _Sum, times: float = 1.0) -> _Sum:
-        """This and so many of the other, errors in the same direction."""
+        """This plus `times` the other, errors in the same direction."""
         return _Sum(self.low + times * other.low, self.likely + times * other.likely, self.high + times * other.high)
 
 
@@ -285,19 +285,19 @@ class _Run:
         return _interpolated(self._of(measure), size_bytes)
 
 
-def _interpolated(found: tuple[Rate, ...], size_bytes: int) -> _Sum:
+def _interpolated(rates: tuple[Rate, ...], size_bytes: int) -> _Sum:
     """The cost of a call at a size: between two sizes along a straight line of logarithms, beyond them by proportion.
 
     Below the smallest size a call costs what it costs there: it is mostly the call itself.
     """
-    first, last = found[0], found[-1]
+    first, last = rates[0], rates[-1]
     if size_bytes <= first.size_bytes:
         return _Sum(first.low_ns, first.median_ns, first.high_ns)
     if size_bytes >= last.size_bytes:
         scale = size_bytes / last.size_bytes if last.size_bytes else 1.0
         return _Sum(last.low_ns * scale, last.median_ns * scale, last.high_ns * scale)
-    above = next(number for number, rate in enumerate(found) if rate.size_bytes >= size_bytes)
-    one, two = found[above - 1], found[above]
+    above = next(number for number, rate in enumerate(rates) if rate.size_bytes >= size_bytes)
+    one, two = rates[above - 1], rates[above]
     part = log(size_bytes / max(one.size_bytes, 1)) / log(two.size_bytes / max(one.size_bytes, 1))
 
     def between(low: float, high: float) -> float:

@@ -41,7 +41,7 @@ def pinning_headline(
 ) -> str | None:
     """The sentence of scenarios that show how to get pinned memory; None for any other capture.
 
-    What a call spends its time on is told only where samples see the kernel.
+    The sentence says what a call spends its time on only where samples see the kernel.
     """
     shows, size, phases = capture.manifest.scenario_shows, _size(capture), iteration_phases(ranges)
     if curve:

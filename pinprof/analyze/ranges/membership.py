@@ -36,7 +36,7 @@ class Events:
     time_ns: Int64
     pid: Int32
     kernel_thread: Bool | None = None
-    """None where there are no such events, as among CUDA calls."""
+    """Which samples are those of kernel threads; None for all other kinds of events, where pid 0 is no idle CPU."""
 
     def __len__(self) -> int:
         return len(self.time_ns)
@@ -52,15 +52,20 @@ class Events:
 
 
 def sample_events(capture: Capture) -> Events:
-    """The samples of a capture; kernel threads are known by the outermost frame of their stacks."""
-    stacks, samples = capture.stacks, capture.samples
+    """The samples of a capture."""
+    return Events(capture.samples.time_ns, capture.samples.pid, kernel_threads(capture))
+
+
+def kernel_threads(capture: Capture) -> Bool:
+    """Per sample, whether a kernel thread took it, by the outermost frame of its stack."""
+    stacks = capture.stacks
     started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.symbol], np.bool_)
     started &= stacks.frames.mode == KERNEL
     rooted = np.append((stacks.parent == NO_NODE) & started[stacks.frame], False)
     if rooted.any():
         for nodes in stacks.levels():
             rooted[nodes] |= rooted[stacks.parent[nodes]]
-    return Events(samples.time_ns, samples.pid, rooted[samples.stack])
+    return np.asarray(rooted[capture.samples.stack])
 
 
 def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:

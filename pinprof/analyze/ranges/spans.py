@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.intervals import numbers
-from pinprof.analyze.ranges.membership import EVERYBODY, owners, sample_events
+from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
 from pinprof.model import CONTINUED, Bool, Capture, Int64
 
 MOST_PIECES = 4_000_000
@@ -44,9 +44,8 @@ def cut(capture: Capture) -> Capture:
 def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, Int64, Int64]:
     """All edges, and per row which of them lie strictly inside its interval: (edges, low, high)."""
     samples, ranges = capture.samples, capture.ranges
-    owner, kernel_thread = owners(ranges, samples.pid), sample_events(capture).kernel_thread
-    assert kernel_thread is not None
-    process = np.where(kernel_thread[rows], _EVERY_RANGE, samples.pid[rows])
+    owner = owners(ranges, samples.pid)
+    process = np.where(kernel_threads(capture)[rows], _EVERY_RANGE, samples.pid[rows])
     begin, end = samples.time_ns[rows], samples.time_ns[rows] + samples.weight[rows]
     low, high = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
     by_process, count = [], 0

@@ -20,7 +20,7 @@ from pinprof.model import Capture, Int16, Int64, clock_event
 def range_walls(capture: Capture, attribution: Attribution, members: Membership) -> tuple[RangeWall | None, ...]:
     """Per path its wall time, explained; None where its thread is not known.
 
-    Empty for a recording without waits: its gaps are then told as such (`RangeResult.own_thread_ns`). Intervals must
+    Empty for a recording without waits: its gaps then show as such (`RangeResult.own_thread_ns`). Intervals must
     have been cut at the ranges' edges (spans.py).
     """
     ranges, samples = capture.ranges, capture.samples
