@@ -77,6 +77,7 @@ SPEC = ScenarioSpec(
         ),
     ),
     threaded=True,
+    shows="prefaulting",
 )
 
 

@@ -39,6 +39,7 @@ SPEC = ScenarioSpec(
         },
     },
     emulation="private memory pinned by io_uring registered buffers, copied by the CPU",
+    shows="registering",
     variants=(
         Variant("touched", "write first, then register: the pages exist"),
         Variant(

@@ -16,9 +16,9 @@ from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.headline import headline
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.python_lines import python_lines
+from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
-from pinprof.analyze.ranges.wall import range_walls
 from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
@@ -36,25 +36,24 @@ def analyze(capture: Capture) -> Analysis:
     What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so.
     """
     capture = cut(_joined(capture))
-    attribution = attribute(capture)
-    events, ranges = summarise(capture, attribution)
-    if walls := range_walls(capture, attribution):
-        ranges = tuple(replace(entry, wall=wall) for entry, wall in zip(ranges, walls, strict=True))
-    activity = analyze_activity(capture, attribution)
+    attribution, members = attribute(capture), membership(capture)
+    events, ranges = summarise(capture, attribution, members)
+    activity = analyze_activity(capture, attribution, members)
     # Samples that end at the kernel's door cannot say what memory calls spend their time on.
     traced_only = activity is not None and not (capture.kernel_chains and len(capture.samples))
     curve = pinning_curve(capture, ranges)
     sees_kernel = not traced_only and not capture.manifest.kernel_left_out
-    told = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
-    if not told:
-        told = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
+    sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
+    if not sentence:
+        sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
     return Analysis(
         capture=capture,
         attribution=attribution,
         events=events,
         ranges=ranges,
         findings=findings(capture, events, ranges, activity),
-        headline=told,
+        headline=sentence,
+        members=members,
         memory=summarise_memory(capture),
         activity=activity,
         counterfactual=counterfactual(capture, events, ranges, capture.rates, sees_kernel=sees_kernel),

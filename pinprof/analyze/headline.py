@@ -11,7 +11,7 @@ from pinprof.model import Capture
 from pinprof.units import format_counted, format_share, format_weight
 
 PIN_SHARE = 0.5
-"""From this share of pinning on, a range is told as a pinning call."""
+"""From this share of pinning on, the headline calls a range a pinning call."""
 
 RANGE_SHARE = 0.05
 """Ranges with less of the recording's time than this are not worth a headline."""
@@ -20,7 +20,7 @@ MENTION_SHARE = 0.10
 """A second cause is named from this share on."""
 
 MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
-"""Levels that are about memory or the driver: told before the program's own code."""
+"""Levels that are about memory or the driver: named before the program's own code."""
 
 _IDLE = "sys.idle"
 _ALL_IDLE = "All CPUs were idle."
@@ -67,8 +67,9 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         _, entry, part = max((item for item in pinning if item[1].depth == deepest), key=lambda item: item[0])
         return pin_sentence(str(calls.get(entry.name) or f"the {entry.name} range") + emulated, part)
     outer = [(part.total, entry, part) for entry in ranges if not entry.depth for part in (entry.event(main.event),)]
-    if outer and (found := max(outer, key=lambda item: item[0]))[0] >= RANGE_SHARE * main.total:
-        _, entry, part = found
+    largest = max(outer, key=lambda item: item[0], default=None)
+    if largest and largest[0] >= RANGE_SHARE * main.total:
+        _, entry, part = largest
         name = scenario.get("name")
         subject = str(name) if name else f"the {entry.name} range"
         return share_sentence(subject + emulated, part)
@@ -104,10 +105,10 @@ def share_sentence(subject: str, part: EventResult) -> str:
     if not shares:
         level, weight = next(iter(part.by_level.items()))
         return f"{format_share(weight, part.total)} of {subject} is {_LEVEL_PHRASES[level]}{_NOTHING_STANDS_OUT}."
-    told = [_phrase(level, part) for level, _ in shares[:2]]
-    sentence = f"{format_share(told[0][1], part.total)} of {subject} is {told[0][0]}"
-    if len(told) > 1:
-        sentence += f"; {format_share(told[1][1], part.total)} is {told[1][0]}"
+    phrases = [_phrase(level, part) for level, _ in shares[:2]]
+    sentence = f"{format_share(phrases[0][1], part.total)} of {subject} is {phrases[0][0]}"
+    if len(phrases) > 1:
+        sentence += f"; {format_share(phrases[1][1], part.total)} is {phrases[1][0]}"
     return f"{sentence} ({format_weight(part.total, part.event.unit)}{' sampled' if part.event.unit == 'ns' else ''})."
 
 

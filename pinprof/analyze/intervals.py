@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from pinprof.model import Bool, Int64
+
+BATCH_ROWS = 1 << 22
+"""About how many rows an expansion of intervals holds at a time."""
 
 
 @dataclass(frozen=True)
@@ -111,3 +116,10 @@ def numbers(first: Int64, last: Int64) -> tuple[Int64, Int64]:
     place = np.repeat(np.arange(len(first)), length)
     offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
     return place, first[place] + offset
+
+
+def batches(size: Int64) -> Iterator[tuple[int, int]]:
+    """Runs [first, last) of neighbours whose sizes come to about BATCH_ROWS; one that is larger stands alone."""
+    batch = np.cumsum(size) // BATCH_ROWS
+    first = np.flatnonzero(np.diff(batch, prepend=-1))
+    yield from pairwise(np.append(first, len(size)).tolist())

@@ -11,6 +11,8 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.python_lines import PythonEvent
+from pinprof.analyze.ranges.membership import Membership
+from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Capture, Event
 
 GPU_WAITS = ("sync.poll", "wait.gpu")
@@ -92,11 +94,7 @@ class RangeWall:
 class RangeResult:
     """All instances of one range: same domain, same name, same chain of enclosing ranges."""
 
-    name: str
-    domain: str
-    depth: int
-    path: tuple[str, ...]
-    """Names of the enclosing ranges, outermost first, then its own."""
+    path: RangePath
     count: int
     wall_ns: int
     """Sum of the instances' own clock."""
@@ -109,6 +107,21 @@ class RangeResult:
     """Sampled on-CPU time of the threads that opened the range; None when they are unknown or nothing sampled time."""
     wall: RangeWall | None = None
     """Where the wall time of those threads went; None when they are unknown or their waits were not recorded."""
+
+    @property
+    def name(self) -> str:
+        """Its own name."""
+        return self.path.name
+
+    @property
+    def domain(self) -> str:
+        """Its NVTX domain."""
+        return self.path.domain
+
+    @property
+    def depth(self) -> int:
+        """Ranges around it."""
+        return self.path.depth
 
     def event(self, event: Event) -> EventResult:
         """This range's part of one event."""
@@ -153,6 +166,8 @@ class Analysis:
     findings: tuple[Finding, ...]
     headline: str
     """The answer in one sentence."""
+    members: Membership
+    """What belongs to the ranges; its paths are those of `ranges`, in the same order."""
     memory: MemoryResult | None = None
     """Memory over time; None when nothing recorded it."""
     activity: ActivityAnalysis | None = None

@@ -44,7 +44,7 @@ def activity_json(data: ActivityData) -> dict[str, Any]:
         ],
         "uvm": _uvm(found.uvm) if found.uvm else None,
         "memory": asdict(found.memory) if found.memory else None,
-        "ranges": [{"path": list(scope.path), **_scope(scope)} for scope in found.ranges],
+        "ranges": [{"path": list(scope.path.names) if scope.path else [], **_scope(scope)} for scope in found.ranges],
     }
 
 

@@ -7,7 +7,6 @@ from itertools import pairwise
 import numpy as np
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.ranges.summary import range_paths, rows_inside
 from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import (
     KERNEL_CODE,
@@ -152,9 +151,12 @@ def _range_rows(analysis: Analysis) -> RangeRows:
     capture = analysis.capture
     if not len(capture.ranges) or not len(capture.samples):
         return NO_RANGES
-    inside, row = rows_inside(capture, range_paths(capture.ranges)[0])
-    fresh = np.flatnonzero(np.append(len(row) > 0, (np.diff(inside) != 0) | (np.diff(row) != 1))[: len(row)])
-    if len(fresh) > _MOST_RUNS:
-        return NO_RANGES
-    last = np.append(fresh[1:], len(row))[: len(fresh)] - 1
-    return RangeRows(inside[fresh].astype(np.int32), row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32))
+    runs: list[tuple[Int32, Int32, Int32]] = []
+    for inside, row in analysis.members.of_samples.inside(analysis.members.samples):
+        fresh = np.flatnonzero(np.append(len(row) > 0, (np.diff(inside) != 0) | (np.diff(row) != 1))[: len(row)])
+        last = np.append(fresh[1:], len(row))[: len(fresh)] - 1
+        runs.append((inside[fresh].astype(np.int32), row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32)))
+        if sum(len(run[0]) for run in runs) > _MOST_RUNS:
+            return NO_RANGES
+    path, first, end = (np.concatenate(column) for column in zip(*runs, strict=True))
+    return RangeRows(path, first, end)

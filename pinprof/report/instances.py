@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import EventRows
 from pinprof.analyze.groups import group
-from pinprof.analyze.ranges.summary import range_paths
 from pinprof.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
 from pinprof.report.thinning import Spans, thinned
@@ -127,7 +126,7 @@ def _range_rows(analysis: Analysis) -> EventRows:
     ranges = analysis.capture.ranges
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
     return EventRows(
-        group=(range_paths(ranges)[0] if len(ranges) else _NONE).astype(np.int32),
+        group=analysis.members.path.astype(np.int32),
         start_ns=ranges.start_ns,
         end_ns=ranges.end_ns,
         scope_ns=ranges.start_ns,

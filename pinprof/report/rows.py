@@ -39,22 +39,22 @@ def chain(stacks: StackTable, node: int) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Groups:
+class MergedSamples:
     """Samples of one capture that agree in some columns, with their weights by event."""
 
     keys: tuple[Int64, ...]
-    """The agreed columns, one row per group."""
+    """The agreed columns, one row per merged sample."""
     weight: Int64
-    """Groups × events: weights of different events stay apart."""
+    """Merged samples × events: weights of different events stay apart."""
 
 
-def group(capture: Capture, *columns: NDArray[np.integer]) -> Groups:
-    """Group the samples by columns of integers, in ascending order of the columns."""
+def merge_samples(capture: Capture, *columns: NDArray[np.integer]) -> MergedSamples:
+    """Merge the samples that agree in columns of integers; in ascending order of the columns."""
     table = np.stack([np.asarray(column, np.int64) for column in columns], axis=1)
     distinct, number = np.unique(table, axis=0, return_inverse=True)
     weight = np.zeros((len(distinct), len(capture.events)), np.int64)
     np.add.at(weight, (number.reshape(-1), capture.samples.event), capture.samples.weight)
-    return Groups(tuple(distinct[:, column] for column in range(len(columns))), weight)
+    return MergedSamples(tuple(distinct[:, column] for column in range(len(columns))), weight)
 
 
 def start_ns(capture: Capture) -> int:

@@ -193,6 +193,7 @@ def _facts(ctx: RunContext) -> dict[str, Any]:
             **({"variant": ctx.variant} if ctx.variant else {}),
             **({"threads": ctx.threads} if ctx.spec.threaded else {}),
         },
+        **({"shows": ctx.spec.shows} if ctx.spec.shows else {}),
         "phases": list(ctx.spec.phases),
         "calls": dict(ctx.spec.calls.get(ctx.backend.name, {})),
     }

@@ -61,6 +61,8 @@ class ScenarioSpec:
     """Whether `--threads` means anything to it."""
     many_calls: bool = False
     """Whether it makes so many CUDA calls that tracing each would be what is measured."""
+    shows: str = ""
+    """What reports say first about it, if that is not where time went (`Manifest.scenario_shows`)."""
     needs: str = ""
     """A Python package that it imports, which pinprof has an extra of the same name for; empty when there is none."""
 

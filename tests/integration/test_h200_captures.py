@@ -12,7 +12,7 @@ TOLERANCE = 0.015
 
 
 def result(name: str, *path: str) -> RangeResult:
-    return next(entry for entry in analysis(name).ranges if entry.path == path)
+    return next(entry for entry in analysis(name).ranges if entry.path.names == path)
 
 
 def clock(entry: RangeResult) -> EventResult:

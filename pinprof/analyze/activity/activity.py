@@ -29,7 +29,7 @@ from pinprof.analyze.activity.transfers import (
 from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.ranges.iterations import iteration_spans
-from pinprof.analyze.ranges.scopes import Scopes, scopes_of
+from pinprof.analyze.ranges.membership import Events, Membership, Scopes
 from pinprof.model import Capture, Int32, Int64
 from pinprof.units import format_bytes, format_count, format_ns, format_share
 
@@ -39,13 +39,13 @@ _MEMORY_CALLS: tuple[Purpose, ...] = (
 )  # fmt: skip
 
 
-def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnalysis | None:
+def analyze_activity(capture: Capture, attribution: Attribution, members: Membership) -> ActivityAnalysis | None:
     """Explain what a tracing tool recorded; None when nothing traced the program."""
     activity = capture.activity
     if activity is None:
         return None
     operations, cuda = activity.gpu_ops, "cuda" in activity.recorded
-    scopes = scopes_of(capture.ranges, _pids(activity))
+    scopes = members.among(_pids(activity))
     calls = prepare_calls(activity)
     samples = sampled_calls(capture, calls, attribution)
     call, time = work_time(operations, calls)
@@ -61,7 +61,7 @@ def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnal
         summarise_migrations(moved, scopes),
     )
     kernel = np.flatnonzero(operations.kind == OpKind.KERNEL)
-    kernels = _counted(scopes, time[kernel], operations.pid[kernel], np.ones(len(kernel), np.int64))
+    kernels = _counted(scopes, Events(time[kernel], operations.pid[kernel]), np.ones(len(kernel), np.int64))
     kernel_ns, copy_ns, overlap_ns, busy_ns = (
         sum_covered(scopes, sets, which) for which in ("kernels", "copies", "overlap", "busy")
     )
@@ -71,7 +71,7 @@ def analyze_activity(capture: Capture, attribution: Attribution) -> ActivityAnal
     groups, gpu_faults, cpu_faults = _faults(activity, scopes)
     entries = tuple(
         ScopeActivity(
-            path=scopes.paths[at - 1] if at else (),
+            path=scopes.paths[at - 1] if at else None,
             calls=by_scope[0][at],
             copies=by_scope[1][at],
             migrations=by_scope[2][at],
@@ -161,10 +161,10 @@ def _span(activity: Activity) -> int:
     return int(max(table.end_ns.max() for table in tables) - min(table.start_ns.min() for table in tables))
 
 
-def _counted(scopes: Scopes, time: Int64, pid: Int32, amount: Int64) -> Int64:
+def _counted(scopes: Scopes, events: Events, amount: Int64) -> Int64:
     """Per scope, the sum of what happened in it."""
     total = np.zeros(len(scopes), np.int64)
-    for scope, row in scopes.members(time, pid):
+    for scope, row in scopes.members(events):
         np.add.at(total, scope, amount[row])
     return total
 
@@ -174,5 +174,5 @@ def _faults(activity: Activity, scopes: Scopes) -> tuple[Int64, Int64, Int64]:
     faults = activity.faults
     on_gpu = (faults.device >= 0).astype(np.int64)
     amounts = (on_gpu, on_gpu * faults.count, (1 - on_gpu) * faults.count)
-    groups, gpu, cpu = (_counted(scopes, faults.time_ns, faults.pid, amount) for amount in amounts)
+    groups, gpu, cpu = (_counted(scopes, Events(faults.time_ns, faults.pid), amount) for amount in amounts)
     return groups, gpu, cpu

@@ -27,7 +27,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
-from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.columns import PairIndex, pack
 from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
@@ -220,7 +220,7 @@ def summarise_calls(
     ordinary = np.flatnonzero(~calls.initial)
     purposes = [purpose_of(name) for name in calls.names]
     results: list[list[CallResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(table.start_ns[ordinary], table.pid[ordinary]):
+    for scope, row in scopes.members(Events(table.start_ns[ordinary], table.pid[ordinary])):
         row = ordinary[row]
         cells = group(scope, calls.name[row])
         duration = calls.duration_ns[row]
@@ -257,11 +257,11 @@ def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallS
     cell, row = cell[known], row[known]
     parts = group(cell, table.site[row].astype(np.int64))
     time = parts.sum(table.end_ns[row] - table.start_ns[row])
-    found: dict[int, list[CallSite]] = {}
+    sites: dict[int, list[CallSite]] = {}
     for part in np.argsort(-time, kind="stable").tolist():
         site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
-        found.setdefault(int(parts.keys[0][part]), []).append(site)
-    return found
+        sites.setdefault(int(parts.keys[0][part]), []).append(site)
+    return sites
 
 
 def _splits(

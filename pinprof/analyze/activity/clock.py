@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.activity import Activity, Table
-from pinprof.analyze.ranges.summary import belongs
+from pinprof.analyze.ranges.membership import sample_events
 from pinprof.errors import CaptureError
 from pinprof.model import Capture, ClockSync, Int32, Int64, RangeTable, SampleTable
 from pinprof.units import format_count
@@ -30,7 +30,7 @@ AGREEMENT_NS = 100_000
 """Starts of one range lie no further apart than this once the clocks are aligned; the rest is no match."""
 MIN_MATCHES = 2
 MIN_AGREEING = 0.5
-"""Of the ranges that could match, those that must."""
+"""The share of the ranges that could match that must."""
 NEAR_NS = 1_000_000
 """How far UTC may be off before ranges are matched without it."""
 INSTANCES = 256
@@ -155,10 +155,10 @@ def _instances(table: RangeTable) -> dict[str, Int64]:
     """Rows of each name, the first `INSTANCES` of them."""
     rows: dict[str, list[int]] = {}
     for row, name in enumerate(table.name):
-        found = rows.setdefault(name, [])
-        if len(found) < INSTANCES:
-            found.append(row)
-    return {name: np.array(found, np.int64) for name, found in rows.items()}
+        named = rows.setdefault(name, [])
+        if len(named) < INSTANCES:
+            named.append(row)
+    return {name: np.array(named, np.int64) for name, named in rows.items()}
 
 
 def _overlaps(perf: Capture, nsys: Capture, match: Match) -> bool:
@@ -192,7 +192,8 @@ def _of_traced(perf: Capture, nsys: Capture) -> tuple[SampleTable, int]:
     if not sampled:
         # Another PID namespace: nothing tells whose samples they are.
         return perf.samples, 0
-    mine = np.any([belongs(perf, pid) for pid in sampled], axis=0)
+    events = sample_events(perf)
+    mine = np.any([events.counted(pid) for pid in sampled], axis=0)
     return perf.samples.take(mine), int(np.count_nonzero(~mine))
 
 

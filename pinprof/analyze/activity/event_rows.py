@@ -12,7 +12,7 @@ from pinprof.analyze.activity.migrations import Migrations, cause_name
 from pinprof.analyze.activity.results import ActivityRows, CallTime, EventRows, ScopeActivity
 from pinprof.analyze.activity.transfers import DIRECTIONS, Copies, memory_name
 from pinprof.analyze.groups import group
-from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.analyze.ranges.membership import Scopes
 from pinprof.model import Int32, Int64
 
 
@@ -32,19 +32,19 @@ def activity_rows(
         copies=_copies(operations, calls, copies, whole),
         migrations=_migrations(moved, whole),
         times=_times(samples, ordinary, len(calls.table)),
-        scope=scopes.scope - 1,
+        scope=scopes.path,
         scope_start_ns=scopes.start_ns,
         scope_end_ns=scopes.end_ns,
-        scope_pid=scopes.pid,
+        scope_pid=scopes.owner,
     )
 
 
 def _numbers(keys: Iterable[Hashable]) -> Mapping[Hashable, int]:
     """Key → index; of equal keys the first counts."""
-    found: dict[Hashable, int] = {}
+    numbers: dict[Hashable, int] = {}
     for number, key in enumerate(keys):
-        found.setdefault(key, number)
-    return found
+        numbers.setdefault(key, number)
+    return numbers
 
 
 def _calls(calls: Calls, row: Int64, whole: ScopeActivity) -> EventRows:

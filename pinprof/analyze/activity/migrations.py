@@ -11,7 +11,7 @@ from pinprof.activity import GpuOpTable, MigrationCause, OpKind
 from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets
 from pinprof.analyze.groups import group
-from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.model import Bool, Int64
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
@@ -77,7 +77,7 @@ def prepare_migrations(operations: GpuOpTable, sets: tuple[DeviceSets, ...]) -> 
 def summarise_migrations(moved: Migrations, scopes: Scopes) -> tuple[tuple[MigrationResult, ...], ...]:
     """Per scope, migrations by direction and cause, most bytes first."""
     results: list[list[MigrationResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(moved.start_ns, moved.pid):
+    for scope, row in scopes.members(Events(moved.start_ns, moved.pid)):
         cells = group(scope, moved.direction[row], moved.cause[row])
         size, inside = moved.size_bytes[row], moved.in_kernel[row].astype(np.int64)
         columns = (

@@ -12,6 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Event, Int32, Int64, UInt64
 
 Purpose = Literal[
@@ -138,7 +139,7 @@ class MigrationResult:
     size_bytes: Spread
     busy_ns: int
     in_kernel_count: int
-    """Of them, those that began while a kernel ran."""
+    """The part that began while a kernel ran."""
     in_kernel_bytes: int
 
     @property
@@ -156,8 +157,8 @@ class ScopeActivity:
     several GPUs count separately.
     """
 
-    path: tuple[str, ...]
-    """As in `RangeResult`; empty for the whole recording."""
+    path: RangePath | None
+    """As in `RangeResult`; None for the whole recording."""
     calls: tuple[CallResult, ...]
     """Longest total first."""
     copies: tuple[CopyResult, ...]
@@ -257,7 +258,7 @@ class Serialisation:
     copy_ns: int
     """Time in which such copies ran."""
     overlapped_ns: int
-    """Of it, while kernels ran."""
+    """The part while kernels ran."""
     span_ns: int
     """GPU span, all devices."""
 
@@ -298,7 +299,7 @@ class KernelTable:
     uvm_bytes: Int64
     """Migrated to the device inside, whatever the cause."""
     fault_bytes: Int64
-    """Of them with cause fault or speculative."""
+    """The part with cause fault or speculative."""
     prefetch_bytes: Int64
     copying_ns: Int64
     """Inside, time in which copies or migrations ran."""
@@ -348,7 +349,7 @@ class UvmAnalysis:
     kernel_ns: int
     """Time of the kernels in `kernels`, overlapping ones once."""
     lost_ns: int
-    """Of it, time in fault windows while nothing was copied."""
+    """The part in fault windows while nothing was copied."""
     lost_from: Literal["fault windows", "migration causes"]
     """Without fault tables a kernel's fault window is taken to last from its start to its last faulted migration."""
     kernels: KernelTable
@@ -406,7 +407,7 @@ class EventRows:
     size_bytes: Int64
     """0 when not recorded."""
     extra: Int64
-    """Of copies the time inside their calls, of migrations 1 when they began while a kernel ran; else 0."""
+    """For copies the time inside their calls, for migrations 1 when they began while a kernel ran; else 0."""
 
     def __len__(self) -> int:
         return len(self.group)

@@ -23,7 +23,7 @@ from pinprof.analyze.activity.results import (
 )
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, intersection, union
-from pinprof.analyze.ranges.scopes import Scopes
+from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.model import Bool, Int64
 
 LARGE_COPY_BYTES = 16 << 20
@@ -124,7 +124,7 @@ def summarise_copies(
 ) -> tuple[tuple[CopyResult, ...], ...]:
     """Per scope, copies by direction, memory kind and whether the call was asynchronous; most time first."""
     results: list[list[CopyResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(copies.scope_time_ns, operations.pid[copies.row]):
+    for scope, row in scopes.members(Events(copies.scope_time_ns, operations.pid[copies.row])):
         cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].astype(np.int64))
         size = copies.size_bytes[row]
         columns = (

@@ -23,9 +23,9 @@ from pinprof.units import format_bytes, format_count, format_ns, format_share
 STORM_MIGRATIONS = 100
 """Faulted migrations inside one kernel launch."""
 STORM_SHARE = 0.20
-"""Of the kernel, time in which nothing was copied."""
+"""The share of the kernel in which nothing was copied."""
 PREFETCHED_SHARE = 0.80
-"""Of the bytes migrated to the device, those that were asked for."""
+"""The share of the bytes migrated to the device that was asked for."""
 DRAIN_GAP_NS = 100_000
 """Migrations back to the host this close to each other belong to one run of the CPU through the memory."""
 FUNCTIONS = 10

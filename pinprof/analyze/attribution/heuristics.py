@@ -1,4 +1,4 @@
-"""The hot-loop rule: what a stripped libcuda does, told from where its samples lie. Its leaves are marked heuristic.
+"""The hot-loop rule: what a stripped libcuda does, by where its samples lie. Its leaves are marked heuristic.
 
 libcuda 580 copies pageable memory through its bounce buffer without calling memcpy: nearly all those samples lie in
 one loop of 0x30 bytes. It waits by polling memory and reading the clock, so functions that share a caller with clock
@@ -16,13 +16,14 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.attribution.matching import FrameRules
+from pinprof.analyze.ranges.membership import samples_inside
 from pinprof.model import NO_NODE, Bool, Capture, Int16, Int32
 
 LOOP_REACH_BYTES = 48
 """How far from a sample's address others of the same loop may lie."""
 
 LOOP_SAMPLES, LOOP_ADDRESSES = 20, 6
-"""A loop has at least so many samples, at so many different addresses, within reach."""
+"""The least samples of a loop, and the least different addresses, within reach."""
 
 CLOCK_SHARE = 0.05
 """From this share of clock reads on, the functions around them are polling (seen: 20 % when waiting, < 1 % copying)."""
@@ -68,11 +69,11 @@ def hot_loops(capture: Capture, leaf: Int16, spin: Int32, copy_call: Bool, rules
 
 def _loops(capture: Capture, candidates: Bool, addresses: int) -> Bool:
     samples = capture.samples
-    found = np.zeros(len(samples), np.bool_)
+    looping = np.zeros(len(samples), np.bool_)
     for pid in np.unique(samples.pid[candidates]):
         rows = np.flatnonzero(candidates & (samples.pid == pid))
-        found[rows[in_loop(samples.ip[rows], addresses)]] = True
-    return found
+        looping[rows[in_loop(samples.ip[rows], addresses)]] = True
+    return looping
 
 
 def in_loop(ips: NDArray[np.uint64], addresses: int = LOOP_ADDRESSES) -> Bool:
@@ -109,20 +110,13 @@ def _polling(capture: Capture, own: Bool, clock: Bool, spin: Int32) -> Bool:
 
 
 def _in_copy_range(capture: Capture) -> Bool:
-    """Samples while a range named like a copy, or a phase whose API call is one, is open in their process."""
-    ranges, samples = capture.ranges, capture.samples
+    """Samples inside a range named like a copy, or a phase whose API call is one."""
     calls = capture.manifest.scenario.get("calls") or {}
     named = np.array(
-        [bool(_COPY_RANGE.search(name) or _COPY_RANGE.search(str(calls.get(name, "")))) for name in ranges.name],
+        [
+            bool(_COPY_RANGE.search(name) or _COPY_RANGE.search(str(calls.get(name, ""))))
+            for name in capture.ranges.name
+        ],
         np.bool_,
     )
-    inside = np.zeros(len(samples), np.bool_)
-    sampled = set(np.unique(samples.pid).tolist())
-    for pid in np.unique(ranges.pid[named]).tolist():
-        mine = named & (ranges.pid == pid)
-        edges = np.zeros(len(samples) + 1, np.int64)
-        np.add.at(edges, np.searchsorted(samples.time_ns, ranges.start_ns[mine], "left"), 1)
-        np.add.at(edges, np.searchsorted(samples.time_ns, ranges.end_ns[mine], "left"), -1)
-        covered = np.cumsum(edges[:-1]) > 0
-        inside |= covered & (samples.pid == pid) if pid in sampled else covered
-    return inside
+    return samples_inside(capture, named)

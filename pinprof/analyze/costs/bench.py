@@ -20,7 +20,7 @@ class Study:
     link: str
     """Name of the link; empty when unknown or without a GPU."""
     limits: tuple[Limit, ...]
-    """Of a GPU's link; empty for the host backend."""
+    """What a GPU's link can do; empty for the host backend."""
     costs: tuple[Cost, ...]
     break_even: tuple[BreakEven, ...]
     answers: tuple[Answer, ...]
@@ -46,12 +46,12 @@ class Study:
 
     def prefaults(self, size_bytes: int) -> tuple[tuple[int, float], ...]:
         """(threads, ns) of prefaulting at a size, by threads."""
-        found = [
+        by_threads = [
             (threads, cost.rate.median_ns)
             for cost in self.costs
             if (threads := prefault_threads(cost.rate.measure)) and cost.rate.size_bytes == size_bytes
         ]
-        return tuple(sorted(found))
+        return tuple(sorted(by_threads))
 
 
 def _place(measure: str) -> tuple[int, int]:

@@ -28,14 +28,14 @@ def answers_of(rates: Rates) -> tuple[Answer, ...]:
     """Every branch that can be answered."""
     times = Times(rates)
     rows = break_even_of(rates)
-    found = [
+    answers = [
         _pin(rows),
         _register(times, rows),
         _prefault(rates, times),
         *(rule(times) for rule in (_staged, _write_combined, _zero_copy, _prefetch)),
         _batch(rates, times),
     ]
-    return tuple(answer for answer in found if answer is not None)
+    return tuple(answer for answer in answers if answer is not None)
 
 
 def _pin(rows: tuple[BreakEven, ...]) -> Answer | None:
@@ -108,10 +108,10 @@ def _prefault(rates: Rates, times: Times) -> Answer | None:
 
 
 def _staged(times: Times) -> Answer | None:
-    found = times.largest("h2d.staged", "h2d.pageable", "h2d.pinned")
-    if found is None:
+    largest = times.largest("h2d.staged", "h2d.pageable", "h2d.pinned")
+    if largest is None:
         return None
-    size, (staged, pageable, pinned) = found
+    size, (staged, pageable, pinned) = largest
     rates = [format_rate(size, time) for time in (staged, pageable, pinned)]
     figures = (
         f"At {format_bytes(size)}, a ring of 16 MiB pinned memory moves {rates[0]}, pageable memory {rates[1]}, "
@@ -123,10 +123,10 @@ def _staged(times: Times) -> Answer | None:
 
 
 def _write_combined(times: Times) -> Answer | None:
-    found = times.largest("h2d.write-combined", "h2d.pinned")
-    if found is None:
+    largest = times.largest("h2d.write-combined", "h2d.pinned")
+    if largest is None:
         return None
-    size, (combined, pinned) = found
+    size, (combined, pinned) = largest
     gain = pinned / combined - 1
     moved = format_rate(size, combined), format_rate(size, pinned)
     figures = f"At {format_bytes(size)} it moves {moved[0]}, plain pinned memory {moved[1]}"
@@ -141,10 +141,10 @@ def _write_combined(times: Times) -> Answer | None:
 
 
 def _zero_copy(times: Times) -> Answer | None:
-    found = times.largest("zerocopy.pass", "h2d.pinned", "d2h.pinned", "uvm.prefetched-kernel")
-    if found is None:
+    largest = times.largest("zerocopy.pass", "h2d.pinned", "d2h.pinned", "uvm.prefetched-kernel")
+    if largest is None:
         return None
-    size, (mapped, there, back, kernel) = found
+    size, (mapped, there, back, kernel) = largest
     copied = there + kernel + back
     passes = math.floor((there + back) / (mapped - kernel)) if mapped > kernel else None
     figures = (
@@ -161,10 +161,10 @@ def _zero_copy(times: Times) -> Answer | None:
 
 
 def _prefetch(times: Times) -> Answer | None:
-    found = times.largest("uvm.ondemand", "uvm.prefetch", "uvm.prefetched-kernel")
-    if found is None:
+    largest = times.largest("uvm.ondemand", "uvm.prefetch", "uvm.prefetched-kernel")
+    if largest is None:
         return None
-    size, (demand, prefetch, kernel) = found
+    size, (demand, prefetch, kernel) = largest
     figures = (
         f"At {format_bytes(size)}, a kernel that faults its data in takes {format_ns(demand)}; a prefetch takes "
         f"{format_ns(prefetch)} and the kernel then {format_ns(kernel)}: {demand / (prefetch + kernel):.1f} × faster "

@@ -82,8 +82,8 @@ class BreakEven:
 def link_of(machine: Mapping[str, Any]) -> tuple[str, float | None]:
     """Name and theory, GB/s per direction, of the GPUs' link; unknown when they differ."""
     gpus = machine.get("gpus")
-    found = {_link_of(gpu) for gpu in gpus if isinstance(gpu, Mapping)} if isinstance(gpus, list | tuple) else set()
-    return found.pop() if len(found) == 1 else ("", None)
+    links = {_link_of(gpu) for gpu in gpus if isinstance(gpu, Mapping)} if isinstance(gpus, list | tuple) else set()
+    return links.pop() if len(links) == 1 else ("", None)
 
 
 def _link_of(gpu: Mapping[str, Any]) -> tuple[str, float | None]:
@@ -97,11 +97,11 @@ def _link_of(gpu: Mapping[str, Any]) -> tuple[str, float | None]:
 
 
 def limits_of(rates: Rates, theory: float | None) -> tuple[Limit, ...]:
-    """Of both directions: theory, and the best that was measured."""
+    """Theory and the best that was measured, for both directions."""
 
     def best(*measures: str) -> float | None:
-        found = [rate.size_bytes / rate.median_ns for name in measures for rate in rates.of(name) if rate.median_ns]
-        return max(found, default=None)
+        measured = [rate.size_bytes / rate.median_ns for name in measures for rate in rates.of(name) if rate.median_ns]
+        return max(measured, default=None)
 
     return (
         Limit("to the device", theory, best("h2d.pinned", "h2d.write-combined")),
@@ -135,11 +135,11 @@ class Times:
         self._ns = {(rate.measure, rate.size_bytes): rate.median_ns for rate in rates.rates}
 
     def __call__(self, measure: str, size: int) -> float | None:
-        """Of a measure at a size; None when it was not taken."""
+        """The time of a measure at a size; None when it was not taken."""
         return self._ns.get((measure, size))
 
     def sum(self, size: int, *measures: str) -> float | None:
-        """Of several measures at a size; None when one is missing."""
+        """The times of several measures at a size; None when one is missing."""
         times = [self(measure, size) for measure in measures]
         known = [time for time in times if time is not None]
         return sum(known) if len(known) == len(times) else None

@@ -24,7 +24,7 @@ from typing import Any
 
 from pinprof.analyze.costs.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.costs.results import Counterfactual, Estimate, threads_text
-from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
+from pinprof.analyze.ranges.iterations import ITERATION, iteration_phases, measured_iterations
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
 from pinprof.rates import Rate, Rates, prefault_threads
@@ -67,7 +67,7 @@ class _Sum:
     high: float = 0.0
 
     def plus(self, other: _Sum, times: float = 1.0) -> _Sum:
-        """This and so many of the other, errors in the same direction."""
+        """This plus `times` the other, errors in the same direction."""
         return _Sum(self.low + times * other.low, self.likely + times * other.likely, self.high + times * other.high)
 
 
@@ -85,8 +85,8 @@ def counterfactual(
     """
     scenario = capture.manifest.scenario
     count, mode = measured_iterations(capture), mode_of(scenario)
-    phases = {entry.path[1]: entry for entry in ranges if entry.path[0] == ITERATION and len(entry.path) == 2}
-    whole = next((entry for entry in ranges if entry.path == (ITERATION,)), None)
+    phases = iteration_phases(ranges)
+    whole = next((entry for entry in ranges if entry.name == ITERATION and not entry.depth), None)
     if mode is None or whole is None or not set(phases) <= {*MAKING, *MOVING, *ENDING, *KEPT}:
         return None
     measured = whole.wall_ns / count
@@ -285,19 +285,19 @@ class _Run:
         return _interpolated(self._of(measure), size_bytes)
 
 
-def _interpolated(found: tuple[Rate, ...], size_bytes: int) -> _Sum:
+def _interpolated(rates: tuple[Rate, ...], size_bytes: int) -> _Sum:
     """The cost of a call at a size: between two sizes along a straight line of logarithms, beyond them by proportion.
 
     Below the smallest size a call costs what it costs there: it is mostly the call itself.
     """
-    first, last = found[0], found[-1]
+    first, last = rates[0], rates[-1]
     if size_bytes <= first.size_bytes:
         return _Sum(first.low_ns, first.median_ns, first.high_ns)
     if size_bytes >= last.size_bytes:
         scale = size_bytes / last.size_bytes if last.size_bytes else 1.0
         return _Sum(last.low_ns * scale, last.median_ns * scale, last.high_ns * scale)
-    above = next(number for number, rate in enumerate(found) if rate.size_bytes >= size_bytes)
-    one, two = found[above - 1], found[above]
+    above = next(number for number, rate in enumerate(rates) if rate.size_bytes >= size_bytes)
+    one, two = rates[above - 1], rates[above]
     part = log(size_bytes / max(one.size_bytes, 1)) / log(two.size_bytes / max(one.size_bytes, 1))
 
     def between(low: float, high: float) -> float:

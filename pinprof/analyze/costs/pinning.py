@@ -1,4 +1,4 @@
-"""What it took to get pinned memory: the curve of `prefault` by threads, and what `prefault` and `register` show."""
+"""What it took to get pinned memory: the curve by threads, and the sentence of scenarios that show it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 
 from pinprof.analyze.costs.results import GIB, PinningCurve, PinningTime, threads_text
-from pinprof.analyze.ranges.iterations import ITERATION
+from pinprof.analyze.ranges.iterations import iteration_phases
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
 from pinprof.units import format_ns, format_share
@@ -15,25 +15,20 @@ BASELINE = "malloc_host"
 """The phase that asks CUDA for as much pinned memory in one call."""
 _THREADS = re.compile(r"([1-9][0-9]{0,5}) threads?")
 NOTHING = 0.005
-"""Shares of a call below this are told as none of it."""
+"""The sentence says `none` of shares of a call below this."""
 _CREATING = ("fault.*", "uffd.*")
 
 
 def pinning_curve(capture: Capture, ranges: tuple[RangeResult, ...]) -> PinningCurve | None:
-    """The curve of a capture of `prefault --variant curve`; None for any other."""
-    scenario, size = capture.manifest.scenario, _size(capture)
-    baseline = next((entry for entry in ranges if entry.path == (ITERATION, BASELINE)), None)
-    if scenario.get("name") != "prefault" or baseline is None or not size:
+    """The curve of a scenario that shows prefaulting by threads; None for any other capture."""
+    phases, size = iteration_phases(ranges), _size(capture)
+    if capture.manifest.scenario_shows != "prefaulting" or BASELINE not in phases or not size:
         return None
-    found = [
-        (int(match[1]), entry)
-        for entry in ranges
-        if len(entry.path) == 2 and entry.path[0] == ITERATION and (match := _THREADS.fullmatch(entry.name))
-    ]
-    if not found:
+    by_threads = {int(match[1]): entry for name, entry in phases.items() if (match := _THREADS.fullmatch(name))}
+    if not by_threads:
         return None
-    points = tuple(_time(threads, entry) for threads, entry in sorted(found, key=lambda item: item[0]))
-    return PinningCurve(size, points, _time(0, baseline), _call(capture, BASELINE))
+    points = tuple(_time(threads, entry) for threads, entry in sorted(by_threads.items()))
+    return PinningCurve(size, points, _time(0, phases[BASELINE]), _call(capture, BASELINE))
 
 
 def pinning_headline(
@@ -44,20 +39,20 @@ def pinning_headline(
     *,
     sees_kernel: bool = True,
 ) -> str | None:
-    """The sentence of the scenarios `prefault` and `register`, which are about getting pinned memory; None else.
+    """The sentence of scenarios that show how to get pinned memory; None for any other capture.
 
-    What a call spends its time on is told only where samples see the kernel.
+    The sentence says what a call spends its time on only where samples see the kernel.
     """
-    name, size = capture.manifest.scenario.get("name"), _size(capture)
-    phases = {entry.name: entry for entry in ranges if len(entry.path) == 2 and entry.path[0] == ITERATION}
+    shows, size, phases = capture.manifest.scenario_shows, _size(capture), iteration_phases(ranges)
     if curve:
         return curve.sentence()
     if not size:
         return None
-    if name == "prefault" and {"alloc", "touch", "register"} <= set(phases):
+    if shows == "prefaulting" and {"alloc", "touch", "register"} <= set(phases):
         return _prefault_sentence(capture, phases, size)
     main = main_event(events)
-    if sees_kernel and name == "register" and main and main.event.unit == "ns" and {"init", "register"} <= set(phases):
+    registers = shows == "registering" and {"init", "register"} <= set(phases)
+    if registers and sees_kernel and main and main.event.unit == "ns":
         return _register_sentence(capture, phases, main, size)
     return None
 
@@ -81,17 +76,17 @@ def _register_sentence(capture: Capture, phases: Mapping[str, RangeResult], main
     call, register, init = _call(capture, "register"), phases["register"], phases["init"]
     per_gib = _each(register) / size * GIB
     created = register.event(main.event).share("pin.faultin")
-    told = f"{call} takes {format_ns(per_gib)}/GiB"
+    cost = f"{call} takes {format_ns(per_gib)}/GiB"
     if created >= 0.5:
         return (
-            f"{told}, {format_share(created, 1)} of it for creating the pages: pinning alone, of pages that are there, "
+            f"{cost}, {format_share(created, 1)} of it for creating the pages: pinning alone, of pages that are there, "
             "is what remains."
         )
     before = _each(init) * init.event(main.event).share(*_CREATING) / size * GIB
     if before <= 0:
-        return f"{told} for pages that are there already; creating pages is {format_share(created, 1)} of it."
+        return f"{cost} for pages that are there already; creating pages is {format_share(created, 1)} of it."
     return (
-        f"{told} because the pages are there already: creating them cost {format_ns(before)}/GiB in init and is "
+        f"{cost} because the pages are there already: creating them cost {format_ns(before)}/GiB in init and is "
         f"{'none' if created < NOTHING else format_share(created, 1)} of the call, so what makes pinned memory slow is "
         "page creation, not pinning."
     )

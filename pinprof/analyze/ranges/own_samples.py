@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.analyze.ranges.membership import EVERYBODY, owners
 from pinprof.columns import pack
 from pinprof.model import Bool, Capture, Int64
 
@@ -25,33 +26,29 @@ class OwnSamples:
     """Per range, whether its thread has any sample at all."""
 
 
-def sample_numbers(capture: Capture) -> tuple[Int64, Int64]:
-    """The ranges' half-open intervals of time as half-open intervals of sample numbers."""
-    low = np.searchsorted(capture.samples.time_ns, capture.ranges.start_ns, "left").astype(np.int64)
-    return low, np.maximum(low, np.searchsorted(capture.samples.time_ns, capture.ranges.end_ns, "left"))
-
-
 def own_samples(capture: Capture, chosen: Bool) -> OwnSamples:
-    """Those of the chosen samples (a mask). A range whose process has none of them (it lives in another PID namespace,
-    or is unknown) is told by its thread's number alone.
+    """The own samples among the chosen ones (a mask). Where a range counts all processes, its thread's number alone
+    says which are its own.
     """
     samples, ranges = capture.samples, capture.ranges
-    local = np.isin(ranges.pid, samples.pid[chosen])
+    local = owners(ranges, samples.pid) != EVERYBODY
     row = np.flatnonzero(chosen & np.isin(samples.tid, np.unique(ranges.tid)))
     within, alone = pack(samples.pid[row], samples.tid[row]), pack(np.full(len(row), _NO_PROCESS), samples.tid[row])
     wanted = pack(np.where(local, ranges.pid, _NO_PROCESS), ranges.tid)
-    bounds = sample_numbers(capture)
     if local.all():
-        found = _looked_up(row, within, wanted, *bounds)
+        key = within
     elif local.any():
-        found = _looked_up(np.tile(row, 2), np.concatenate([alone, within]), wanted, *bounds)
+        # Each sample once under its number alone and once under its number within its process.
+        row, key = np.tile(row, 2), np.concatenate([alone, within])
     else:
-        found = _looked_up(row, alone, wanted, *bounds)
-    return OwnSamples(found.row, found.first, found.last, found.known & (ranges.tid >= 0))
+        key = alone
+    low, high = (np.searchsorted(samples.time_ns, edge, "left") for edge in (ranges.start_ns, ranges.end_ns))
+    own = _by_key(row, key, wanted, low, np.maximum(low, high))
+    return OwnSamples(own.row, own.first, own.last, own.known & (ranges.tid >= 0))
 
 
-def _looked_up(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:
-    """Of the samples `row` with the keys `key`, per range those of its key from number `low` to `high`."""
+def _by_key(row: Int64, key: Int64, wanted: Int64, low: Int64, high: Int64) -> OwnSamples:
+    """Per range the samples that have the key it wants, from number `low` to `high`; `row` has the keys `key`."""
     threads, thread = np.unique(key, return_inverse=True)
     order = np.argsort(thread.reshape(-1), kind="stable")
     span = int(max(high.max(initial=0), row.max(initial=0))) + 1

@@ -11,16 +11,19 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.intervals import numbers
+from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
 from pinprof.model import CONTINUED, Bool, Capture, Int64
 
 MOST_PIECES = 4_000_000
 """With more pieces than this only the edges of outermost ranges cut, and with still more none."""
+_EVERY_RANGE = -2
+"""Stands for the process of a kernel thread, whose intervals every range cuts."""
 
 
 def cut(capture: Capture) -> Capture:
     """The same capture with its intervals in pieces; itself where there is nothing to cut.
 
-    A range cuts the intervals of its process; one of a process without samples, or of an unknown one, those of all.
+    A range cuts the intervals that may belong to it (`ranges.membership`).
     """
     samples, ranges = capture.samples, capture.ranges
     spans = np.array([event.spans for event in capture.events], np.bool_)
@@ -38,23 +41,23 @@ def cut(capture: Capture) -> Capture:
     return capture.with_notes(note)
 
 
-def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, ...]:
+def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, Int64, Int64]:
     """All edges, and per row which of them lie strictly inside its interval: (edges, low, high)."""
     samples, ranges = capture.samples, capture.ranges
-    owner = np.where(np.isin(ranges.pid, samples.pid) & (ranges.pid > 0), ranges.pid, -1)
+    owner = owners(ranges, samples.pid)
+    process = np.where(kernel_threads(capture)[rows], _EVERY_RANGE, samples.pid[rows])
     begin, end = samples.time_ns[rows], samples.time_ns[rows] + samples.weight[rows]
     low, high = np.zeros(len(rows), np.int64), np.zeros(len(rows), np.int64)
-    found, count = [], 0
-    everybody = chosen & (owner < 0)
-    for pid in np.unique(samples.pid[rows]).tolist():
-        mine = (chosen & (owner == pid)) | everybody
+    by_process, count = [], 0
+    for pid in np.unique(process).tolist():
+        mine = chosen & ((owner == pid) | (owner == EVERYBODY) | (pid == _EVERY_RANGE))
         edges = np.unique(np.concatenate([ranges.start_ns[mine], ranges.end_ns[mine]]))
-        here = samples.pid[rows] == pid
+        here = process == pid
         low[here] = count + np.searchsorted(edges, begin[here], "right")
         high[here] = count + np.searchsorted(edges, end[here], "left")
-        found.append(edges)
+        by_process.append(edges)
         count += len(edges)
-    return np.concatenate(found), low, np.maximum(low, high)
+    return np.concatenate(by_process), low, np.maximum(low, high)
 
 
 def _cut(capture: Capture, rows: Int64, edges: Int64, low: Int64, high: Int64) -> Capture:

@@ -10,19 +10,17 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.intervals import numbers
+from pinprof.analyze.intervals import batches, numbers
+from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.own_samples import own_samples
-from pinprof.analyze.ranges.summary import range_paths
 from pinprof.analyze.results import RangeWall
 from pinprof.model import Capture, Int16, Int64, clock_event
 
-BATCH_ROWS = 1 << 22
 
+def range_walls(capture: Capture, attribution: Attribution, members: Membership) -> tuple[RangeWall | None, ...]:
+    """Per path its wall time, explained; None where its thread is not known.
 
-def range_walls(capture: Capture, attribution: Attribution) -> tuple[RangeWall | None, ...]:
-    """Per range path (`range_paths`) its wall time, explained; None where its thread is not known.
-
-    Empty for a recording without waits: its gaps are then told as such (`RangeResult.own_thread_ns`). Intervals must
+    Empty for a recording without waits: its gaps then show as such (`RangeResult.own_thread_ns`). Intervals must
     have been cut at the ranges' edges (spans.py).
     """
     ranges, samples = capture.ranges, capture.samples
@@ -30,7 +28,7 @@ def range_walls(capture: Capture, attribution: Attribution) -> tuple[RangeWall |
     spans = [number for number, event in enumerate(capture.events) if event.spans]
     if clock is None or not spans or not len(ranges):
         return ()
-    path, paths = range_paths(ranges)
+    path, paths = members.path, members.paths
     timed = np.isin(samples.event, [clock, *spans])
     amount = np.zeros((len(paths), 2, len(CATEGORIES)), np.int64)
     waiting = np.isin(samples.event, spans).astype(np.int64)
@@ -51,15 +49,9 @@ def range_walls(capture: Capture, attribution: Attribution) -> tuple[RangeWall |
 
 def _add(amount: Int64, path: Int64, low: Int64, high: Int64, waiting: Int64, leaf: Int16, weight: Int64) -> None:
     """Add the rows [low, high) of every instance to its path, some instances at a time."""
-    batch = np.cumsum(high - low) // BATCH_ROWS
-    for start, end in zip(*_runs(batch), strict=True):
+    for start, end in batches(high - low):
         place, row = numbers(low[start:end], high[start:end])
         np.add.at(amount, (path[start:end][place], waiting[row], leaf[row]), weight[row])
-
-
-def _runs(values: Int64) -> tuple[list[int], list[int]]:
-    first = np.flatnonzero(np.diff(values, prepend=-1))
-    return first.tolist(), np.append(first[1:], len(values)).tolist()
 
 
 def _error_ns(capture: Capture, clock: int, count: Int64) -> Int64:

@@ -51,13 +51,12 @@ def by_ranges(view: View) -> Verdict:
     measured = measured_iterations(view.capture)
     pairs = []
     for opening, closing in (("alloc", "free"), ("register", "unregister")):
+        twins = {entry.path.parent: entry for entry in reversed(view.ranges) if entry.name == closing}
         for entry in view.ranges:
-            twin = next(
-                (other for other in view.ranges if other.path[:-1] == entry.path[:-1] and other.name == closing), None
-            )
+            twin = twins.get(entry.path.parent)
             if entry.name == opening and twin:
                 count = min(entry.count, twin.count)
-                if measured and entry.path[0] == ITERATION:
+                if measured and entry.path.names[0] == ITERATION:
                     # Measuring a program several times repeats what it does once.
                     count //= measured
                 pairs.append((count, entry.wall_ns + twin.wall_ns, entry))
@@ -65,7 +64,7 @@ def by_ranges(view: View) -> Verdict:
     if not pairs:
         return lacks("Ranges named alloc and free (or register and unregister) around the calls.")
     count, cost, entry = max(pairs, key=lambda pair: (pair[0] >= ALLOC_PAIRS, pair[1]))
-    parent = next((other for other in view.ranges if other.path == entry.path[:-1]), None)
+    parent = next((other for other in view.ranges if other.path is entry.path.parent), None)
     starts, ends = view.capture.ranges.start_ns, view.capture.ranges.end_ns
     whole = parent.wall_ns if parent else int(ends.max() - starts.min())
     evidence = (

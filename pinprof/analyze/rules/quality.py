@@ -64,7 +64,7 @@ def sampling_gap(view: View) -> Verdict:
     )
     if waiting:
         named = [
-            f"{' > '.join(entry.path)} {format_share(off, entry.wall_ns)} of {format_ns(entry.wall_ns)}"
+            f"{entry.path} {format_share(off, entry.wall_ns)} of {format_ns(entry.wall_ns)}"
             for off, entry in waiting[:GAPS_NAMED]
         ]
         more = f" and {len(waiting) - GAPS_NAMED} more" if len(waiting) > GAPS_NAMED else ""

@@ -16,9 +16,13 @@ from pinprof.units import format_share, format_weight
 class Scope:
     """What a share is taken of: one range, or the whole recording."""
 
-    name: str
     part: EventResult
     range: RangeResult | None
+
+    @property
+    def name(self) -> str:
+        """As a sentence names it."""
+        return str(self.range.path) if self.range else "the whole recording"
 
     def states(self, what: str, share: float) -> str:
         """`pin.faultin is 87 % of alloc (492 ms sampled)`."""
@@ -60,12 +64,12 @@ class View:
         for entry in self.ranges:
             part = entry.event(self.main.event)
             if part.samples >= MIN_SAMPLES:
-                yield Scope(" > ".join(entry.path), part, entry)
-        yield Scope("the whole recording", self.main, None)
+                yield Scope(part, entry)
+        yield Scope(self.main, None)
 
     def innermost(self) -> list[Scope]:
         """Ranges that enclose no other, or the whole recording where there are no ranges."""
-        outer = {entry.path[:-1] for entry in self.ranges}
+        outer = {entry.path.parent for entry in self.ranges}
         inner = [scope for scope in self.scopes() if scope.range and scope.range.path not in outer]
         return inner or [scope for scope in self.scopes() if not scope.range]
 

@@ -29,7 +29,7 @@ def write(analysis: Analysis, stream: IO[bytes]) -> None:
     numbers = {thread: number for number, (thread, _) in enumerate(threads)}
     samples = capture.samples
     thread = [numbers[key] for key in zip(samples.pid.tolist(), samples.tid.tolist(), strict=True)]
-    groups = rows.group(
+    groups = rows.merge_samples(
         capture, samples.stack, analysis.attribution.leaf, analysis.attribution.work, np.array(thread, np.int64)
     )
     for event in capture.events:

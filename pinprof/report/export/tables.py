@@ -170,7 +170,7 @@ def _words(values: UInt8, enum: type[IntEnum]) -> list[str]:
 def _leaves(analysis: Analysis) -> Table:
     found = [("", "", -1, *row) for row in _weights(analysis.events)]
     for result in analysis.ranges:
-        found += [(" > ".join(result.path), result.domain, result.depth, *row) for row in _weights(result.events)]
+        found += [(str(result.path), result.domain, result.depth, *row) for row in _weights(result.events)]
     names = ("range", "domain", "depth", "event", "unit", "leaf", "level", "work", "weight")
     return {name: [row[place] for row in found] for place, name in enumerate(names)}
 

@@ -26,7 +26,7 @@ def test_every_range_has_the_chosen_samples_of_its_thread_inside_it(
     for number in range(len(data.ranges)):
         start, end = int(data.ranges.start_ns[number]), int(data.ranges.end_ns[number])
         pid, tid = int(data.ranges.pid[number]), int(data.ranges.tid[number])
-        foreign = all(sample[2] != pid for sample in counted)
+        foreign = pid < 1 or all(sample[1] != pid for sample in taken)
         mine = [sample for sample in counted if sample[3] == tid >= 0 and (foreign or sample[2] == pid)]
         assert found.known[number] == bool(mine)
         if mine:

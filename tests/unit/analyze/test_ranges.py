@@ -61,7 +61,7 @@ def test_a_name_is_another_range_under_another_parent_or_domain() -> None:
         Range("copy", 16, 17, depth=1, domain="other"),
     ]
     result = analyze(capture([Sample(APP, 1, time_ns=time) for time in range(20)], ranges))
-    assert [(entry.path, entry.domain, entry.events[0].total) for entry in result.ranges] == [
+    assert [(entry.path.names, entry.domain, entry.events[0].total) for entry in result.ranges] == [
         (("x",), "pinprof", 10),
         (("x", "copy"), "pinprof", 5),
         (("y",), "pinprof", 10),
@@ -73,7 +73,7 @@ def test_a_name_is_another_range_under_another_parent_or_domain() -> None:
 def test_nesting_is_a_matter_of_one_thread() -> None:
     ranges = [Range("outer", 0, 10, tid=1, pid=1), Range("inner", 2, 4, depth=1, tid=2, pid=1)]
     result = analyze(capture([Sample(APP, 1, pid=1, tid=1)], ranges))
-    assert only(result, "inner").path == ("inner",)
+    assert only(result, "inner").path.names == ("inner",)
 
 
 def test_on_cpu_time_is_that_of_the_ranges_own_thread() -> None:

@@ -64,11 +64,11 @@ def test_pinned_copies_reach_the_link_and_pageable_ones_do_not() -> None:
 
 
 def test_copies_in_a_range_are_those_of_its_calls() -> None:
-    entries = {entry.path: entry for entry in exported("pinned").ranges}
-    assert [(copy.direction, copy.count) for copy in entries["iteration", "h2d"].copies] == [("H2D", 3)]
-    assert [(copy.direction, copy.count) for copy in entries["iteration", "d2h"].copies] == [("D2H", 3)]
-    assert entries["iteration", "init"].copies == ()
-    assert entries["iteration",].kernels == 3
+    entries = {str(entry.path): entry for entry in exported("pinned").ranges}
+    assert [(copy.direction, copy.count) for copy in entries["iteration > h2d"].copies] == [("H2D", 3)]
+    assert [(copy.direction, copy.count) for copy in entries["iteration > d2h"].copies] == [("D2H", 3)]
+    assert entries["iteration > init"].copies == ()
+    assert entries["iteration"].kernels == 3
 
 
 @pytest.mark.parametrize(

@@ -292,11 +292,11 @@ def test_faults_without_migrations_are_still_managed_memory() -> None:
 
 
 def test_ranges_hold_their_own_faults_and_losses() -> None:
-    entries = {entry.path: entry for entry in exported("uvm").ranges}
-    running, reading = entries["iteration", "kernel"], entries["iteration", "cpu_read"]
+    entries = {str(entry.path): entry for entry in exported("uvm").ranges}
+    running, reading = entries["iteration > kernel"], entries["iteration > cpu_read"]
     assert (running.gpu_fault_groups, running.cpu_faults) == (319, 0)
     assert (reading.gpu_fault_groups, reading.lost_ns) == (0, 0)
-    assert reading.cpu_faults + entries["iteration", "init"].cpu_faults == exported("uvm").whole.cpu_faults
+    assert reading.cpu_faults + entries["iteration > init"].cpu_faults == exported("uvm").whole.cpu_faults
     assert running.lost_ns == exported("uvm").whole.lost_ns
     assert {entry.direction for entry in running.migrations} == {"H2D"}
     assert {entry.direction for entry in reading.migrations} == {"D2H"}

@@ -1,0 +1,172 @@
+"""Which samples, calls, GPU operations and faults belong to a range: the one rule that everything else follows.
+
+- **Time**: an event belongs to the ranges open when it begins, [start, end) of the range.
+- **Process**: a range counts its process, every thread of it. A range whose process is unknown (below 1), or has none
+  of the events asked about (another PID namespace), counts those of all processes but idle CPUs.
+- **Kernel threads** (system-wide recordings) work for whoever asked: they belong to every range open meanwhile.
+- **Instances** of one path that overlap count an event once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.analyze.intervals import Intervals, batches, numbers, union, union_by_key
+from pinprof.analyze.ranges.paths import RangePath, range_paths
+from pinprof.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
+
+EVERYBODY = -1
+"""The owner of a range that counts all processes."""
+WHOLE = 0
+"""The scope that holds everything; scope n + 1 is the nth path."""
+
+_IDLE_PID = 0
+_KERNEL_THREAD_ROOTS = ("ret_from_fork", "ret_from_fork_asm", "kthread", "ret_from_kernel_thread")
+
+
+@dataclass(frozen=True)
+class Events:
+    """What may belong to ranges, of one kind; columns of one length in any order."""
+
+    time_ns: Int64
+    pid: Int32
+    kernel_thread: Bool | None = None
+    """Which samples are those of kernel threads; None for all other kinds of events, where pid 0 is no idle CPU."""
+
+    def __len__(self) -> int:
+        return len(self.time_ns)
+
+    def counted(self, owner: Int64 | int, row: Int64 | slice = slice(None)) -> Bool:
+        """For each row, whether a range of this owner (one for all rows, or one each) counts it."""
+        pid = self.pid[row]
+        if self.kernel_thread is None:
+            return np.asarray((pid == owner) | (np.asarray(owner) == EVERYBODY))
+        # Outside the recorder's PID namespace kernel threads have the pid of idle CPUs.
+        everybody = (np.asarray(owner) == EVERYBODY) & (pid != _IDLE_PID)
+        return np.asarray((pid == owner) | everybody | self.kernel_thread[row])
+
+
+def sample_events(capture: Capture) -> Events:
+    """The samples of a capture."""
+    return Events(capture.samples.time_ns, capture.samples.pid, kernel_threads(capture))
+
+
+def kernel_threads(capture: Capture) -> Bool:
+    """Per sample, whether a kernel thread took it, by the outermost frame of its stack."""
+    stacks = capture.stacks
+    started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.symbol], np.bool_)
+    started &= stacks.frames.mode == KERNEL
+    rooted = np.append((stacks.parent == NO_NODE) & started[stacks.frame], False)
+    if rooted.any():
+        for nodes in stacks.levels():
+            rooted[nodes] |= rooted[stacks.parent[nodes]]
+    return np.asarray(rooted[capture.samples.stack])
+
+
+def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:
+    """Per range, the process whose events it counts among events of the processes `pids`; EVERYBODY for all."""
+    return np.where(np.isin(ranges.pid, pids) & (ranges.pid > _IDLE_PID), ranges.pid, EVERYBODY).astype(np.int64)
+
+
+def samples_inside(capture: Capture, chosen: Bool) -> Bool:
+    """Per sample, whether it belongs to any of the chosen ranges (a mask)."""
+    inside = np.zeros(len(capture.samples), np.bool_)
+    if not chosen.any():
+        return inside
+    events, owner = sample_events(capture), owners(capture.ranges, capture.samples.pid)
+    start, end = capture.ranges.start_ns, capture.ranges.end_ns
+    for process in np.unique(owner[chosen]).tolist():
+        mine = chosen & (owner == process)
+        inside |= union(start[mine], end[mine]).contains(events.time_ns) & events.counted(process)
+    return inside
+
+
+@dataclass(frozen=True)
+class Scopes:
+    """The ranges of a capture as some kind of event sees them: intervals merged so that no path counts an event twice.
+
+    Columns of one length, ordered by path, owner and start.
+    """
+
+    paths: tuple[RangePath, ...]
+    path: Int64
+    """Per merged interval, the index into `paths`."""
+    start_ns: Int64
+    end_ns: Int64
+    owner: Int64
+    """The process whose events count, or EVERYBODY."""
+
+    def __len__(self) -> int:
+        return len(self.paths) + 1
+
+    def inside(self, events: Events) -> Iterator[tuple[Int64, Int64]]:
+        """(path, row) of every event in every path it belongs to, each pair once, ascending, in batches.
+
+        A batch holds whole paths, so that ranges which overlap without end cost time, not memory.
+        """
+        order = np.arange(len(events))
+        if (events.time_ns[1:] < events.time_ns[:-1]).any():
+            order = np.argsort(events.time_ns, kind="stable")
+        ordered = events.time_ns[order]
+        low = np.searchsorted(ordered, self.start_ns, "left")
+        high = np.maximum(low, np.searchsorted(ordered, self.end_ns, "left"))
+        size = np.zeros(len(self.paths), np.int64)
+        np.add.at(size, self.path, high - low)
+        for first, last in batches(size):
+            start, end = np.searchsorted(self.path, (first, last))
+            place, number = numbers(low[start:end], high[start:end])
+            row, owner = order[number], self.owner[start:end]
+            mine = events.counted(owner[place], row)
+            path, row = self.path[start:end][place[mine]], row[mine]
+            if (owner != owner[:1]).any():
+                path, row = np.divmod(np.unique(path * (len(events) + 1) + row), len(events) + 1)
+            yield path, row
+
+    def members(self, events: Events) -> Iterator[tuple[Int64, Int64]]:
+        """(scope, row) in batches as `inside`, after a first one with the whole recording."""
+        yield np.full(len(events), WHOLE, np.int64), np.arange(len(events))
+        for path, row in self.inside(events):
+            yield path + 1, row
+
+    def covered(self, times: Intervals) -> Int64:
+        """Per scope, how much of its wall time lies in a set of time; all of the set in the whole recording."""
+        total = np.zeros(len(self), np.int64)
+        path, start, end = union_by_key(self.path, self.start_ns, self.end_ns)
+        np.add.at(total, path + 1, times.covered(start, end))
+        total[WHOLE] = times.total
+        return total
+
+
+@dataclass(frozen=True)
+class Membership:
+    """The ranges of a capture, told apart by path once, and what belongs to them."""
+
+    ranges: RangeTable
+    path: Int64
+    """Per range, the index into `paths`."""
+    paths: tuple[RangePath, ...]
+    """In the order of their first start, a parent before its children."""
+    samples: Events
+
+    def among(self, pids: NDArray[np.integer]) -> Scopes:
+        """The scopes of events of the processes `pids`."""
+        processes, index = np.unique(owners(self.ranges, pids), return_inverse=True)
+        count = max(len(processes), 1)
+        key = self.path * count + index.reshape(-1)
+        key, start, end = union_by_key(key, self.ranges.start_ns, self.ranges.end_ns)
+        return Scopes(self.paths, key // count, start, end, processes[key % count])
+
+    @cached_property
+    def of_samples(self) -> Scopes:
+        """The scopes of the samples."""
+        return self.among(self.samples.pid)
+
+
+def membership(capture: Capture) -> Membership:
+    """What belongs to the ranges of a capture; waits must have been cut at their edges (`ranges.spans`)."""
+    return Membership(capture.ranges, *range_paths(capture.ranges), sample_events(capture))
