@@ -1,0 +1,112 @@
+// Single ranges, calls, copies and migrations (report/instances.py): which of them pass the filters, and sums over them.
+
+import { gunzip, summed, unpackColumns } from "../core/columns.js";
+import { embedded } from "../core/dom.js";
+
+const KINDS = ["range", "call", "copy", "move"];
+
+export class Instances {
+  static async load({ layout, samplesStart, scoped }) {
+    return new Instances(unpackColumns(await gunzip(embedded("instances")), layout), samplesStart, scoped);
+  }
+
+  constructor(columns, samplesStart, scoped) {
+    Object.assign(this, { samplesStart, scoped });
+    for (const kind of KINDS) {
+      const names = ["group", "length_ns", "before_ns", "thread", "pid", "size_bytes", "count", "busy_ns", "extra"];
+      this[kind] = Object.fromEntries(names.map((name) => [name.replace(/_.*/, ""), columns[`${kind}_${name}`]]));
+      this[kind].start = summed(columns[`${kind}_start_ns`], Float64Array);
+    }
+    this.time = { call: columns.time_call, leaf: columns.time_leaf, ns: columns.time_ns };
+    this.scope = { range: columns.scope, start: columns.scope_start_ns, length: columns.scope_length_ns, pid: columns.scope_pid };
+  }
+
+  /** The brushed span in ns since the timeline's start, or null. */
+  spanOf(state) {
+    return state.span && state.span.map((end) => end * 1000 + this.samplesStart);
+  }
+
+  /** Row numbers of a kind that begin in the span, happen in the chosen range and belong to the chosen threads. */
+  rows(kind, state, { threads = true } = {}) {
+    const { start, before, thread, pid } = this[kind];
+    const span = this.spanOf(state);
+    const scopes = state.range >= 0 && this.scoped ? this.#scopesOf(state.range) : null;
+    const wanted = threads && state.threads.length ? new Set(state.threads) : null;
+    const found = [];
+    for (let row = 0; row < start.length; row += 1) {
+      if (span && (start[row] < span[0] || start[row] >= span[1])) continue;
+      if (wanted && !wanted.has(thread[row])) continue;
+      if (scopes && !inside(scopes, start[row] - before[row], pid[row])) continue;
+      found.push(row);
+    }
+    return found;
+  }
+
+  /** Whether an instant, in ns since the timeline's start, passes the filters of time and range, of any process. */
+  test(state) {
+    const span = this.spanOf(state);
+    const scopes = state.range >= 0 && this.scoped ? this.#scopesOf(state.range).map(([start, end]) => [start, end, -1]) : null;
+    return (time) => (!span || (time >= span[0] && time < span[1])) && (!scopes || inside(scopes, time, -1));
+  }
+
+  // [start, end, process] of a range's merged intervals, in order of start; they overlap only between processes.
+  #scopesOf(range) {
+    const { range: of, start, length, pid } = this.scope;
+    const found = [];
+    for (let at = 0; at < of.length; at += 1) if (of[at] === range) found.push([start[at], start[at] + length[at], pid[at]]);
+    return found.sort((one, other) => one[0] - other[0]);
+  }
+
+  /** [start, end] of a range's calls, in order of time. */
+  intervalsOf(range) {
+    const { group, start, length } = this.range;
+    const found = [];
+    for (let row = 0; row < group.length; row += 1) if (group[row] === range) found.push([start[row], start[row] + length[row]]);
+    return found;
+  }
+
+  /** Per group of a kind: rows, events, bytes, own time, `extra`, and the lengths of single events in order of time. */
+  sums(kind, rows) {
+    const { group, size, count, busy, extra } = this[kind];
+    const sums = new Map();
+    for (const row of rows) {
+      let sum = sums.get(group[row]);
+      if (!sum) sums.set(group[row], (sum = { rows: [], count: 0, size: 0, busy: 0, extra: 0 }));
+      sum.rows.push(row);
+      sum.count += count[row];
+      sum.size += size[row];
+      sum.busy += busy[row];
+      sum.extra += extra[row];
+    }
+    return sums;
+  }
+
+  /** Least, median (the lower of two) and most of a column over rows; a row of several events counts with their mean. */
+  spread(kind, rows, column) {
+    const { count } = this[kind];
+    const values = rows.map((row) => [this[kind][column][row] / count[row], count[row]]).sort((one, other) => one[0] - other[0]);
+    const all = values.reduce((sum, [, many]) => sum + many, 0);
+    let passed = 0;
+    const median = values.find(([, many]) => (passed += many) > (all - 1) / 2);
+    return values.length ? [values[0][0], median[0], values.at(-1)[0]] : [0, 0, 0];
+  }
+
+  /** Sampled time inside calls by cause, for rows of calls: row → [[cause, ns], …]. */
+  timesOf(rows) {
+    const wanted = new Set(rows);
+    const sums = new Map();
+    const { call, leaf, ns } = this.time;
+    for (let at = 0; at < call.length; at += 1) {
+      if (wanted.has(call[at])) sums.set(leaf[at], (sums.get(leaf[at]) ?? 0) + ns[at]);
+    }
+    return [...sums].sort((one, other) => other[1] - one[1]);
+  }
+}
+
+function inside(scopes, time, pid) {
+  for (const [start, end, owner] of scopes) {
+    if (start > time) return false;
+    if (time < end && (owner < 0 || owner === pid)) return true;
+  }
+  return false;
+}
