@@ -1,8 +1,8 @@
 // The page of `pinprof bench`: its plots, the theme, and copying the command.
 
 import { byId, readJson } from "./core/dom.js";
-import { Plots } from "./plots/figures.js";
 import { startTheme } from "./core/theme.js";
+import { Plots } from "./plots/figures.js";
 
 const plots = new Plots(readJson("page-data").plots);
 startTheme(byId("theme"), () => plots.recolour());

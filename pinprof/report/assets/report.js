@@ -1,17 +1,17 @@
 // Brings the finished page to life: which event is shown, what is filtered, the theme, hints and copying. Nothing here
 // computes results. In the worker made of this script (engine/engine.js) there is no document: there it answers questions.
 
-import { BlocksPanel } from "./managed/blocks.js";
-import { Chart } from "./plots/chart.js";
 import { byId, element, inflatedText, readJson } from "./core/dom.js";
-import { serve } from "./engine/engine.js";
-import { FieldPanel } from "./managed/field.js";
-import { FilterStrip } from "./filters/chips.js";
-import { FlamePanel } from "./flame/panel.js";
-import { Linked } from "./filters/views.js";
-import { Plots } from "./plots/figures.js";
 import { Store } from "./core/store.js";
 import { startTheme } from "./core/theme.js";
+import { serve } from "./engine/engine.js";
+import { FilterStrip } from "./filters/chips.js";
+import { Linked } from "./filters/views.js";
+import { FlamePanel } from "./flame/panel.js";
+import { BlocksPanel } from "./managed/blocks.js";
+import { FieldPanel } from "./managed/field.js";
+import { Chart } from "./plots/chart.js";
+import { Plots } from "./plots/figures.js";
 import { TimelinePanel } from "./timeline/panel.js";
 
 if (typeof document === "undefined") serve();
@@ -20,7 +20,15 @@ else startPage(readJson("page-data"));
 function startPage(page) {
   const { dsos, frames } = page.flame.facts;
   const functions = Object.fromEntries(["sandwich", "focus", "hide", "drop", "fold"].map((key) => [key, frames]));
-  const sizes = { ...functions, event: page.events.length, range: rangesChosen(page) ? page.ranges.length : 0, dsos, modules: dsos, threads: page.threads.length, modes: 3 };
+  const sizes = {
+    ...functions,
+    event: page.events.length,
+    range: rangesChosen(page) ? page.ranges.length : 0,
+    dsos,
+    modules: dsos,
+    threads: page.threads.length,
+    modes: 3,
+  };
   const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
   const chart = byId("chart") ? new Chart(page, () => linked.measured()) : null;
   const flame = byId("flame") ? new FlamePanel(page, store, scriptText()) : null;

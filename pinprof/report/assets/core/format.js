@@ -1,6 +1,10 @@
 // Quantities as text, the same rules as pinprof/units.py (tests/browser compares the two).
 
-const NS_UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3]];
+const NS_UNITS = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+];
 const BYTE_UNITS = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
 const COUNT = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 

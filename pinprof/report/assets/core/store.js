@@ -4,14 +4,21 @@ export const START = {
   event: 0, // index of the event
   range: -1, // index of the range, -1 for the whole recording
   span: null, // [from, to] in µs since the first sample
-  causes: [], dsos: [], modes: [], threads: [], // only these; empty for all
+  causes: [],
+  dsos: [],
+  modes: [],
+  threads: [], // only these; empty for all
   split: false, // a node per thread under the root
   inverted: false, // innermost functions first
   order: "weight", // or "time"
   flame: false, // callers at the bottom
   colour: "cause", // or "module", "mode"
   sandwich: -1, // the function whose callers and callees are shown
-  focus: -1, hide: [], drop: [], fold: [], modules: [], // changes to the stacks, by function; modules by module
+  focus: -1,
+  hide: [],
+  drop: [],
+  fold: [],
+  modules: [], // changes to the stacks, by function; modules by module
   search: "",
   zoom: [], // the functions on the way to the zoomed one
   upper: [], // the same among the callers of a sandwich
@@ -43,7 +50,8 @@ export class Store {
     this.state = { ...START, ...this.#read() };
     window.addEventListener("hashchange", () => {
       const asked = this.#read();
-      if (asked && this.#address({ ...START, ...asked }) !== this.#address(this.state)) this.set({ ...START, ...asked });
+      if (asked && this.#address({ ...START, ...asked }) !== this.#address(this.state))
+        this.set({ ...START, ...asked });
     });
   }
 
@@ -101,7 +109,9 @@ export class Store {
       const value = state[key];
       if (JSON.stringify(value) === JSON.stringify(start)) continue;
       const words = this.words[key];
-      const text = Array.isArray(value) ? value.map((entry) => words?.[entry] ?? entry).join(words ? "," : "_") : String(words?.[value] ?? value);
+      const text = Array.isArray(value)
+        ? value.map((entry) => words?.[entry] ?? entry).join(words ? "," : "_")
+        : String(words?.[value] ?? value);
       parts.push(`${key}=${encodeURIComponent(text)}`);
     }
     return parts.join("&");
@@ -135,7 +145,10 @@ export class Store {
       return Number.isInteger(index) && index >= 0 && index < (this.sizes[key] ?? Infinity) ? index : undefined;
     };
     if (Array.isArray(start) || start === null) {
-      const list = text.split(words ? "," : "_").map(number).filter((entry) => entry !== undefined);
+      const list = text
+        .split(words ? "," : "_")
+        .map(number)
+        .filter((entry) => entry !== undefined);
       return start === null && !(list.length === 2 && list[0] < list[1]) ? undefined : list;
     }
     if (typeof start === "number") return number(text);

@@ -2,15 +2,16 @@
 // samples in the order of time. Results are plain columns, so that they can travel out of the worker.
 
 import { Forest, Placer } from "./forest.js";
-import { finish } from "./ordering.js";
 import { inverted } from "./inverted.js";
+import { finish } from "./ordering.js";
 
 /** Tables by name for a query (`core/store.js`): main; callers and main for a sandwich. */
 export function derive(model, query) {
   const selection = model.select(query);
-  const tables = query.order === "time" && model.timed && query.sandwich < 0 && !query.inverted
-    ? { main: inTime(model, query, selection) }
-    : merged(model, query, selection);
+  const tables =
+    query.order === "time" && model.timed && query.sandwich < 0 && !query.inverted
+      ? { main: inTime(model, query, selection) }
+      : merged(model, query, selection);
   const { facets, whole, total } = selection;
   const { pairs, ...shown } = tables;
   return { tables: shown, pairs, facets, whole, total };
@@ -93,7 +94,12 @@ function turn(model, forest, rows, target, top) {
     let outermost = from;
     while (parent[outermost] > 0) outermost = parent[outermost];
     let at = frame[outermost] >= threads ? target.child(0, frame[outermost]) : 0;
-    for (let node = target.frame[0] === frame[from] ? parent[from] : from; node > 0 && frame[node] < threads; node = parent[node]) at = target.child(at, frame[node]);
+    for (
+      let node = target.frame[0] === frame[from] ? parent[from] : from;
+      node > 0 && frame[node] < threads;
+      node = parent[node]
+    )
+      at = target.child(at, frame[node]);
     weights.add(at, rows.cause[row], rows.weight[row], rows.bundle[row]);
   }
   return weights;
@@ -148,11 +154,16 @@ function inTime(model, query, selection) {
   const samples = model.samples(selection);
   const size = samples.length;
   const columns = {
-    node: new Int32Array(size), start: new Float64Array(size + 1), cause: new Int16Array(size),
-    decider: new Int32Array(size), shared: new Int16Array(size),
+    node: new Int32Array(size),
+    start: new Float64Array(size + 1),
+    cause: new Int16Array(size),
+    decider: new Int32Array(size),
+    shared: new Int16Array(size),
   };
   let count = 0;
-  for (const [thread, members] of query.split ? byThread(samples, (sample) => bundles.threads[bundleOf[sample]]) : [[-1, samples]]) {
+  for (const [thread, members] of query.split
+    ? byThread(samples, (sample) => bundles.threads[bundleOf[sample]])
+    : [[-1, samples]]) {
     if (thread >= 0) placer.startThread(thread);
     for (const sample of members) {
       const bundle = bundleOf[sample];
@@ -177,9 +188,14 @@ function inTime(model, query, selection) {
     columns.shared[sample] = depth[one];
   }
   columns.shared[0] = -1;
-  const cut = Object.fromEntries(Object.entries(columns).map(([name, column]) => [name, column.slice(0, name === "start" ? count + 1 : count)]));
+  const cut = Object.fromEntries(
+    Object.entries(columns).map(([name, column]) => [name, column.slice(0, name === "start" ? count + 1 : count)]),
+  );
   return {
-    kind: "time", ...cut, depth,
-    parent: forest.parent.slice(0, forest.length), frame: forest.frame.slice(0, forest.length),
+    kind: "time",
+    ...cut,
+    depth,
+    parent: forest.parent.slice(0, forest.length),
+    frame: forest.frame.slice(0, forest.length),
   };
 }

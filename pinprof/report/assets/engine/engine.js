@@ -3,8 +3,8 @@
 
 import { gunzip } from "../core/columns.js";
 import { derive } from "./derive.js";
-import { Model } from "./model.js";
 import { recycle } from "./memory.js";
+import { Model } from "./model.js";
 import { survey } from "./survey.js";
 
 class Server {

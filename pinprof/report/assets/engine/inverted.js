@@ -2,12 +2,17 @@
 // stacks agree from their ends up to there; the next level parts each set by the next caller. Most sets are soon a
 // single row, which is only followed to its root.
 
-import { arrange } from "./ordering.js";
 import { column } from "./memory.js";
+import { arrange } from "./ordering.js";
 
 const SEVERAL = -2;
 const COLUMN_TYPES = {
-  parent: Int32Array, frame: Int32Array, total: Float64Array, leaf: Int16Array, decider: Int32Array, purity: Uint8Array,
+  parent: Int32Array,
+  frame: Int32Array,
+  total: Float64Array,
+  leaf: Int16Array,
+  decider: Int32Array,
+  purity: Uint8Array,
 };
 
 /** `forest` holds the stacks, callers first; `rows` say what ends where (engine/derive.js). */
@@ -31,7 +36,9 @@ class Sets {
     for (let row = 0; row < size; row += 1) this.decider[row] = model.decider(rows.bundle[row]);
     const steps = this.#start(parent, frame, rows);
     // Room for all steps of all rows: pages of it that are never written never become memory.
-    this.columns = Object.fromEntries(Object.entries(COLUMN_TYPES).map(([name, Type]) => [name, column(Type, steps + 1)]));
+    this.columns = Object.fromEntries(
+      Object.entries(COLUMN_TYPES).map(([name, Type]) => [name, column(Type, steps + 1)]),
+    );
     this.filled = 0;
     // The last level's sets: set `s` is node `filled - sets + s` and holds members[bounds[s]] … members[bounds[s + 1]].
     this.members = new Int32Array(size);
@@ -44,8 +51,13 @@ class Sets {
     this.seenBy = new Int32Array(functions).fill(-1);
     this.kidOf = new Int32Array(functions);
     this.kids = {
-      frame: new Int32Array(functions), count: new Int32Array(functions), free: new Int32Array(functions), cause: new Int16Array(functions),
-      heaviest: new Int32Array(functions), total: new Float64Array(functions), order: new Int32Array(functions),
+      frame: new Int32Array(functions),
+      count: new Int32Array(functions),
+      free: new Int32Array(functions),
+      cause: new Int16Array(functions),
+      heaviest: new Int32Array(functions),
+      total: new Float64Array(functions),
+      order: new Int32Array(functions),
     };
     this.amounts = new Float64Array(model.causes);
     this.#root(size);

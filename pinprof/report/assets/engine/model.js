@@ -32,7 +32,9 @@ export class Model {
     free[0] = 1;
     for (let node = 0; node < depth.length; node += 1) free[depth[node] + 1] += 1;
     for (let level = 1; level < DEEPEST; level += 1) free[level] += free[level - 1];
-    const [parent, frame, callees, place] = [length, length, length + 1, length - 1].map((size) => new Int32Array(size));
+    const [parent, frame, callees, place] = [length, length, length + 1, length - 1].map(
+      (size) => new Int32Array(size),
+    );
     parent[0] = -1;
     frame[0] = -1;
     callees[0] = 1;
@@ -69,8 +71,13 @@ export class Model {
       let found = first[at];
       while (found >= 0) {
         const other = example[found];
-        if (cause[other] === cause[sample] && thread[other] === thread[sample] && event[other] === event[sample]
-          && likely[other] === likely[sample]) break;
+        if (
+          cause[other] === cause[sample] &&
+          thread[other] === thread[sample] &&
+          event[other] === event[sample] &&
+          likely[other] === likely[sample]
+        )
+          break;
         before = found;
         found = next[found];
       }
@@ -103,8 +110,16 @@ export class Model {
     }
     this.bundleOf = of;
     this.bundles = {
-      length: count, node, dsos, modes, weight: sums.slice(0, count), decider: new Int32Array(count).fill(UNKNOWN),
-      event: pick(event), causes: pick(cause), threads: pick(thread), likely: pick(likely),
+      length: count,
+      node,
+      dsos,
+      modes,
+      weight: sums.slice(0, count),
+      decider: new Int32Array(count).fill(UNKNOWN),
+      event: pick(event),
+      causes: pick(cause),
+      threads: pick(thread),
+      likely: pick(likely),
     };
   }
 

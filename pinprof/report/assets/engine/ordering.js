@@ -1,8 +1,8 @@
 // A grown forest as the columns of a table: totals, leading causes, and the order of display, level by level, each
 // level from left to right with the heavier sibling first.
 
-import { weighed } from "./totals.js";
 import { column, room } from "./memory.js";
+import { weighed } from "./totals.js";
 
 /** A tree whose callees lie side by side. With `asks`, `ends` says per row of weights where its node stands in the table. */
 export function finish(model, tree, rows, asks = false) {
@@ -34,7 +34,13 @@ function ordered({ frame, callees, length }, columns, asked) {
     }
     if (filled > high) rows.push(filled);
   }
-  return { ...(asked && { ends: places(order, length, asked) }), kind: "tree", rows, parent, ...picked(order, { ...columns, frame }) };
+  return {
+    ...(asked && { ends: places(order, length, asked) }),
+    kind: "tree",
+    rows,
+    parent,
+    ...picked(order, { ...columns, frame }),
+  };
 }
 
 // One loop for all columns, and each access of one type.

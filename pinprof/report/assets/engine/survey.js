@@ -32,8 +32,13 @@ export function survey(model, query) {
 // Per bundle 1 where it passes the filters of event, module, mode and thread.
 function passing({ bundles }, { event, dsos, modes, threads }) {
   const passes = new Uint8Array(bundles.length);
-  const wanted = [[dsos, bundles.dsos], [modes, bundles.modes], [threads, bundles.threads]]
-    .filter(([list]) => list.length).map(([list, column]) => [new Set(list), column]);
+  const wanted = [
+    [dsos, bundles.dsos],
+    [modes, bundles.modes],
+    [threads, bundles.threads],
+  ]
+    .filter(([list]) => list.length)
+    .map(([list, column]) => [new Set(list), column]);
   for (let bundle = 0; bundle < bundles.length; bundle += 1) {
     if (bundles.event[bundle] !== event) continue;
     if (wanted.every(([values, column]) => values.has(column[bundle]))) passes[bundle] = 1;

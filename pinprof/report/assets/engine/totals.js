@@ -43,7 +43,12 @@ function separate(model, { parent, callees }, { total, leaf, purity, decider }, 
     if (leaf[node] === MIXED) place[node] = nodes.push(node) - 1;
   }
   const above = Int32Array.from(nodes, (node) => (node ? place[parent[node]] : -1));
-  const mixed = { above, amount: new Float64Array(nodes.length), most: new Float64Array(nodes.length), by: new Int32Array(nodes.length) };
+  const mixed = {
+    above,
+    amount: new Float64Array(nodes.length),
+    most: new Float64Array(nodes.length),
+    by: new Int32Array(nodes.length),
+  };
   const lead = new Float64Array(nodes.length);
   for (const [cause, feed] of feeds(model, { nodes, callees, place }, { total, leaf, decider }, rows)) {
     const take = (at) => {
@@ -78,9 +83,15 @@ function feeds(model, { nodes, callees, place }, { total, leaf, decider }, rows)
       }
     }
   };
-  each((list) => { list.size += 1; });
+  each((list) => {
+    list.size += 1;
+  });
   for (const list of lists.values()) {
-    Object.assign(list, { at: new Int32Array(list.size), weight: new Float64Array(list.size), by: new Int32Array(list.size) });
+    Object.assign(list, {
+      at: new Int32Array(list.size),
+      weight: new Float64Array(list.size),
+      by: new Int32Array(list.size),
+    });
   }
   each((list, at, weight, node, row) => {
     list.at[list.filled] = at;

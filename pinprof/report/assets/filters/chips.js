@@ -2,8 +2,8 @@
 
 import { byId, element } from "../core/dom.js";
 import { formatNs } from "../core/format.js";
+import { differs, FILTERS } from "../core/store.js";
 import { MODES } from "../flame/colouring.js";
-import { FILTERS, differs } from "../core/store.js";
 
 /** A button that takes something back. */
 export function chipOf(label, text, takeBack) {

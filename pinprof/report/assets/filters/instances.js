@@ -18,7 +18,12 @@ export class Instances {
       this[kind].start = summed(columns[`${kind}_start_ns`], Float64Array);
     }
     this.time = { call: columns.time_call, leaf: columns.time_leaf, ns: columns.time_ns };
-    this.scope = { range: columns.scope, start: columns.scope_start_ns, length: columns.scope_length_ns, pid: columns.scope_pid };
+    this.scope = {
+      range: columns.scope,
+      start: columns.scope_start_ns,
+      length: columns.scope_length_ns,
+      pid: columns.scope_pid,
+    };
   }
 
   /** The brushed span in ns since the timeline's start, or null. */
@@ -45,7 +50,8 @@ export class Instances {
   /** Whether an instant, in ns since the timeline's start, passes the filters of time and range, of any process. */
   test(state) {
     const span = this.spanOf(state);
-    const scopes = state.range >= 0 && this.scoped ? this.#scopesOf(state.range).map(([start, end]) => [start, end, -1]) : null;
+    const scopes =
+      state.range >= 0 && this.scoped ? this.#scopesOf(state.range).map(([start, end]) => [start, end, -1]) : null;
     return (time) => (!span || (time >= span[0] && time < span[1])) && (!scopes || inside(scopes, time, -1));
   }
 
@@ -53,7 +59,8 @@ export class Instances {
   #scopesOf(range) {
     const { range: of, start, length, pid } = this.scope;
     const found = [];
-    for (let at = 0; at < of.length; at += 1) if (of[at] === range) found.push([start[at], start[at] + length[at], pid[at]]);
+    for (let at = 0; at < of.length; at += 1)
+      if (of[at] === range) found.push([start[at], start[at] + length[at], pid[at]]);
     return found.sort((one, other) => one[0] - other[0]);
   }
 
@@ -61,7 +68,8 @@ export class Instances {
   intervalsOf(range) {
     const { group, start, length } = this.range;
     const found = [];
-    for (let row = 0; row < group.length; row += 1) if (group[row] === range) found.push([start[row], start[row] + length[row]]);
+    for (let row = 0; row < group.length; row += 1)
+      if (group[row] === range) found.push([start[row], start[row] + length[row]]);
     return found;
   }
 
@@ -84,7 +92,9 @@ export class Instances {
   /** Least, median (the lower of two) and most of a column over rows; a row of several events counts with their mean. */
   spread(kind, rows, column) {
     const { count } = this[kind];
-    const values = rows.map((row) => [this[kind][column][row] / count[row], count[row]]).sort((one, other) => one[0] - other[0]);
+    const values = rows
+      .map((row) => [this[kind][column][row] / count[row], count[row]])
+      .sort((one, other) => one[0] - other[0]);
     const all = values.reduce((sum, [, many]) => sum + many, 0);
     let passed = 0;
     const median = values.find(([, many]) => (passed += many) > (all - 1) / 2);

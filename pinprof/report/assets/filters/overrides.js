@@ -53,8 +53,13 @@ export function barOf(parts, height, label) {
   let at = 0;
   for (const { share, className, cause, title, off } of parts) {
     const part = set(document.createElementNS(DRAWING, "rect"), {
-      class: `seg ${className}${off ? " off" : ""}`, x: `${(100 * at).toFixed(3)}%`, y: 0, width: `${(100 * share).toFixed(3)}%`, height,
-      "data-cause": cause, "data-title": title,
+      class: `seg ${className}${off ? " off" : ""}`,
+      x: `${(100 * at).toFixed(3)}%`,
+      y: 0,
+      width: `${(100 * share).toFixed(3)}%`,
+      height,
+      "data-cause": cause,
+      "data-title": title,
     });
     bar.append(part);
     at += share;
@@ -65,10 +70,24 @@ export function barOf(parts, height, label) {
 /** The spread of some calls: a line from the fastest to the slowest, the median on it, and the three as figures. */
 export function spreadOf([least, median, most], format) {
   const mark = document.createElementNS(DRAWING, "svg");
-  for (const [name, value] of Object.entries({ class: "spread-mark", role: "img", "aria-label": "Spread of the calls, from 0 to the slowest", width: "100%", height: 10 })) mark.setAttribute(name, value);
+  for (const [name, value] of Object.entries({
+    class: "spread-mark",
+    role: "img",
+    "aria-label": "Spread of the calls, from 0 to the slowest",
+    width: "100%",
+    height: 10,
+  }))
+    mark.setAttribute(name, value);
   const add = (className, from, width, y, height) => {
     const part = document.createElementNS(DRAWING, "rect");
-    for (const [name, value] of Object.entries({ class: className, x: `${((96 * from) / Math.max(most, 1)).toFixed(2)}%`, width, y, height })) part.setAttribute(name, value);
+    for (const [name, value] of Object.entries({
+      class: className,
+      x: `${((96 * from) / Math.max(most, 1)).toFixed(2)}%`,
+      width,
+      y,
+      height,
+    }))
+      part.setAttribute(name, value);
     mark.append(part);
   };
   add("spread-track", 0, "96%", 4.5, 1);

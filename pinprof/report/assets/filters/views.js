@@ -1,13 +1,13 @@
 // One store, and every view follows it: asks for the weights of what passes the filters, and has each view show them.
 // What stands on the page at first is the whole recording; it comes back when the last filter is taken back.
 
-import { ActivityView } from "../tables/activity.js";
 import { byId } from "../core/dom.js";
+import { differs, FILTERS } from "../core/store.js";
+import { ActivityView } from "../tables/activity.js";
 import { CausesView } from "../tables/causes.js";
+import { RangesView, rangeRows } from "../tables/ranges.js";
 import { Instances } from "./instances.js";
 import { Patches } from "./overrides.js";
-import { RangesView, rangeRows } from "../tables/ranges.js";
-import { FILTERS, differs } from "../core/store.js";
 
 export class Linked {
   /** `flame` and `chart` are null where the page has none. */
@@ -53,8 +53,13 @@ export class Linked {
     const rows = rangeRows(this.page, state, found, instances);
     if (found) this.causes.show(state, found);
     if (this.active && found) this.ranges.show(state, rows);
-    else if (this.active) this.ranges.show(state, rows.map((row) => ({ ...row, weights: false })));
-    if (instances && ["range", "span", "threads", "causes"].some((key) => differs(state, key))) this.activity.show(state, instances);
+    else if (this.active)
+      this.ranges.show(
+        state,
+        rows.map((row) => ({ ...row, weights: false })),
+      );
+    if (instances && ["range", "span", "threads", "causes"].some((key) => differs(state, key)))
+      this.activity.show(state, instances);
     else this.activity.plots.filter("transfers", null);
     this.chosen(state);
     this.rows = rows;
@@ -74,7 +79,12 @@ export class Linked {
   chosen({ range }) {
     const { ranges } = this.page;
     const within = new Set();
-    for (let at = range; range >= 0 && at < ranges.length && (at === range || ranges[at].depth > ranges[range].depth); at += 1) within.add(at);
+    for (
+      let at = range;
+      range >= 0 && at < ranges.length && (at === range || ranges[at].depth > ranges[range].depth);
+      at += 1
+    )
+      within.add(at);
     for (const line of document.querySelectorAll("tr[data-range]")) {
       const number = Number(line.dataset.range);
       line.classList.toggle("chosen", number === range);

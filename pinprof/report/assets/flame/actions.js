@@ -26,9 +26,13 @@ export function act(panel, key) {
 function stackOf(panel, graph, node) {
   const { frames, page, state } = panel;
   const { table } = graph;
-  const chain = table.path(node).map((step) => table.frameOf(step)).filter((frame) => frame >= 0);
+  const chain = table
+    .path(node)
+    .map((step) => table.frameOf(step))
+    .filter((frame) => frame >= 0);
   if (!state.inverted && graph === panel.graph) chain.reverse();
-  const line = (frame) => (frames.isFunction(frame) ? `${frames.nameOf(frame)} (${page.dsos[frames.dsoOf(frame)]})` : frames.nameOf(frame));
+  const line = (frame) =>
+    frames.isFunction(frame) ? `${frames.nameOf(frame)} (${page.dsos[frames.dsoOf(frame)]})` : frames.nameOf(frame);
   return chain.map(line).join("\n");
 }
 
@@ -36,7 +40,9 @@ async function copy(panel, text, what) {
   await copyText(text);
   byId("flame-status").textContent = `Copied the ${what}.`;
   clearTimeout(panel.saying);
-  panel.saying = setTimeout(() => { byId("flame-status").textContent = ""; }, 4000);
+  panel.saying = setTimeout(() => {
+    byId("flame-status").textContent = "";
+  }, 4000);
 }
 
 /** Save the view as a picture, print it, or copy a link to it. */

@@ -3,7 +3,13 @@
 import { themed } from "../core/theme.js";
 
 // The less of a function's weight its leading cause makes up, the greyer the function: [from percent, part of colour].
-const BLENDS = [[98, 1], [85, 0.75], [65, 0.5], [45, 0.25], [0, 0]];
+const BLENDS = [
+  [98, 1],
+  [85, 0.75],
+  [65, 0.5],
+  [45, 0.25],
+  [0, 0],
+];
 const MODULE_COLOURS = 9;
 export const MODES = ["user code", "kernel", "kernel modules"];
 
@@ -18,8 +24,13 @@ export const SCHEMES = {
 export function lookOf(scheme, page, frames, ranks) {
   const mixed = themed("--mixed");
   const style = {
-    ink: themed("--on-cause"), fadedInk: themed("--soft"), match: themed("--match"), matchInk: themed("--on-match"),
-    ground: themed("--card"), outline: themed("--ink"), font: `12px ${getComputedStyle(document.body).fontFamily}`,
+    ink: themed("--on-cause"),
+    fadedInk: themed("--soft"),
+    match: themed("--match"),
+    matchInk: themed("--on-match"),
+    ground: themed("--card"),
+    outline: themed("--ink"),
+    font: `12px ${getComputedStyle(document.body).fontFamily}`,
     nameOf: (frame) => frames.nameOf(frame),
   };
   if (scheme === "cause") {
@@ -45,8 +56,10 @@ export function legendOf(scheme, page, facets, selected, ranks) {
   const present = [...weights.keys()].filter((value) => weights[value] > 0 || selected.includes(value));
   present.sort((one, other) => weights[other] - weights[one] || one - other);
   return present.map((value) => {
-    if (scheme === "cause") return [value, page.causes[value].key, page.causes[value].meaning, `--cause-${page.causes[value].slug}`];
-    if (scheme === "mode") return [value, MODES[value], `Samples whose innermost function is ${MODES[value]}`, `--mode-${value}`];
+    if (scheme === "cause")
+      return [value, page.causes[value].key, page.causes[value].meaning, `--cause-${page.causes[value].slug}`];
+    if (scheme === "mode")
+      return [value, MODES[value], `Samples whose innermost function is ${MODES[value]}`, `--mode-${value}`];
     const rank = ranks.indexOf(value);
     const colour = rank >= 0 && rank < MODULE_COLOURS ? `--module-${rank}` : "--mixed";
     return [value, page.dsos[value] || "no module", "Samples whose innermost function is in this module", colour];

@@ -1,26 +1,43 @@
 // The flamegraph's controls: selects, legend, chips of what is filtered or changed, path of the zoom, undo and help.
 
 import { byId, element } from "../core/dom.js";
-import { chipOf } from "../filters/chips.js";
 import { formatShare } from "../core/format.js";
-import { MODES, SCHEMES, legendOf } from "./colouring.js";
 import { CHANGES, FILTERS } from "../core/store.js";
+import { chipOf } from "../filters/chips.js";
+import { legendOf, MODES, SCHEMES } from "./colouring.js";
 
 const MOST_THREADS = 200;
 
 export class Controls {
   constructor(panel, store) {
     Object.assign(this, { panel, store, page: panel.page });
-    this.#select("flame-order", [["weight", "heaviest first"], ...(this.page.timed ? [["time", "in order of time"]] : []), ["leaf", "leaf up"]], (value) => (
-      { order: value === "time" ? "time" : "weight", inverted: value === "leaf", zoom: [], view: null }));
-    this.#select("flame-colour", Object.entries(SCHEMES).map(([key, { label }]) => [key, label]), (value) => ({ colour: value }));
-    this.#select("flame-range", [[-1, "whole recording"], ...this.page.ranges.map(({ name, depth }, index) => [index, `${"\u00a0\u00a0".repeat(depth)}${name}`])],
-      (value) => ({ range: Number(value) }));
+    this.#select(
+      "flame-order",
+      [["weight", "heaviest first"], ...(this.page.timed ? [["time", "in order of time"]] : []), ["leaf", "leaf up"]],
+      (value) => ({ order: value === "time" ? "time" : "weight", inverted: value === "leaf", zoom: [], view: null }),
+    );
+    this.#select(
+      "flame-colour",
+      Object.entries(SCHEMES).map(([key, { label }]) => [key, label]),
+      (value) => ({ colour: value }),
+    );
+    this.#select(
+      "flame-range",
+      [
+        [-1, "whole recording"],
+        ...this.page.ranges.map(({ name, depth }, index) => [index, `${"\u00a0\u00a0".repeat(depth)}${name}`]),
+      ],
+      (value) => ({ range: Number(value) }),
+    );
     // Threads without samples come last; they are chosen on the timeline.
     const sampled = this.page.flame.facts.threads;
     const threads = this.page.threads.map((name, index) => [index, name]).slice(0, Math.min(sampled, MOST_THREADS));
-    this.#select("flame-threads", [["all", "merged"], ["split", "split"], ...threads], (value) => (
-      { split: value === "split", threads: /^\d/.test(value) ? [Number(value)] : [], zoom: [], view: null }));
+    this.#select("flame-threads", [["all", "merged"], ["split", "split"], ...threads], (value) => ({
+      split: value === "split",
+      threads: /^\d/.test(value) ? [Number(value)] : [],
+      zoom: [],
+      view: null,
+    }));
     byId("flame-range").parentElement.hidden = !this.page.timed || !this.page.ranges.length;
     byId("flame-threads").parentElement.hidden = sampled < 2;
     byId("flame-shape").addEventListener("click", () => store.set({ flame: !store.state.flame }));
@@ -68,19 +85,23 @@ export class Controls {
     const held = legend.contains(document.activeElement) ? document.activeElement.dataset.value : null;
     legend.setAttribute("aria-label", `Colours by ${label}: press one to show only it`);
     const whole = answer.facets[facet].reduce((sum, weight) => sum + weight, 0);
-    legend.replaceChildren(...legendOf(state.colour, this.page, answer.facets, state[facet], this.panel.ranks).map(([value, text, title, colour]) => {
-      const button = element("button", "legend-entry");
-      button.type = "button";
-      button.title = title;
-      button.dataset.value = value;
-      button.setAttribute("aria-pressed", String(state[facet].includes(value)));
-      const swatch = element("span", "swatch");
-      swatch.style.background = `var(${colour})`;
-      const name = element("span", "legend-name", text);
-      button.append(swatch, name, element("span", "faint", formatShare(answer.facets[facet][value], whole)));
-      button.addEventListener("click", () => this.store.toggle(facet, value));
-      return button;
-    }));
+    legend.replaceChildren(
+      ...legendOf(state.colour, this.page, answer.facets, state[facet], this.panel.ranks).map(
+        ([value, text, title, colour]) => {
+          const button = element("button", "legend-entry");
+          button.type = "button";
+          button.title = title;
+          button.dataset.value = value;
+          button.setAttribute("aria-pressed", String(state[facet].includes(value)));
+          const swatch = element("span", "swatch");
+          swatch.style.background = `var(${colour})`;
+          const name = element("span", "legend-name", text);
+          button.append(swatch, name, element("span", "faint", formatShare(answer.facets[facet][value], whole)));
+          button.addEventListener("click", () => this.store.toggle(facet, value));
+          return button;
+        },
+      ),
+    );
     if (held !== null) legend.querySelector(`[data-value="${held}"]`)?.focus();
   }
 
@@ -93,7 +114,8 @@ export class Controls {
     const list = (key, label, name) => {
       for (const value of state[key]) add(label, name(value), { [key]: state[key].filter((other) => other !== value) });
     };
-    if (state.sandwich >= 0) add("callers and callees of", frames.nameOf(state.sandwich), { sandwich: -1, zoom: [], view: null, upper: [] });
+    if (state.sandwich >= 0)
+      add("callers and callees of", frames.nameOf(state.sandwich), { sandwich: -1, zoom: [], view: null, upper: [] });
     if (state.focus >= 0) add("focus", frames.nameOf(state.focus), { focus: -1, zoom: [], view: null });
     list("hide", "hidden", (frame) => frames.nameOf(frame));
     list("fold", "collapsed", (frame) => frames.nameOf(frame));
@@ -112,8 +134,12 @@ export class Controls {
 
   /** What the graph is restricted to, in words. */
   told() {
-    return [...document.querySelectorAll("#filter-chips .chip, #flame-chips .chip:not(.quiet)")].map((chip) => (
-      [...chip.children].slice(0, 2).map((part) => part.textContent).join(" ")));
+    return [...document.querySelectorAll("#filter-chips .chip, #flame-chips .chip:not(.quiet)")].map((chip) =>
+      [...chip.children]
+        .slice(0, 2)
+        .map((part) => part.textContent)
+        .join(" "),
+    );
   }
 
   /** The way to the zoomed function; neighbours without a symbol in one module stand as one. */
@@ -126,19 +152,22 @@ export class Controls {
     for (const node of table.path(zoomed)) {
       const frame = table.frameOf(node);
       const last = steps.at(-1);
-      if (last && frames.isUnresolved(frame) && last.frame === frame) Object.assign(last, { node, count: last.count + 1 });
+      if (last && frames.isUnresolved(frame) && last.frame === frame)
+        Object.assign(last, { node, count: last.count + 1 });
       else steps.push({ node, frame, count: 1 });
     }
     const row = byId("flame-path");
-    row.replaceChildren(...steps.map(({ node, frame, count }) => {
-      const name = frames.nameOf(frame);
-      const crumb = element("button", "crumb", count > 1 ? `${name} × ${count}` : name);
-      crumb.type = "button";
-      crumb.title = count > 1 ? `${count} functions without symbol in ${name}` : name;
-      if (node === zoomed) crumb.setAttribute("aria-current", "location");
-      crumb.addEventListener("click", () => this.panel.zoomTo(node));
-      return crumb;
-    }));
+    row.replaceChildren(
+      ...steps.map(({ node, frame, count }) => {
+        const name = frames.nameOf(frame);
+        const crumb = element("button", "crumb", count > 1 ? `${name} × ${count}` : name);
+        crumb.type = "button";
+        crumb.title = count > 1 ? `${count} functions without symbol in ${name}` : name;
+        if (node === zoomed) crumb.setAttribute("aria-current", "location");
+        crumb.addEventListener("click", () => this.panel.zoomTo(node));
+        return crumb;
+      }),
+    );
     row.scrollLeft = row.scrollWidth;
   }
 }

@@ -1,8 +1,8 @@
 // What is known about a node: the tooltip, the line under the graph, and the menu of what can be done with it.
 
-import { act } from "./actions.js";
 import { element } from "../core/dom.js";
 import { formatShare, formatWeight } from "../core/format.js";
+import { act } from "./actions.js";
 
 /** [key, label, explanation]; `flame/actions.js` does them. */
 export const ACTIONS = [
@@ -62,7 +62,8 @@ export class Details {
     facts.push([purity === 100 ? "cause" : `${purity} % cause`, `${cause.key}: ${cause.meaning}`]);
     const decider = table.deciderOf(node);
     if (decider >= 0) facts.push(["decided by", frames.nameOf(decider)]);
-    if (decider === -2) facts.push(["decided by", "a heuristic (hot loop of a stripped library), not a function's name"]);
+    if (decider === -2)
+      facts.push(["decided by", "a heuristic (hot loop of a stripped library), not a function's name"]);
     else if (cause.rule) facts.push(["rule", cause.rule]);
     return facts;
   }

@@ -12,7 +12,8 @@ const SEAM_PX = 8;
 class SvgContext {
   constructor(width, height) {
     this.svg = document.implementation.createDocument(SVG, "svg").documentElement;
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` })) this.svg.setAttribute(name, value);
+    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` }))
+      this.svg.setAttribute(name, value);
     this.globalAlpha = 1;
     this.top = 0;
     this.ruler = document.createElement("canvas").getContext("2d");
@@ -20,7 +21,8 @@ class SvgContext {
 
   #add(tag, attributes, text) {
     const node = this.svg.ownerDocument.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes)) node.setAttribute(name, typeof value === "number" ? +value.toFixed(2) : value);
+    for (const [name, value] of Object.entries(attributes))
+      node.setAttribute(name, typeof value === "number" ? +value.toFixed(2) : value);
     if (this.globalAlpha < 1) node.setAttribute("opacity", this.globalAlpha);
     if (text !== undefined) node.textContent = text;
     this.svg.append(node);
@@ -36,11 +38,29 @@ class SvgContext {
   }
 
   strokeRect(x, y, width, height) {
-    this.#add("rect", { x, y: y + this.top, width, height, fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth });
+    this.#add("rect", {
+      x,
+      y: y + this.top,
+      width,
+      height,
+      fill: "none",
+      stroke: this.strokeStyle,
+      "stroke-width": this.lineWidth,
+    });
   }
 
   fillText(text, x, y) {
-    this.#add("text", { x, y: y + this.top + 4, fill: this.fillStyle, "font-size": "12px", "font-family": this.font.replace(/^\S+ /, "") }, text);
+    this.#add(
+      "text",
+      {
+        x,
+        y: y + this.top + 4,
+        fill: this.fillStyle,
+        "font-size": "12px",
+        "font-family": this.font.replace(/^\S+ /, ""),
+      },
+      text,
+    );
   }
 
   measureText(text) {
@@ -67,7 +87,9 @@ export function asPng(panel) {
   const context = canvas.getContext("2d");
   context.setTransform(ratio, 0, 0, ratio, 0, 0);
   paint(context, panel, picture);
-  return new Promise((resolve) => { canvas.toBlob(resolve, "image/png"); });
+  return new Promise((resolve) => {
+    canvas.toBlob(resolve, "image/png");
+  });
 }
 
 // One below the other: what the picture shows in words, the callers where there are any, the graph.
@@ -88,7 +110,11 @@ function paint(context, panel, { width, height, parts }) {
   context.font = look.font;
   context.textBaseline = "middle";
   context.fillStyle = look.outline;
-  const words = [panel.page.title, ...parts.at(-1).graph.view.canvas.getAttribute("aria-label").split(": "), ...panel.controls.told()];
+  const words = [
+    panel.page.title,
+    ...parts.at(-1).graph.view.canvas.getAttribute("aria-label").split(": "),
+    ...panel.controls.told(),
+  ];
   context.fillText(cut(context, words.join(" · "), width - 10), 5, CAPTION_PX / 2);
   let at = 0;
   for (const { graph, top, box } of parts) {

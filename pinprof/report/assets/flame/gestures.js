@@ -37,7 +37,8 @@ export function watch(graph) {
     }
     graph.hover(-1, event);
   });
-  for (const end of ["pointerup", "pointercancel"]) canvas.addEventListener(end, (event) => pointers.delete(event.pointerId));
+  for (const end of ["pointerup", "pointercancel"])
+    canvas.addEventListener(end, (event) => pointers.delete(event.pointerId));
   canvas.addEventListener("pointerleave", (event) => graph.hover(-1, event));
   canvas.addEventListener("click", (event) => {
     const node = dragged ? -1 : graph.nodeAt(event.clientX, event.clientY);
@@ -53,13 +54,17 @@ export function watch(graph) {
     graph.select(node);
     graph.on.menu(node, event);
   });
-  canvas.addEventListener("wheel", (event) => {
-    if (event.ctrlKey || event.metaKey) graph.scale(Math.exp(event.deltaY * WHEEL_STEP), part(event.clientX));
-    else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-      graph.pan((event.deltaX || event.deltaY) / graph.width);
-    } else return;
-    event.preventDefault();
-  }, { passive: false });
+  canvas.addEventListener(
+    "wheel",
+    (event) => {
+      if (event.ctrlKey || event.metaKey) graph.scale(Math.exp(event.deltaY * WHEEL_STEP), part(event.clientX));
+      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
+        graph.pan((event.deltaX || event.deltaY) / graph.width);
+      } else return;
+      event.preventDefault();
+    },
+    { passive: false },
+  );
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
     if (WALK_KEYS[event.key]) graph.walk(WALK_KEYS[event.key]);

@@ -1,7 +1,7 @@
 // One graph on the page: a table on a canvas inside a scroller, the part of it that is shown, and what is selected.
 
-import { ROW, depthAt, rowTop } from "./painter.js";
 import { watch } from "./gestures.js";
+import { depthAt, ROW, rowTop } from "./painter.js";
 
 const TWEEN_MS = 180;
 const CLOSEST = 1e-9;
@@ -46,7 +46,8 @@ export class Graph {
   go(zoomed, span, { smooth = true } = {}) {
     this.zoomed = zoomed;
     cancelAnimationFrame(this.frame);
-    if (smooth && !window.matchMedia("(prefers-reduced-motion: reduce)").matches) this.#tween(span ?? this.extentOf(zoomed));
+    if (smooth && !window.matchMedia("(prefers-reduced-motion: reduce)").matches)
+      this.#tween(span ?? this.extentOf(zoomed));
     else {
       this.span = span ?? this.extentOf(zoomed);
       this.resize();

@@ -54,7 +54,8 @@ export class Painter {
       const fill = mark === 2 ? look.match : look.fill(table, node);
       if (right - left < NARROW) {
         const edge = Math.max(right, left + 1);
-        if (pending && pending.fill === fill && pending.alpha === alpha && left - pending.right < 1) pending.right = edge;
+        if (pending && pending.fill === fill && pending.alpha === alpha && left - pending.right < 1)
+          pending.right = edge;
         else {
           flush();
           pending = { left, right: edge, fill, alpha };

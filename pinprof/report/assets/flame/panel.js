@@ -1,22 +1,39 @@
 // The flamegraph's section: asks the engine for what the state says, shows the answer, and turns gestures into changes
 // of the state. What can be taken back goes through the store; hovering and selecting do not.
 
-import { Controls } from "./controls.js";
-import { act, print, save } from "./actions.js";
-import { ACTIONS, Details } from "./details.js";
 import { byId, embedded, inflatedText } from "../core/dom.js";
-import { Engine } from "../engine/engine.js";
 import { formatShare, formatWeight } from "../core/format.js";
+import { Engine } from "../engine/engine.js";
+import { act, print, save } from "./actions.js";
+import { lookOf, ranked } from "./colouring.js";
+import { Controls } from "./controls.js";
+import { ACTIONS, Details } from "./details.js";
 import { Frames, matcher } from "./frames.js";
 import { Graph } from "./graph.js";
-import { lookOf, ranked } from "./colouring.js";
 import { Minimap } from "./minimap.js";
 import { Painter } from "./painter.js";
 import { TimeTable } from "./timetable.js";
 import { TreeTable } from "./treetable.js";
 
 const SAME_GESTURE_MS = 900;
-const QUESTIONS = ["event", "range", "span", "causes", "dsos", "modes", "threads", "split", "inverted", "order", "sandwich", "focus", "hide", "drop", "fold", "modules"];
+const QUESTIONS = [
+  "event",
+  "range",
+  "span",
+  "causes",
+  "dsos",
+  "modes",
+  "threads",
+  "split",
+  "inverted",
+  "order",
+  "sandwich",
+  "focus",
+  "hide",
+  "drop",
+  "fold",
+  "modules",
+];
 
 export class FlamePanel {
   /** `page` is the page's data, `store` its state, `script` the source of the engine's worker. */
@@ -24,17 +41,25 @@ export class FlamePanel {
     Object.assign(this, { page, store });
     this.engine = new Engine(script);
     this.controls = new Controls(this, store);
-    this.details = new Details(this, { tip: byId("flame-tip"), line: byId("flame-detail"), actions: byId("flame-actions"), menu: byId("flame-menu") });
+    this.details = new Details(this, {
+      tip: byId("flame-tip"),
+      line: byId("flame-detail"),
+      actions: byId("flame-actions"),
+      menu: byId("flame-menu"),
+    });
     this.graph = this.#graph("flame", "zoom");
     this.upper = this.#graph("flame-callers", "upper");
     this.minimap = new Minimap(byId("flame-minimap"), (from, to) => this.#choose(from, to));
     this.moved = -Infinity;
     byId("flame-search").value = store.state.search;
-    byId("flame-search").addEventListener("input", () => store.set({ search: byId("flame-search").value }, { merge: true }));
+    byId("flame-search").addEventListener("input", () =>
+      store.set({ search: byId("flame-search").value }, { merge: true }),
+    );
     byId("flame-search").addEventListener("keydown", (event) => {
       if (event.key === "Enter") this.#nextMatch(event.shiftKey ? -1 : 1);
     });
-    for (const kind of ["svg", "png", "print", "link"]) byId(`flame-save-${kind}`).addEventListener("click", () => save(this, kind));
+    for (const kind of ["svg", "png", "print", "link"])
+      byId(`flame-save-${kind}`).addEventListener("click", () => save(this, kind));
     window.addEventListener("beforeprint", () => print(this, true));
     window.addEventListener("afterprint", () => print(this, false));
     document.addEventListener("keydown", (event) => this.#shortcut(event));
@@ -104,13 +129,19 @@ export class FlamePanel {
     if (!this.answer) return;
     if (state.colour !== before.colour) this.recolour();
     if (state.flame !== before.flame) this.#showTables();
-    else if (this.moving !== true && (state.zoom !== before.zoom || state.view !== before.view || state.upper !== before.upper)) this.#zoom();
+    else if (
+      this.moving !== true &&
+      (state.zoom !== before.zoom || state.view !== before.view || state.upper !== before.upper)
+    )
+      this.#zoom();
     if (state.search !== before.search) this.#search();
     this.#describe();
   }
 
   async #ask() {
-    const { focus, hide, drop, fold, modules, ...query } = Object.fromEntries(QUESTIONS.map((key) => [key, this.state[key]]));
+    const { focus, hide, drop, fold, modules, ...query } = Object.fromEntries(
+      QUESTIONS.map((key) => [key, this.state[key]]),
+    );
     this.asked = {};
     const { asked } = this;
     byId("flame").setAttribute("aria-busy", "true");
@@ -122,8 +153,12 @@ export class FlamePanel {
     if (this.answer) this.engine.release(this.answer);
     this.answer = answer;
     this.ranks = ranked(answer.facets.dsos);
-    this.tables = Object.fromEntries(Object.entries(answer.tables).map(([name, columns]) => (
-      [name, columns.kind === "time" ? new TimeTable(columns) : new TreeTable(columns)])));
+    this.tables = Object.fromEntries(
+      Object.entries(answer.tables).map(([name, columns]) => [
+        name,
+        columns.kind === "time" ? new TimeTable(columns) : new TreeTable(columns),
+      ]),
+    );
     this.#look();
     this.#showTables();
     this.#search();
@@ -179,7 +214,10 @@ export class FlamePanel {
   zoomTo(node, graph = this.graph) {
     const { table } = graph;
     graph.select(node);
-    const path = table.path(node).slice(1).map((step) => table.frameOf(step));
+    const path = table
+      .path(node)
+      .slice(1)
+      .map((step) => table.frameOf(step));
     if (graph === this.upper) this.store.set({ upper: path });
     else if (table.kind === "time") this.store.set({ zoom: [], view: node ? partsOf(table, node) : null });
     else this.store.set({ zoom: path, view: null });
@@ -197,7 +235,12 @@ export class FlamePanel {
     const merge = performance.now() - this.moved < SAME_GESTURE_MS;
     this.moved = performance.now();
     this.moving = true;
-    const zoom = anchor ? table.path(anchor).slice(1).map((step) => table.frameOf(step)) : [];
+    const zoom = anchor
+      ? table
+          .path(anchor)
+          .slice(1)
+          .map((step) => table.frameOf(step))
+      : [];
     this.store.set({ zoom, view: whole ? null : view }, { merge });
     this.moving = false;
   }
@@ -217,8 +260,12 @@ export class FlamePanel {
     this.controls.path(graph.table, graph.zoomed);
     const anchor = graph.table.resolve(state.zoom);
     this.minimap.mark(this.#span(graph.table, anchor) ?? graph.extentOf(anchor));
-    const what = this.answer.total < this.answer.whole ? `, ${formatShare(graph.table.extent, this.answer.whole)} of all` : "";
-    graph.view.canvas.setAttribute("aria-label", `Flamegraph of ${this.page.events[state.event].name}: ${formatWeight(graph.table.extent, this.unit)}${what}`);
+    const what =
+      this.answer.total < this.answer.whole ? `, ${formatShare(graph.table.extent, this.answer.whole)} of all` : "";
+    graph.view.canvas.setAttribute(
+      "aria-label",
+      `Flamegraph of ${this.page.events[state.event].name}: ${formatWeight(graph.table.extent, this.unit)}${what}`,
+    );
     this.#share();
   }
 
@@ -249,7 +296,9 @@ export class FlamePanel {
     const part = table.matchedWeight(zoomed);
     const name = table.extent < this.answer.whole ? this.shownName() : this.page.events[this.state.event].name;
     const where = zoomed ? "this zoom" : name;
-    out.textContent = part ? `${formatShare(part, table.totalOf(zoomed))} of ${where}, ${formatWeight(part, this.unit)}` : "no match";
+    out.textContent = part
+      ? `${formatShare(part, table.totalOf(zoomed))} of ${where}, ${formatWeight(part, this.unit)}`
+      : "no match";
   }
 
   // Of one function's stacks, those with a match among its callers or its callees; what is zoomed out of is not counted.
@@ -259,11 +308,13 @@ export class FlamePanel {
     let part = 0;
     let whole = 0;
     for (let row = 0; row < weight.length; row += 1) {
-      if (!callees.table.holds(callees.zoomed, lower[row]) || !callers.table.holds(callers.zoomed, upper[row])) continue;
+      if (!callees.table.holds(callees.zoomed, lower[row]) || !callers.table.holds(callers.zoomed, upper[row]))
+        continue;
       whole += weight[row];
       if (callees.table.markOf(lower[row]) || callers.table.markOf(upper[row])) part += weight[row];
     }
-    const where = callees.zoomed || callers.zoomed ? "this zoom" : `the stacks through ${this.frames.nameOf(this.state.sandwich)}`;
+    const where =
+      callees.zoomed || callers.zoomed ? "this zoom" : `the stacks through ${this.frames.nameOf(this.state.sandwich)}`;
     return part ? `${formatShare(part, whole)} of ${where}, ${formatWeight(part, this.unit)}` : "no match";
   }
 
@@ -281,7 +332,8 @@ export class FlamePanel {
     else if (key === "Backspace") this.zoomTo(Math.max(this.graph.table.parentOf(this.graph.zoomed), 0));
     else if (key === "n" || key === "N") this.#nextMatch(key === "n" ? 1 : -1);
     else if (key === "i") this.store.set({ inverted: !this.state.inverted, order: "weight", zoom: [], view: null });
-    else if (key === "t" && this.page.timed) this.store.set({ order: this.state.order === "time" ? "weight" : "time", inverted: false, zoom: [], view: null });
+    else if (key === "t" && this.page.timed)
+      this.store.set({ order: this.state.order === "time" ? "weight" : "time", inverted: false, zoom: [], view: null });
     else if (key === "o") this.store.set({ flame: !this.state.flame });
     else if (key === "ContextMenu" && graph.selected >= 0) {
       const box = graph.view.canvas.getBoundingClientRect();

@@ -19,12 +19,24 @@ export class TimeTable {
     this.causes = new Map();
   }
 
-  depthOf(run) { return this.size ? Math.floor(run / this.size) : 0; }
-  startOf(run) { return this.start[this.#first(run)]; }
-  totalOf(run) { return this.size ? this.start[this.#stop(run)] - this.start[this.#first(run)] : 0; }
-  leafOf(run) { return this.#cause(run)[0]; }
-  purityOf(run) { return this.#cause(run)[1]; }
-  deciderOf(run) { return this.#cause(run)[2]; }
+  depthOf(run) {
+    return this.size ? Math.floor(run / this.size) : 0;
+  }
+  startOf(run) {
+    return this.start[this.#first(run)];
+  }
+  totalOf(run) {
+    return this.size ? this.start[this.#stop(run)] - this.start[this.#first(run)] : 0;
+  }
+  leafOf(run) {
+    return this.#cause(run)[0];
+  }
+  purityOf(run) {
+    return this.#cause(run)[1];
+  }
+  deciderOf(run) {
+    return this.#cause(run)[2];
+  }
 
   #first(run) {
     return this.size ? run % this.size : 0;
@@ -148,7 +160,8 @@ export class TimeTable {
 
   path(run) {
     const runs = [];
-    for (let depth = 0; depth <= this.depthOf(run); depth += 1) runs.push(depth ? this.#runAt(depth, this.#first(run)) : 0);
+    for (let depth = 0; depth <= this.depthOf(run); depth += 1)
+      runs.push(depth ? this.#runAt(depth, this.#first(run)) : 0);
     return runs;
   }
 

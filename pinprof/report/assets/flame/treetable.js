@@ -27,14 +27,30 @@ export class TreeTable {
   }
 
   /** Columns as functions, for tables that have none. */
-  frameOf(node) { return this.frame[node]; }
-  totalOf(node) { return this.total[node]; }
-  startOf(node) { return this.start[node]; }
-  leafOf(node) { return this.leaf[node]; }
-  purityOf(node) { return this.purity[node]; }
-  deciderOf(node) { return this.decider[node]; }
-  parentOf(node) { return this.parent[node]; }
-  markOf(node) { return this.marks ? this.marks[node] : -1; }
+  frameOf(node) {
+    return this.frame[node];
+  }
+  totalOf(node) {
+    return this.total[node];
+  }
+  startOf(node) {
+    return this.start[node];
+  }
+  leafOf(node) {
+    return this.leaf[node];
+  }
+  purityOf(node) {
+    return this.purity[node];
+  }
+  deciderOf(node) {
+    return this.decider[node];
+  }
+  parentOf(node) {
+    return this.parent[node];
+  }
+  markOf(node) {
+    return this.marks ? this.marks[node] : -1;
+  }
 
   /** What ends at a node: all but its callees. */
   selfOf(node) {
@@ -194,7 +210,11 @@ export class TreeTable {
     let weight = 0;
     for (let depth = this.depthOf(zoom) + 1; depth < this.levels; depth += 1) {
       const high = this.rows[depth + 1];
-      for (let node = this.#firstEndingAfter(from, this.rows[depth], high); node < high && start[node] < to; node += 1) {
+      for (
+        let node = this.#firstEndingAfter(from, this.rows[depth], high);
+        node < high && start[node] < to;
+        node += 1
+      ) {
         if (marks[node] === 2 && !marks[parent[node]]) weight += total[node];
       }
     }

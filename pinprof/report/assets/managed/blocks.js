@@ -3,8 +3,8 @@
 
 import { byId } from "../core/dom.js";
 import { formatBytes, formatCount } from "../core/format.js";
-import { fitCanvas } from "../timeline/spans.js";
 import { themed } from "../core/theme.js";
+import { fitCanvas } from "../timeline/spans.js";
 
 const BLOCK_BYTES = 2 ** 21;
 const BLOCKS_PX = 96;
@@ -46,7 +46,12 @@ export class BlocksPanel {
     context.fillStyle = themed("--soft");
     context.textAlign = "right";
     for (const flips of new Set([this.most, Math.round(this.most / 2)])) {
-      if (flips) context.fillText(`${formatCount(flips)} ×`, this.left - 8, BLOCKS_PX - (flips / this.most) * (BLOCKS_PX - 8) + 4);
+      if (flips)
+        context.fillText(
+          `${formatCount(flips)} ×`,
+          this.left - 8,
+          BLOCKS_PX - (flips / this.most) * (BLOCKS_PX - 8) + 4,
+        );
     }
     const label = formatBytes(this.count * BLOCK_BYTES);
     context.fillText(label, this.left + this.wide, BLOCKS_PX + 13);
@@ -70,8 +75,10 @@ export class BlocksPanel {
     const changed = this.told !== at;
     this.told = at;
     const { place, flips, to_device: down, to_host: up, faults } = this.blocks;
-    byId("blocks-detail").textContent = at < 0 ? this.summary
-      : `${formatBytes(place[at] * BLOCK_BYTES)} into the memory · ${formatCount(flips[at])} changes of direction · ${formatBytes(down[at])} to the device, ${formatBytes(up[at])} to the host · ${formatCount(faults[at])} faults`;
+    byId("blocks-detail").textContent =
+      at < 0
+        ? this.summary
+        : `${formatBytes(place[at] * BLOCK_BYTES)} into the memory · ${formatCount(flips[at])} changes of direction · ${formatBytes(down[at])} to the device, ${formatBytes(up[at])} to the host · ${formatCount(faults[at])} faults`;
     if (changed) this.draw();
   }
 }

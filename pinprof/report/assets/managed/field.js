@@ -4,8 +4,8 @@
 
 import { byId, element } from "../core/dom.js";
 import { formatBytes, formatCount, formatNs } from "../core/format.js";
-import { fitCanvas, timeTicks, unpackSpans } from "../timeline/spans.js";
 import { themed } from "../core/theme.js";
+import { fitCanvas, timeTicks, unpackSpans } from "../timeline/spans.js";
 
 const FIELD_PX = 300;
 const KERNEL_STRIP_PX = 16;
@@ -30,7 +30,8 @@ export class FieldPanel {
     this.kernels = unpackSpans(field.kernels);
     this.faults = unpackSpans(field.faults);
     this.canvas = byId("field");
-    this.top = Math.log2(this.bySize.size.reduce((most, size, at) => Math.max(most, size / this.bySize.count[at]), 1)) + 0.6;
+    this.top =
+      Math.log2(this.bySize.size.reduce((most, size, at) => Math.max(most, size / this.bySize.count[at]), 1)) + 0.6;
     this.buttons = [...document.querySelectorAll("[data-field]")];
     for (const button of this.buttons) {
       button.addEventListener("click", () => {
@@ -74,7 +75,9 @@ export class FieldPanel {
     };
     const count = this.field.styles.map(() => 0);
     const present = new Set(this.moved.style);
-    this.moved.style.forEach((style, at) => { if (!this.#isAway(at)) count[style] += this.moved.count[at]; });
+    this.moved.style.forEach((style, at) => {
+      if (!this.#isAway(at)) count[style] += this.moved.count[at];
+    });
     this.field.styles.forEach((style, at) => {
       if (present.has(at)) add(style.level, `${style.label} (${formatCount(count[at])})`);
     });
@@ -123,7 +126,12 @@ export class FieldPanel {
     const wide = Math.max((moved.length[at] / field.span) * plot.width, LEAST_MARK_PX);
     if (this.mode === "place") {
       const covered = Math.min(moved.size[at], field.extent - moved.place[at]);
-      return [left, plot.top + (moved.place[at] / field.extent) * plot.height, wide, Math.max((covered / field.extent) * plot.height, LEAST_MARK_PX)];
+      return [
+        left,
+        plot.top + (moved.place[at] / field.extent) * plot.height,
+        wide,
+        Math.max((covered / field.extent) * plot.height, LEAST_MARK_PX),
+      ];
     }
     const part = this.#power(moved.size[at] / moved.count[at]);
     const side = SQUARE_PX[0] + part ** 4 * (SQUARE_PX[1] - SQUARE_PX[0]);
@@ -154,7 +162,12 @@ export class FieldPanel {
     });
     context.fillStyle = themed("--level-fault");
     faults.start.forEach((start, at) => {
-      context.fillRect(x(start), KERNEL_STRIP_PX - 2, Math.max((faults.length[at] / this.field.span) * plot.width, 1), FAULT_STRIP_PX - 3);
+      context.fillRect(
+        x(start),
+        KERNEL_STRIP_PX - 2,
+        Math.max((faults.length[at] / this.field.span) * plot.width, 1),
+        FAULT_STRIP_PX - 3,
+      );
     });
     context.fillStyle = themed("--soft");
     context.textAlign = "right";
@@ -168,7 +181,11 @@ export class FieldPanel {
     context.fillStyle = themed("--soft");
     for (const [at, label] of timeTicks(0, field.span, plot.width, 84)) {
       const half = context.measureText(label).width / 2;
-      context.fillText(label, Math.min(Math.max(x(at) - half, plot.left), plot.left + plot.width - 2 * half), plot.top + plot.height + 14);
+      context.fillText(
+        label,
+        Math.min(Math.max(x(at) - half, plot.left), plot.left + plot.width - 2 * half),
+        plot.top + plot.height + 14,
+      );
     }
     context.textAlign = "right";
     for (const [part, label] of this.mode === "place" ? this.#places() : this.#sizes()) {
@@ -182,12 +199,16 @@ export class FieldPanel {
   #places() {
     const { extent } = this.field;
     const step = 2 ** Math.ceil(Math.log2(extent / 6));
-    return Array.from({ length: Math.floor(extent / step) }, (_, at) => [((at + 1) * step) / extent, formatBytes((at + 1) * step)]);
+    return Array.from({ length: Math.floor(extent / step) }, (_, at) => [
+      ((at + 1) * step) / extent,
+      formatBytes((at + 1) * step),
+    ]);
   }
 
   #sizes() {
     const ticks = [];
-    for (let power = PAGE_POWER; power < Math.max(TOP_POWER, this.top); power += 3) ticks.push([1 - this.#power(2 ** power), formatBytes(2 ** power)]);
+    for (let power = PAGE_POWER; power < Math.max(TOP_POWER, this.top); power += 3)
+      ticks.push([1 - this.#power(2 ** power), formatBytes(2 ** power)]);
     return ticks;
   }
 
@@ -205,7 +226,10 @@ export class FieldPanel {
     const high = plot.height / count;
     rows.forEach((row, at) => {
       let from = left;
-      const top = this.mode === "place" ? plot.top + at * high : plot.top + plot.height * (1 - this.#power(2 ** (PAGE_POWER + at))) - high / 2;
+      const top =
+        this.mode === "place"
+          ? plot.top + at * high
+          : plot.top + plot.height * (1 - this.#power(2 ** (PAGE_POWER + at))) - high / 2;
       row.forEach((part, style) => {
         context.fillStyle = colours[style];
         const wide = (part / most) * width;
@@ -214,7 +238,8 @@ export class FieldPanel {
       });
     });
     context.fillStyle = themed("--soft");
-    if (width > context.measureText("bytes moved").width) context.fillText("bytes moved", left, plot.top + plot.height + 14);
+    if (width > context.measureText("bytes moved").width)
+      context.fillText("bytes moved", left, plot.top + plot.height + 14);
   }
 
   #heatRows(at, count) {
@@ -225,7 +250,10 @@ export class FieldPanel {
       return [row, row];
     }
     const first = Math.min(Math.floor((moved.place[at] / field.extent) * count), count - 1);
-    return [first, Math.max(first, Math.min(Math.floor(((moved.place[at] + mean - 1) / field.extent) * count), count - 1))];
+    return [
+      first,
+      Math.max(first, Math.min(Math.floor(((moved.place[at] + mean - 1) / field.extent) * count), count - 1)),
+    ];
   }
 
   #hover(event) {

@@ -2,8 +2,8 @@
 // plotly is unpacked and started only when the plot scrolls into view.
 
 import { formatShare, formatWeight } from "../core/format.js";
-import { plotLook, startPlotly, whenSeen } from "./plotly.js";
 import { themed } from "../core/theme.js";
+import { plotLook, startPlotly, whenSeen } from "./plotly.js";
 
 const ROW_PX = 34;
 const FRAME_PX = 64;
@@ -40,34 +40,53 @@ export class Chart {
 
   draw() {
     if (!this.rows) return;
-    for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.measure === this.measure));
+    for (const button of this.buttons)
+      button.setAttribute("aria-pressed", String(button.dataset.measure === this.measure));
     const { event, causes } = this.state;
-    const shown = this.rows.map((row, index) => ({ ...row, range: this.page.ranges[index] })).filter((row) => row.range.leaves[event]?.length);
+    const shown = this.rows
+      .map((row, index) => ({ ...row, range: this.page.ranges[index] }))
+      .filter((row) => row.range.leaves[event]?.length);
     this.host.parentElement.hidden = !shown.length;
     if (!shown.length || !window.Plotly) return;
     const { unit } = this.page.events[event];
     const line = themed("--line");
     const config = { displayModeBar: false, responsive: true };
-    window.Plotly.react(this.host, this.#traces(shown, causes, unit), this.#layout(shown, unit, line), config).then(() => {
-      this.host.dataset.ready = `${event} ${this.measure}`;
-    });
+    window.Plotly.react(this.host, this.#traces(shown, causes, unit), this.#layout(shown, unit, line), config).then(
+      () => {
+        this.host.dataset.ready = `${event} ${this.measure}`;
+      },
+    );
   }
 
   #traces(shown, chosen, unit) {
     const sums = new Map();
-    for (const { range } of shown) for (const [cause, weight] of range.leaves[this.state.event]) sums.set(cause, (sums.get(cause) ?? 0) + weight);
+    for (const { range } of shown)
+      for (const [cause, weight] of range.leaves[this.state.event]) sums.set(cause, (sums.get(cause) ?? 0) + weight);
     const order = [...sums].sort((one, other) => other[1] - one[1]).map(([cause]) => cause);
     const weightIn = ({ leaves }, cause) => leaves.find(([one]) => one === cause)?.[1] ?? 0;
-    const told = order.filter((cause) => shown.some((row) => weightIn(row, cause) > 0 && weightIn(row, cause) >= SMALLEST_SHARE * row.total));
-    return told.filter((cause) => !chosen.length || chosen.includes(cause)).map((cause, rank) => ({
-      type: "bar", orientation: "h", name: this.page.causes[cause].key, showlegend: rank < LEGEND_ROWS,
-      y: shown.map((_, index) => index),
-      x: shown.map((row) => this.#length(weightIn(row, cause), row, unit)),
-      text: shown.map((row) => `${formatShare(weightIn(row, cause), row.total)} · ${row.count ? formatWeight(weightIn(row, cause) / row.count, unit) : "–"} each`),
-      textposition: "none",
-      hovertemplate: "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
-      marker: { color: themed(`--cause-${this.page.causes[cause].slug}`), line: { width: 1, color: themed("--card") } },
-    }));
+    const told = order.filter((cause) =>
+      shown.some((row) => weightIn(row, cause) > 0 && weightIn(row, cause) >= SMALLEST_SHARE * row.total),
+    );
+    return told
+      .filter((cause) => !chosen.length || chosen.includes(cause))
+      .map((cause, rank) => ({
+        type: "bar",
+        orientation: "h",
+        name: this.page.causes[cause].key,
+        showlegend: rank < LEGEND_ROWS,
+        y: shown.map((_, index) => index),
+        x: shown.map((row) => this.#length(weightIn(row, cause), row, unit)),
+        text: shown.map(
+          (row) =>
+            `${formatShare(weightIn(row, cause), row.total)} · ${row.count ? formatWeight(weightIn(row, cause) / row.count, unit) : "–"} each`,
+        ),
+        textposition: "none",
+        hovertemplate: "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
+        marker: {
+          color: themed(`--cause-${this.page.causes[cause].slug}`),
+          line: { width: 1, color: themed("--card") },
+        },
+      }));
   }
 
   #length(weight, row, unit) {
@@ -85,15 +104,45 @@ export class Chart {
   #layout(shown, unit, line) {
     const share = this.measure === "share";
     const left = this.#widest(shown.map((row) => row.range.label)) + 14;
-    const title = share ? "%" : AXIS_UNITS[unit]?.[1] ?? unit;
+    const title = share ? "%" : (AXIS_UNITS[unit]?.[1] ?? unit);
     return {
       ...plotLook(themed),
-      barmode: "stack", bargap: 0.32, height: FRAME_PX + ROW_PX * shown.length, margin: { l: left, r: 8, t: 8, b: 48 },
-      xaxis: { title: { text: title, standoff: 8 }, fixedrange: true, zeroline: false, gridcolor: line, zerolinecolor: line, rangemode: "tozero", ...(share && { range: [0, 100] }) },
-      yaxis: { autorange: false, range: [shown.length - 0.5, -0.5], fixedrange: true, showticklabels: false, showgrid: false, zeroline: false },
+      barmode: "stack",
+      bargap: 0.32,
+      height: FRAME_PX + ROW_PX * shown.length,
+      margin: { l: left, r: 8, t: 8, b: 48 },
+      xaxis: {
+        title: { text: title, standoff: 8 },
+        fixedrange: true,
+        zeroline: false,
+        gridcolor: line,
+        zerolinecolor: line,
+        rangemode: "tozero",
+        ...(share && { range: [0, 100] }),
+      },
+      yaxis: {
+        autorange: false,
+        range: [shown.length - 0.5, -0.5],
+        fixedrange: true,
+        showticklabels: false,
+        showgrid: false,
+        zeroline: false,
+      },
       // Names from the left, so that nested ranges stand in under the one around them: tick labels end at the axis.
-      annotations: shown.map((row, index) => ({ text: row.range.label, xref: "paper", x: 0, xanchor: "left", xshift: -left, y: index, showarrow: false, align: "left" })),
-      legend: { traceorder: "normal" }, showlegend: this.host.clientWidth > 640, hovermode: "closest", dragmode: false,
+      annotations: shown.map((row, index) => ({
+        text: row.range.label,
+        xref: "paper",
+        x: 0,
+        xanchor: "left",
+        xshift: -left,
+        y: index,
+        showarrow: false,
+        align: "left",
+      })),
+      legend: { traceorder: "normal" },
+      showlegend: this.host.clientWidth > 640,
+      hovermode: "closest",
+      dragmode: false,
     };
   }
 }

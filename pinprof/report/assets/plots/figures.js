@@ -1,8 +1,8 @@
 // Plots that stand by themselves: every [data-plot] shows the figure of that name, in the colours of the theme.
 
 import { formatBytes, formatCount } from "../core/format.js";
-import { plotLook, startPlotly, whenSeen } from "./plotly.js";
 import { themed } from "../core/theme.js";
+import { plotLook, startPlotly, whenSeen } from "./plotly.js";
 
 // As report/plots.py sizes its marks.
 const SMALLEST_PX = 11;
@@ -39,7 +39,18 @@ export class Plots {
       if (trace.meta === "limit") return { ...trace, line: { ...trace.line, color: themed("--soft") } };
       const colour = themed(`--level-${trace.meta}`);
       const drawn = trace.line ? { line: { ...trace.line, color: colour } } : {};
-      return { ...trace, ...drawn, marker: { ...trace.marker, color: colour, line: { width: trace.marker.symbol.endsWith("-open") ? 2 : 1, color: trace.marker.symbol.endsWith("-open") ? colour : themed("--card") } } };
+      return {
+        ...trace,
+        ...drawn,
+        marker: {
+          ...trace.marker,
+          color: colour,
+          line: {
+            width: trace.marker.symbol.endsWith("-open") ? 2 : 1,
+            color: trace.marker.symbol.endsWith("-open") ? colour : themed("--card"),
+          },
+        },
+      };
     });
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
     const narrow = host.clientWidth <= 640;
@@ -71,8 +82,15 @@ function copiesShown(figure, instances, state) {
         ...trace,
         x: mine.map((row) => size[row] / count[row]),
         y: mine.map((row) => size[row] / busy[row]),
-        text: mine.map((row) => formatBytes(Math.round(size[row] / count[row])) + (count[row] > 1 ? ` in the mean of ${formatCount(count[row])} copies` : "")),
-        marker: { ...trace.marker, size: mine.map((row) => Math.min(SMALLEST_PX + 2 * Math.log2(count[row]), LARGEST_PX)) },
+        text: mine.map(
+          (row) =>
+            formatBytes(Math.round(size[row] / count[row])) +
+            (count[row] > 1 ? ` in the mean of ${formatCount(count[row])} copies` : ""),
+        ),
+        marker: {
+          ...trace.marker,
+          size: mine.map((row) => Math.min(SMALLEST_PX + 2 * Math.log2(count[row]), LARGEST_PX)),
+        },
       };
     }),
   };

@@ -20,9 +20,13 @@ export class ActivityView {
     for (const head of document.querySelectorAll("[data-share-head]")) {
       this.patches.set(head, state.range >= 0 ? "Of the range" : state.span ? "Of the span" : "Of the run");
     }
-    this.#rows("call", instances, instances.rows("call", state), (sum, cells) => this.#call(state, instances, sum, cells));
+    this.#rows("call", instances, instances.rows("call", state), (sum, cells) =>
+      this.#call(state, instances, sum, cells),
+    );
     this.#rows("copy", instances, instances.rows("copy", state), (sum, cells, group) => this.#copy(sum, cells, group));
-    this.#rows("move", instances, instances.rows("move", state, { threads: false }), (sum, cells) => this.#move(instances, sum, cells));
+    this.#rows("move", instances, instances.rows("move", state, { threads: false }), (sum, cells) =>
+      this.#move(instances, sum, cells),
+    );
     this.plots.filter("transfers", instances, state);
     if (state.range >= 0 && !state.span) this.#tiles(this.page.ranges[state.range].tiles);
   }
@@ -44,7 +48,9 @@ export class ActivityView {
     for (const line of document.querySelectorAll(`tr[data-${kind}]`)) {
       const group = Number(line.dataset[kind]);
       const sum = sums.get(group);
-      const cells = Object.fromEntries([...line.querySelectorAll("[data-cell]")].map((cell) => [cell.dataset.cell, cell]));
+      const cells = Object.fromEntries(
+        [...line.querySelectorAll("[data-cell]")].map((cell) => [cell.dataset.cell, cell]),
+      );
       this.patches.attribute(line, "class", sum ? null : "empty");
       if (sum) fill(sum, cells, group);
       else for (const cell of Object.values(cells)) this.patches.set(cell, cell === cells.count ? "0" : "");
@@ -52,7 +58,8 @@ export class ActivityView {
   }
 
   #put(cells, texts) {
-    for (const [name, text] of Object.entries(texts)) this.patches.set(cells[name], text ?? element("span", "faint", "–"));
+    for (const [name, text] of Object.entries(texts))
+      this.patches.set(cells[name], text ?? element("span", "faint", "–"));
   }
 
   #call(state, instances, sum, cells) {
@@ -76,18 +83,28 @@ export class ActivityView {
     const off = (cause) => chosen.length > 0 && !chosen.includes(cause);
     const large = times.filter(([, ns]) => ns >= SMALLEST_PART * whole);
     const parts = large.map(([cause, ns]) => ({
-      share: ns / whole, className: `c-${causes[cause].slug}`, cause, off: off(cause), ns, label: causes[cause].key,
+      share: ns / whole,
+      className: `c-${causes[cause].slug}`,
+      cause,
+      off: off(cause),
+      ns,
+      label: causes[cause].key,
       title: `${causes[cause].key} · ${formatNs(ns)} · ${formatShare(ns, whole)}`,
     }));
     const others = sampled - large.reduce((all, [, ns]) => all + ns, 0);
     const rest = (label, ns) => parts.push({ share: ns / whole, className: "rest", off: chosen.length > 0, ns, label });
     if (others) rest("others", others);
-    if (busy > sampled) rest(this.page.events.some((event) => event.spans) ? "not explained" : "not on a CPU", busy - sampled);
+    if (busy > sampled)
+      rest(this.page.events.some((event) => event.spans) ? "not explained" : "not on a CPU", busy - sampled);
     const told = parts.filter((part) => part.share >= SMALLEST_NAMED && !part.off).slice(0, NAMED_PARTS);
     const line = element("div", "top-causes");
     for (const part of told) {
       const entry = element("span");
-      entry.append(element("span", `swatch ${part.cause === undefined ? "" : part.className}`), `${part.label} `, element("b", "", formatNs(part.ns)));
+      entry.append(
+        element("span", `swatch ${part.cause === undefined ? "" : part.className}`),
+        `${part.label} `,
+        element("b", "", formatNs(part.ns)),
+      );
       line.append(entry, " ");
     }
     return [barOf(parts, 14, "Where the time went"), line];
@@ -106,7 +123,10 @@ export class ActivityView {
     const share = sum.size / sum.busy / limit;
     const meter = element("div", "meter");
     const className = cells.link.closest("tr").querySelector(".swatch").classList[1];
-    meter.append(barOf([{ share: Math.min(share, 1), className }], 16, "Share of the practical rate"), element("span", "num", formatShare(share, 1)));
+    meter.append(
+      barOf([{ share: Math.min(share, 1), className }], 16, "Share of the practical rate"),
+      element("span", "num", formatShare(share, 1)),
+    );
     this.patches.set(cells.link, meter);
   }
 
@@ -129,5 +149,7 @@ function lengthOf(state, instances) {
   const span = instances.spanOf(state);
   if (state.range < 0) return span && span[1] - span[0];
   const [from, to] = span ?? [-Infinity, Infinity];
-  return instances.intervalsOf(state.range).reduce((sum, [start, end]) => sum + Math.max(Math.min(end, to) - Math.max(start, from), 0), 0);
+  return instances
+    .intervalsOf(state.range)
+    .reduce((sum, [start, end]) => sum + Math.max(Math.min(end, to) - Math.max(start, from), 0), 0);
 }

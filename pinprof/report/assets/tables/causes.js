@@ -42,7 +42,9 @@ export class CausesView {
     if (chosen.length) {
       const weight = chosen.reduce((sum, cause) => sum + causes[cause], 0);
       const keys = chosen.map((cause) => this.page.causes[cause].key).join(", ");
-      told.push(`Chosen, ${keys}: ${formatWeight(weight, unit)}, ${formatShare(weight, total)} of ${total < whole ? "this part" : name}.`);
+      told.push(
+        `Chosen, ${keys}: ${formatWeight(weight, unit)}, ${formatShare(weight, total)} of ${total < whole ? "this part" : name}.`,
+      );
     }
     const place = block.querySelector(".part");
     this.patches.set(place, told.join(" "));
@@ -65,7 +67,11 @@ export class CausesView {
         const weight = causes[cause];
         patches.attribute(part, "x", percent(at));
         patches.attribute(part, "width", percent(weight));
-        patches.attribute(part, "data-title", `${this.page.causes[cause].key} · ${formatShare(weight, total)} · ${formatWeight(weight, unit)}`);
+        patches.attribute(
+          part,
+          "data-title",
+          `${this.page.causes[cause].key} · ${formatShare(weight, total)} · ${formatWeight(weight, unit)}`,
+        );
         at += weight;
         level.weight += weight;
         continue;
@@ -74,7 +80,11 @@ export class CausesView {
       const share = total ? level.weight / total : 0;
       patches.attribute(part, "x", percent(level.start));
       patches.attribute(part, "width", percent(level.weight));
-      patches.attribute(part, "class", `label${share <= LABELLED ? " none" : share < SHORT ? " short" : share < MEDIUM ? " medium" : ""}`);
+      patches.attribute(
+        part,
+        "class",
+        `label${share <= LABELLED ? " none" : share < SHORT ? " short" : share < MEDIUM ? " medium" : ""}`,
+      );
       patches.set(part.querySelector(".strong"), formatShare(level.weight, total));
       level = { start: at, weight: 0 };
     }

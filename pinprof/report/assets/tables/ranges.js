@@ -27,23 +27,51 @@ export class RangesView {
     if (row.fresh) {
       patches.set(cell("count"), formatCount(row.count));
       patches.set(cell("wall"), row.count ? formatNs(row.wall / row.count) : none());
-      patches.set(cell("spread"), ...(row.count > 1 ? spreadOf(row.spread, formatNs) : [element("span", "faint", row.count ? "one call" : "no call")]));
+      patches.set(
+        cell("spread"),
+        ...(row.count > 1
+          ? spreadOf(row.spread, formatNs)
+          : [element("span", "faint", row.count ? "one call" : "no call")]),
+      );
     }
     if (!row.weights) return;
     const shown = row.leaves.filter(([, weight]) => weight);
     const chosen = state.causes.length ? shown.filter(([cause]) => state.causes.includes(cause)) : shown;
     const sum = chosen.reduce((all, [, weight]) => all + weight, 0);
     patches.set(cell("sampled"), row.count && sum ? formatWeight(sum / row.count, unit) : "–");
-    patches.set(cell("bars"), ...(row.total ? [barOf(shown.map(([cause, weight]) => ({
-      share: weight / row.total, className: `c-${this.page.causes[cause].slug}`, cause, off: !chosen.some(([one]) => one === cause),
-      title: `${this.page.causes[cause].key} · ${formatShare(weight, row.total)} · ${formatWeight(weight, unit)}`,
-    })), 16, "Causes")] : []));
-    const named = chosen.slice(0, NAMED).filter(([, weight]) => weight >= NAMED_FROM * row.total || state.causes.length);
-    patches.set(line.querySelector("td.top-causes"), ...named.map(([cause, weight]) => {
-      const entry = element("span");
-      entry.append(element("span", `swatch c-${this.page.causes[cause].slug}`), `${this.page.causes[cause].key} `, element("b", "", formatShare(weight, row.total)));
-      return entry;
-    }));
+    patches.set(
+      cell("bars"),
+      ...(row.total
+        ? [
+            barOf(
+              shown.map(([cause, weight]) => ({
+                share: weight / row.total,
+                className: `c-${this.page.causes[cause].slug}`,
+                cause,
+                off: !chosen.some(([one]) => one === cause),
+                title: `${this.page.causes[cause].key} · ${formatShare(weight, row.total)} · ${formatWeight(weight, unit)}`,
+              })),
+              16,
+              "Causes",
+            ),
+          ]
+        : []),
+    );
+    const named = chosen
+      .slice(0, NAMED)
+      .filter(([, weight]) => weight >= NAMED_FROM * row.total || state.causes.length);
+    patches.set(
+      line.querySelector("td.top-causes"),
+      ...named.map(([cause, weight]) => {
+        const entry = element("span");
+        entry.append(
+          element("span", `swatch c-${this.page.causes[cause].slug}`),
+          `${this.page.causes[cause].key} `,
+          element("b", "", formatShare(weight, row.total)),
+        );
+        return entry;
+      }),
+    );
   }
 
   /** The full table, in the measure of the chart: shares, sums or means. */
@@ -77,10 +105,21 @@ export function rangeRows(page, state, found, instances) {
   const calls = span ? callsIn(instances, span) : null;
   return page.ranges.map((range, index) => {
     const whole = range.leaves[state.event] ?? [];
-    const leaves = found && page.timed ? whole.map(([cause]) => [cause, found.ranges[index * size + cause]]) : whole.map((pair) => [...pair]);
+    const leaves =
+      found && page.timed
+        ? whole.map(([cause]) => [cause, found.ranges[index * size + cause]])
+        : whole.map((pair) => [...pair]);
     leaves.sort((one, other) => other[1] - one[1]);
     const total = leaves.reduce((sum, [, weight]) => sum + weight, 0);
-    const row = { fresh: Boolean(calls), weights: true, leaves, total, count: range.count, wall: range.wall, spread: range.spread };
+    const row = {
+      fresh: Boolean(calls),
+      weights: true,
+      leaves,
+      total,
+      count: range.count,
+      wall: range.wall,
+      spread: range.spread,
+    };
     return calls ? { ...row, ...(calls.get(index) ?? { count: 0, wall: 0, spread: [0, 0, 0] }) } : row;
   });
 }
@@ -98,11 +137,20 @@ function callsIn(instances, [from, to]) {
     const many = count[row] > 1 ? Math.max(Math.round(count[row] * share), 1) : 1;
     found.get(group[row]).push([count[row] > 1 ? (busy[row] * share) / many : part, many]);
   }
-  return new Map([...found].map(([range, parts]) => {
-    parts.sort((one, other) => one[0] - other[0]);
-    const all = parts.reduce((sum, [, many]) => sum + many, 0);
-    let passed = 0;
-    const [median] = parts.find(([, many]) => (passed += many) > (all - 1) / 2);
-    return [range, { count: all, wall: parts.reduce((sum, [wall, many]) => sum + wall * many, 0), spread: [parts[0][0], median, parts.at(-1)[0]] }];
-  }));
+  return new Map(
+    [...found].map(([range, parts]) => {
+      parts.sort((one, other) => one[0] - other[0]);
+      const all = parts.reduce((sum, [, many]) => sum + many, 0);
+      let passed = 0;
+      const [median] = parts.find(([, many]) => (passed += many) > (all - 1) / 2);
+      return [
+        range,
+        {
+          count: all,
+          wall: parts.reduce((sum, [wall, many]) => sum + wall * many, 0),
+          spread: [parts[0][0], median, parts.at(-1)[0]],
+        },
+      ];
+    }),
+  );
 }

@@ -2,8 +2,8 @@
 
 import { byId, element } from "../core/dom.js";
 import { formatBytes, formatCount, formatNs, formatShare, formatWeight } from "../core/format.js";
-import { fitCanvas, fitText, timeTicks, unpackSpans } from "./spans.js";
 import { themed } from "../core/theme.js";
+import { fitCanvas, fitText, timeTicks, unpackSpans } from "./spans.js";
 
 const TIME_AXIS_PX = 26;
 const LANE_PX = { range: 20, mark: 14, wait: 14, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
@@ -55,7 +55,10 @@ export class TimelinePanel {
   #layOut() {
     const { timeline } = this;
     const headings = [...new Set([...timeline.densities, ...timeline.lanes].map((part) => part.heading))];
-    const isGpu = (heading) => timeline.lanes.some((lane) => lane.heading === heading && ["kernel", "copy", "memset", "migration", "fault"].includes(lane.kind));
+    const isGpu = (heading) =>
+      timeline.lanes.some(
+        (lane) => lane.heading === heading && ["kernel", "copy", "memset", "migration", "fault"].includes(lane.kind),
+      );
     const hasRanges = (heading) => timeline.lanes.some((lane) => lane.heading === heading && lane.kind === "range");
     headings.sort((one, other) => isGpu(one) - isGpu(other) || hasRanges(other) - hasRanges(one));
     const rows = [];
@@ -66,11 +69,13 @@ export class TimelinePanel {
     };
     for (const heading of headings) {
       add({ kind: "heading", title: heading }, HEADING_PX - LANE_GAP_PX);
-      for (const lane of timeline.lanes.filter((one) => one.heading === heading && one.kind === "range")) this.#addLane(add, lane);
+      for (const lane of timeline.lanes.filter((one) => one.heading === heading && one.kind === "range"))
+        this.#addLane(add, lane);
       for (const density of timeline.densities.filter((one) => one.heading === heading)) {
         add({ kind: "density", title: density.title, density, most: this.#most(density) }, DENSITY_PX);
       }
-      for (const lane of timeline.lanes.filter((one) => one.heading === heading && one.kind !== "range")) this.#addLane(add, lane);
+      for (const lane of timeline.lanes.filter((one) => one.heading === heading && one.kind !== "range"))
+        this.#addLane(add, lane);
     }
     if (timeline.memory.length) {
       add({ kind: "heading", title: "Memory" }, HEADING_PX - LANE_GAP_PX);
@@ -83,7 +88,10 @@ export class TimelinePanel {
   #addLane(add, lane) {
     const spans = unpackSpans(lane);
     const depth = spans.depth.reduce((most, value) => Math.max(most, value), 0);
-    add({ kind: lane.kind, title: lane.title, lane, spans, line: LANE_PX[lane.kind] }, LANE_PX[lane.kind] * (depth + 1));
+    add(
+      { kind: lane.kind, title: lane.title, lane, spans, line: LANE_PX[lane.kind] },
+      LANE_PX[lane.kind] * (depth + 1),
+    );
   }
 
   // What fills a density's height: all of one processor, or the heaviest step of what is no time.
@@ -139,7 +147,14 @@ export class TimelinePanel {
     if (!width) return;
     this.gutter = width < 640 ? 84 : 150;
     this.width = width - this.gutter;
-    this.ink = { ink: themed("--ink"), soft: themed("--soft"), line: themed("--line"), on: themed("--on-cause"), card: themed("--card"), accent: themed("--accent") };
+    this.ink = {
+      ink: themed("--ink"),
+      soft: themed("--soft"),
+      line: themed("--line"),
+      on: themed("--on-cause"),
+      card: themed("--card"),
+      accent: themed("--accent"),
+    };
     this.colours = this.timeline.styles.map((style) => themed(`--level-${style.level}`));
     this.causes = this.page.causes.map((cause) => themed(`--cause-${cause.slug}`));
     context.clearRect(0, 0, width, this.height);
@@ -217,7 +232,8 @@ export class TimelinePanel {
       if (to - from < 1 && (drawn.get(key) ?? -1) >= from) continue;
       const box = Math.max(to - from, row.kind === "mark" ? 2 : 1);
       drawn.set(key, from + box);
-      context.globalAlpha = spans.count[at] > 1 ? Math.min(1, 0.3 + 0.7 * (spans.busy[at] / Math.max(spans.length[at], 1))) : 1;
+      context.globalAlpha =
+        spans.count[at] > 1 ? Math.min(1, 0.3 + 0.7 * (spans.busy[at] / Math.max(spans.length[at], 1))) : 1;
       // Ranges are the ground that everything else is read against: they stay quiet.
       context.fillStyle = row.kind === "range" ? this.ink.line : this.colours[spans.style[at]];
       context.fillRect(from, y, box, line - 1);
@@ -225,7 +241,11 @@ export class TimelinePanel {
       if (box > 24 && spans.name[at] >= 0) {
         const shown = Math.max(from, this.gutter);
         context.fillStyle = row.kind === "range" ? this.ink.ink : this.ink.on;
-        context.fillText(fitText(context, names[spans.name[at]], Math.min(to, right) - shown - 8), shown + 4, y + line / 2);
+        context.fillText(
+          fitText(context, names[spans.name[at]], Math.min(to, right) - shown - 8),
+          shown + 4,
+          y + line / 2,
+        );
       }
       if (box > 3) {
         context.fillStyle = this.ink.card;
@@ -269,7 +289,8 @@ export class TimelinePanel {
     for (let at = 0; at < time.length; at += 1) {
       const to = at + 1 < time.length ? time[at + 1] : this.timeline.span;
       const height = (level[at] / most) * (row.height - 2);
-      if (height > 0) context.fillRect(this.#x(time[at]), floor - height, Math.max(this.#x(to) - this.#x(time[at]), 1), height);
+      if (height > 0)
+        context.fillRect(this.#x(time[at]), floor - height, Math.max(this.#x(to) - this.#x(time[at]), 1), height);
     }
     context.globalAlpha = 1;
     context.fillStyle = this.ink.line;
@@ -293,7 +314,8 @@ export class TimelinePanel {
     }
     let away = false;
     for (const row of threads.length ? this.rows : []) {
-      if (row.kind === "heading") away = this.timeline.threads[row.title] !== undefined && !threads.includes(this.timeline.threads[row.title]);
+      if (row.kind === "heading")
+        away = this.timeline.threads[row.title] !== undefined && !threads.includes(this.timeline.threads[row.title]);
       else if (away) context.fillRect(this.gutter, row.top, this.width, row.height);
     }
     context.globalAlpha = 1;
@@ -320,7 +342,9 @@ export class TimelinePanel {
     const whole = to - from >= this.timeline.span;
     // Where the page follows, its own bar of causes tells what is selected.
     const leading = span && !this.linked ? this.#leading(this.#causesIn(span)) : "";
-    const text = span ? `selected ${formatNs(span[1] - span[0])}${leading}` : `${formatNs(to - from)}${whole ? "" : ` of ${formatNs(this.timeline.span)}`}`;
+    const text = span
+      ? `selected ${formatNs(span[1] - span[0])}${leading}`
+      : `${formatNs(to - from)}${whole ? "" : ` of ${formatNs(this.timeline.span)}`}`;
     byId("timeline-span").textContent = text;
     byId("timeline-whole").disabled = whole;
     byId("timeline-zoom").disabled = !span;
@@ -339,7 +363,9 @@ export class TimelinePanel {
       });
     }
     const total = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
-    return [...weights].sort((one, other) => other[1] - one[1]).map(([cause, weight]) => [cause, weight, formatShare(weight, total)]);
+    return [...weights]
+      .sort((one, other) => other[1] - one[1])
+      .map(([cause, weight]) => [cause, weight, formatShare(weight, total)]);
   }
 
   #leading(causes) {
@@ -355,7 +381,12 @@ export class TimelinePanel {
       if (thread !== undefined) this.store.toggle("threads", thread);
       if (thread !== undefined || this.#at(event, "x") < this.gutter) return;
       canvas.setPointerCapture(event.pointerId);
-      this.drag = { from: this.#time(event.clientX), x: event.clientX, span: null, pan: event.shiftKey ? [...this.view] : null };
+      this.drag = {
+        from: this.#time(event.clientX),
+        x: event.clientX,
+        span: null,
+        pan: event.shiftKey ? [...this.view] : null,
+      };
     });
     canvas.addEventListener("pointermove", (event) => this.#move(event));
     canvas.addEventListener("pointerup", (event) => this.#release(event));
@@ -363,24 +394,33 @@ export class TimelinePanel {
       this.drag = null;
       this.draw();
     });
-    canvas.addEventListener("pointerleave", () => { this.tip.hidden = true; });
+    canvas.addEventListener("pointerleave", () => {
+      this.tip.hidden = true;
+    });
     canvas.addEventListener("dblclick", (event) => {
       const hit = this.#hit(event);
       if (hit) this.show(hit.start - hit.length * 0.1, hit.start + hit.length * 1.1);
     });
-    canvas.addEventListener("wheel", (event) => {
-      if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(event.deltaY * 0.0022), this.#time(event.clientX));
-      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) this.pan((event.deltaX || event.deltaY) / this.width);
-      else return;
-      event.preventDefault();
-    }, { passive: false });
+    canvas.addEventListener(
+      "wheel",
+      (event) => {
+        if (event.ctrlKey || event.metaKey) this.zoom(Math.exp(event.deltaY * 0.0022), this.#time(event.clientX));
+        else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY))
+          this.pan((event.deltaX || event.deltaY) / this.width);
+        else return;
+        event.preventDefault();
+      },
+      { passive: false },
+    );
     canvas.addEventListener("keydown", (event) => this.#key(event));
     const press = (id, act) => byId(id).addEventListener("click", act);
     press("timeline-in", () => this.zoom(0.5));
     press("timeline-out", () => this.zoom(2));
     press("timeline-whole", () => this.show(0, this.timeline.span));
     press("timeline-zoom", () => this.show(...this.span, false));
-    press("timeline-clear", () => { this.span = null; });
+    press("timeline-clear", () => {
+      this.span = null;
+    });
   }
 
   #move(event) {
@@ -437,7 +477,10 @@ export class TimelinePanel {
     const start = Math.min(Math.max(from, 0), span - length);
     const merge = gesture && performance.now() - this.moved < GESTURE_MS && this.last === this.store.state;
     this.moved = gesture ? performance.now() : -Infinity;
-    this.store.set({ time: length < span ? [start, start + length].map((end) => +(end / 1000).toFixed(3)) : null }, { merge });
+    this.store.set(
+      { time: length < span ? [start, start + length].map((end) => +(end / 1000).toFixed(3)) : null },
+      { merge },
+    );
     this.last = this.store.state;
   }
 
@@ -472,7 +515,8 @@ export class TimelinePanel {
     const y = this.#at(event, "y");
     const row = this.rows.find((one) => y >= one.top && y < one.top + one.height);
     const time = this.#time(event.clientX);
-    if (row?.kind === "density") return { row, start: Math.floor(time / this.timeline.bin) * this.timeline.bin, length: this.timeline.bin };
+    if (row?.kind === "density")
+      return { row, start: Math.floor(time / this.timeline.bin) * this.timeline.bin, length: this.timeline.bin };
     if (!row?.spans) return null;
     const reach = ((this.view[1] - this.view[0]) / this.width) * REACH_PX;
     const depth = Math.floor((y - row.top) / row.line);
@@ -492,16 +536,24 @@ export class TimelinePanel {
     if (row.kind === "density") {
       const lines = [];
       row.density.bin.forEach((bin, at) => {
-        if (bin * this.timeline.bin === hit.start) lines.push([row.density.weight[at], this.page.causes[row.density.cause[at]].key]);
+        if (bin * this.timeline.bin === hit.start)
+          lines.push([row.density.weight[at], this.page.causes[row.density.cause[at]].key]);
       });
       lines.sort((one, other) => other[0] - one[0]);
-      return [`${formatNs(hit.length)} on CPU`, since, ...lines.slice(0, 6).map(([weight, key]) => `${key} ${formatWeight(weight, this.timeline.unit)}`)];
+      return [
+        `${formatNs(hit.length)} on CPU`,
+        since,
+        ...lines.slice(0, 6).map(([weight, key]) => `${key} ${formatWeight(weight, this.timeline.unit)}`),
+      ];
     }
     const { spans } = row;
     const many = spans.count[hit.at];
     const label = this.timeline.styles[spans.style[hit.at]].label;
     const name = spans.name[hit.at] >= 0 ? this.timeline.names[spans.name[hit.at]] : label;
-    const words = [many > 1 ? `${formatCount(many)} × ${label}` : name, row.kind === "mark" ? since : `${formatNs(hit.length)}, ${since}`];
+    const words = [
+      many > 1 ? `${formatCount(many)} × ${label}` : name,
+      row.kind === "mark" ? since : `${formatNs(hit.length)}, ${since}`,
+    ];
     const size = spans.size[hit.at];
     if (row.kind === "fault") words.push(`${formatCount(size)} faults`);
     else if (size) words.push(`${formatBytes(size)}, ${(size / Math.max(spans.busy[hit.at], 1)).toFixed(1)} GB/s`);

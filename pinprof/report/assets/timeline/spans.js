@@ -1,7 +1,12 @@
 // Intervals over time as the page carries them (report/drawing.py), and an axis of time.
 
 const TICK_FACTORS = [1, 2, 5, 10];
-const TICK_UNITS = [["s", 1e9], ["ms", 1e6], ["µs", 1e3], ["ns", 1]];
+const TICK_UNITS = [
+  ["s", 1e9],
+  ["ms", 1e6],
+  ["µs", 1e3],
+  ["ns", 1],
+];
 
 /** Columns with every column present and starts summed up. */
 export function unpackSpans(columns) {
