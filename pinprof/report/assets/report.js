@@ -1,12 +1,14 @@
 // Brings the finished page to life: which event is shown, what is filtered, the theme, hints and copying. Nothing here
 // computes results. In the worker made of this script (engine/engine.js) there is no document: there it answers questions.
 
+import { startCopying } from "./core/copying.js";
 import { byId, element, inflatedText, readJson } from "./core/dom.js";
 import { Store } from "./core/store.js";
 import { startTheme } from "./core/theme.js";
+import { showTip } from "./core/tooltip.js";
 import { serve } from "./engine/engine.js";
 import { FilterStrip } from "./filters/chips.js";
-import { Linked } from "./filters/views.js";
+import { FilteredViews } from "./filters/views.js";
 import { FlamePanel } from "./flame/panel.js";
 import { BlocksPanel } from "./managed/blocks.js";
 import { FieldPanel } from "./managed/field.js";
@@ -30,7 +32,7 @@ function startPage(page) {
     modes: 3,
   };
   const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
-  const chart = byId("chart") ? new Chart(page, () => linked.measured()) : null;
+  const chart = byId("chart") ? new Chart(page, () => views.measured()) : null;
   const flame = byId("flame") ? new FlamePanel(page, store, scriptText()) : null;
   const plots = new Plots(page.plots);
   const drawn = [];
@@ -50,8 +52,8 @@ function startPage(page) {
   startCopying();
   flame?.start();
   new FilterStrip(page, store);
-  const linked = new Linked(page, store, { flame, chart, plots });
-  startDrawings(page, store, linked, drawn);
+  const views = new FilteredViews(page, store, { flame, chart, plots });
+  startDrawings(page, store, views, drawn);
 }
 
 // Where many pages share a script it is a function, and its text is the function's.
@@ -65,18 +67,18 @@ function rangesChosen(page) {
 }
 
 // What is drawn over time is unpacked apart from the flamegraph, whose engine has its own columns.
-async function startDrawings(page, store, linked, drawn) {
+async function startDrawings(page, store, views, drawn) {
   if (!byId("drawings")) return;
   const { timeline, field } = JSON.parse(await inflatedText("drawings"));
-  if (timeline) drawn.push(new TimelinePanel(page, store, timeline, linked));
-  if (field) drawn.push(new FieldPanel(field, store, linked));
+  if (timeline) drawn.push(new TimelinePanel(page, store, timeline, views));
+  if (field) drawn.push(new FieldPanel(field, store, views));
   if (field?.blocks) drawn.push(new BlocksPanel(field));
 }
 
 function startEvents(store) {
   const tabs = [...document.querySelectorAll("#events [role=tab]")];
   const choose = (chosen) => store.set({ event: chosen, zoom: [], view: null, upper: [] });
-  const show = (chosen) => {
+  const show = ({ event: chosen }) => {
     for (const tab of tabs) {
       tab.setAttribute("aria-selected", String(Number(tab.dataset.event) === chosen));
       tab.tabIndex = Number(tab.dataset.event) === chosen ? 0 : -1;
@@ -95,10 +97,7 @@ function startEvents(store) {
       choose(Number(next.dataset.event));
     });
   });
-  store.subscribe((state, before) => {
-    if (state.event !== before.event) show(state.event);
-  });
-  show(store.state.event);
+  store.follow(["event"], show);
 }
 
 // The 100 % bar and the list below it filter by cause; what is not chosen steps back.
@@ -117,10 +116,7 @@ function startCauses(store) {
       if (node.dataset.filter) node.setAttribute("aria-pressed", String(chosen));
     }
   };
-  store.subscribe((state, before) => {
-    if (state.causes !== before.causes) show(state);
-  });
-  show(store.state);
+  store.follow(["causes"], show);
 }
 
 // A line of Python is searched for in the flamegraph; pressed again, no longer.
@@ -131,15 +127,12 @@ function startLines(store) {
   };
   for (const line of lines) {
     line.addEventListener("click", () => {
-      const found = store.state.search !== line.dataset.find;
-      store.set({ search: found ? line.dataset.find : "" });
-      if (found) byId("flame")?.scrollIntoView();
+      const search = store.state.search === line.dataset.find ? "" : line.dataset.find;
+      store.set({ search });
+      if (search) byId("flame")?.scrollIntoView();
     });
   }
-  store.subscribe((state, before) => {
-    if (state.search !== before.search) show(state);
-  });
-  show(store.state);
+  store.follow(["search"], show);
 }
 
 // Links to sections scroll without replacing the state in the address.
@@ -161,11 +154,8 @@ function startHints(page) {
     tip.hidden = !segment;
     if (!segment) return;
     const cause = page.causes[Number(segment.dataset.cause)];
-    tip.replaceChildren(element("strong", "", segment.dataset.title), element("p", "", cause.meaning));
-    if (cause.remedy) tip.append(element("p", "remedy", cause.remedy));
-    const width = tip.getBoundingClientRect().width;
-    tip.style.left = `${Math.max(8, Math.min(event.clientX + 12, document.documentElement.clientWidth - width - 8))}px`;
-    tip.style.top = `${event.clientY + 18}px`;
+    const remedy = cause.remedy ? [element("p", "remedy", cause.remedy)] : [];
+    showTip(tip, event, segment.dataset.title, element("p", "", cause.meaning), ...remedy);
   });
 }
 
@@ -182,20 +172,4 @@ function startPrinting(redraw) {
     show("light");
   });
   window.addEventListener("afterprint", () => show(chosen));
-}
-
-function startCopying() {
-  for (const button of document.querySelectorAll("button[data-copies]")) {
-    button.hidden = false;
-    button.addEventListener("click", async () => {
-      const source = byId(button.dataset.copies);
-      try {
-        await navigator.clipboard.writeText(source.textContent);
-        button.textContent = "Copied";
-      } catch {
-        // Not every browser lets a local file write to the clipboard: leave the text selected for the keyboard.
-        getSelection().selectAllChildren(source);
-      }
-    });
-  }
 }

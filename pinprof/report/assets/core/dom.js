@@ -32,3 +32,19 @@ export function element(tag, className, text) {
   if (text !== undefined) node.textContent = text;
   return node;
 }
+
+const SVG = "http://www.w3.org/2000/svg";
+
+/** An element of an SVG picture; attributes that are undefined are left out. */
+export function svgElement(tag, attributes) {
+  const node = document.createElementNS(SVG, tag);
+  for (const [name, value] of Object.entries(attributes)) if (value !== undefined) node.setAttribute(name, value);
+  return node;
+}
+
+/** A coloured square, and beside it what it stands for. */
+export function swatchEntry(className, colour, ...content) {
+  const entry = element("span", className);
+  entry.append(element("span", `swatch ${colour}`), ...content);
+  return entry;
+}

@@ -4,21 +4,21 @@ export const START = {
   event: 0, // index of the event
   range: -1, // index of the range, -1 for the whole recording
   span: null, // [from, to] in µs since the first sample
-  causes: [],
+  causes: [], // of these four only what is listed; empty for all
   dsos: [],
   modes: [],
-  threads: [], // only these; empty for all
+  threads: [],
   split: false, // a node per thread under the root
   inverted: false, // innermost functions first
   order: "weight", // or "time"
   flame: false, // callers at the bottom
   colour: "cause", // or "module", "mode"
   sandwich: -1, // the function whose callers and callees are shown
-  focus: -1,
+  focus: -1, // changes to the stacks, by function
   hide: [],
   drop: [],
   fold: [],
-  modules: [], // changes to the stacks, by function; modules by module
+  modules: [], // the same, by module
   search: "",
   zoom: [], // the functions on the way to the zoomed one
   upper: [], // the same among the callers of a sandwich
@@ -60,6 +60,14 @@ export class Store {
     this.listeners.push(listener);
   }
 
+  /** Call `listener(state)` now, and after every change of one of some keys. */
+  follow(keys, listener) {
+    this.subscribe((state, before) => {
+      if (keys.some((key) => state[key] !== before[key])) listener(state);
+    });
+    listener(this.state);
+  }
+
   /** Change some keys; with `merge` the change joins the one before, so that one undo takes back both. */
   set(patch, { merge = false } = {}) {
     const next = { ...this.state, ...patch };
@@ -69,7 +77,7 @@ export class Store {
       if (this.past.length > LONGEST_HISTORY) this.past.shift();
     }
     this.future = [];
-    this.#become(next);
+    this.#show(next);
   }
 
   /** Back to the start in some keys. */
@@ -86,16 +94,16 @@ export class Store {
   undo() {
     if (!this.past.length) return;
     this.future.push(this.state);
-    this.#become(this.past.pop());
+    this.#show(this.past.pop());
   }
 
   redo() {
     if (!this.future.length) return;
     this.past.push(this.state);
-    this.#become(this.future.pop());
+    this.#show(this.future.pop());
   }
 
-  #become(next) {
+  #show(next) {
     const before = this.state;
     this.state = next;
     this.#write();
@@ -127,13 +135,13 @@ export class Store {
   #read() {
     const fragment = location.hash.slice(1);
     if (!fragment.includes("=")) return null;
-    const found = {};
+    const asked = {};
     for (const [key, text] of new URLSearchParams(fragment)) {
       if (!Object.hasOwn(START, key)) continue;
       const value = this.#parsed(key, text);
-      if (value !== undefined) found[key] = value;
+      if (value !== undefined) asked[key] = value;
     }
-    return found;
+    return asked;
   }
 
   #parsed(key, text) {

@@ -1,24 +1,25 @@
 // Light and dark: the system's choice until the reader makes another, remembered where the browser allows it.
 
 const KEY = "pinprof-theme";
-const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 
 export function startTheme(button, changed) {
   const root = document.documentElement;
+  // Not at the top level: in the worker, which is made of the same script, there is no window.
+  const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const apply = (theme) => {
     root.dataset.theme = theme;
     button.setAttribute("aria-pressed", String(theme === "dark"));
     changed();
   };
-  apply(remembered() || (DARK.matches ? "dark" : "light"));
+  apply(remembered() || (dark.matches ? "dark" : "light"));
   button.hidden = false;
   button.addEventListener("click", () => {
     const theme = root.dataset.theme === "dark" ? "light" : "dark";
     remember(theme);
     apply(theme);
   });
-  DARK.addEventListener("change", () => {
-    if (!remembered()) apply(DARK.matches ? "dark" : "light");
+  dark.addEventListener("change", () => {
+    if (!remembered()) apply(dark.matches ? "dark" : "light");
   });
 }
 

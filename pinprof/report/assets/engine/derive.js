@@ -3,7 +3,7 @@
 
 import { Forest, Placer } from "./forest.js";
 import { inverted } from "./inverted.js";
-import { finish } from "./ordering.js";
+import { tableOf } from "./ordering.js";
 
 /** Tables by name for a query (`core/store.js`): main; callers and main for a sandwich. */
 export function derive(model, query) {
@@ -18,19 +18,19 @@ export function derive(model, query) {
 }
 
 function merged(model, query, selection) {
-  const { forest, rows } = spread(model, query, selection);
+  const { forest, rows } = placed(model, query, selection);
   if (query.sandwich >= 0) {
     const top = topmost(forest, query.sandwich);
-    const callers = rooted(query);
-    const callees = rooted(query);
-    const outward = turn(model, forest, rows, callers, top);
-    const inward = below(model, forest, rows, callees, top);
-    const { ends: upper, ...outer } = finish(model, callers.leveled(outward), outward, true);
-    const { ends: lower, ...inner } = finish(model, callees.leveled(inward), inward, true);
+    const callers = rootedForest(query);
+    const callees = rootedForest(query);
+    const outward = callerChains(model, forest, rows, callers, top);
+    const inward = calleeChains(model, forest, rows, callees, top);
+    const { ends: upper, ...outer } = tableOf(model, callers.leveled(outward), outward, true);
+    const { ends: lower, ...inner } = tableOf(model, callees.leveled(inward), inward, true);
     // Both keep the rows in their order: where each stack ends among the callers, and where among the callees.
     return { callers: outer, main: inner, pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) } };
   }
-  return { main: query.inverted ? inverted(model, forest, rows) : finish(model, forest, rows) };
+  return { main: query.inverted ? inverted(model, forest, rows) : tableOf(model, forest, rows) };
 }
 
 /** Weights as rows: what ends at a node, by cause; a pair of both may have several rows. */
@@ -54,7 +54,7 @@ class Weights {
 }
 
 // The chosen bundles' stacks as a forest with the weights' rows; unchanged stacks are the recording's own tree.
-function spread(model, query, { rows, amounts }) {
+function placed(model, query, { rows, amounts }) {
   const { bundles } = model;
   const weights = new Weights(rows.length);
   const forest = new Forest();
@@ -84,7 +84,7 @@ function byThread(members, threadOf) {
 }
 
 // Chains from the inside out, from where `top` says; rows without a start are left out.
-function turn(model, forest, rows, target, top) {
+function callerChains(model, forest, rows, target, top) {
   const threads = model.frames + model.dsos;
   const { frame, parent } = forest;
   const weights = new Weights(rows.length);
@@ -116,14 +116,14 @@ function topmost(forest, frame) {
 }
 
 // One function as the root of a forest; the root of a forest split by threads holds them all and has no name.
-function rooted({ sandwich, split }) {
+function rootedForest({ sandwich, split }) {
   const forest = new Forest();
   if (!split) forest.frame[0] = sandwich;
   return forest;
 }
 
 // What lies inside `top`, by thread where the forest is; rows without a start are left out.
-function below(model, forest, rows, target, top) {
+function calleeChains(model, forest, rows, target, top) {
   const threads = model.frames + model.dsos;
   const { frame, parent } = forest;
   const outermost = new Int32Array(forest.length);

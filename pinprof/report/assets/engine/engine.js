@@ -41,8 +41,8 @@ export class Engine {
     this.spare = [];
     try {
       this.worker = new Worker(URL.createObjectURL(new Blob([script], { type: "text/javascript" })));
-      this.worker.addEventListener("message", ({ data: { id, answer } }) => this.#settle(id, answer));
-      this.worker.addEventListener("error", (event) => this.#goOnWithout(event));
+      this.worker.addEventListener("message", ({ data: { id, answer } }) => this.#resolve(id, answer));
+      this.worker.addEventListener("error", (event) => this.#fallBack(event));
     } catch {
       this.server = new Server();
     }
@@ -76,24 +76,24 @@ export class Engine {
     });
   }
 
-  #settle(id, answer) {
+  #resolve(id, answer) {
     this.answered = true;
     this.waiting.get(id).resolve(answer);
     this.waiting.delete(id);
   }
 
   // A worker that never came up: what it was asked is answered here.
-  async #goOnWithout(event) {
+  async #fallBack(event) {
     if (this.answered) return;
     event.preventDefault();
     this.server = new Server();
-    for (const [id, { method, argument }] of this.waiting) this.#settle(id, await this.server[method](argument));
+    for (const [id, { method, argument }] of this.waiting) this.#resolve(id, await this.server[method](argument));
   }
 }
 
 // Columns change hands instead of being copied.
-function buffers(value, found = []) {
-  if (ArrayBuffer.isView(value)) found.push(value.buffer);
-  else if (value && typeof value === "object") for (const part of Object.values(value)) buffers(part, found);
-  return found;
+function buffers(value, list = []) {
+  if (ArrayBuffer.isView(value)) list.push(value.buffer);
+  else if (value && typeof value === "object") for (const part of Object.values(value)) buffers(part, list);
+  return list;
 }

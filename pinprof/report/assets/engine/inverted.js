@@ -3,7 +3,7 @@
 // single row, which is only followed to its root.
 
 import { column } from "./memory.js";
-import { arrange } from "./ordering.js";
+import { sortHeaviest } from "./ordering.js";
 
 const SEVERAL = -2;
 const COLUMN_TYPES = {
@@ -83,7 +83,9 @@ class Sets {
       if (end > 0 && frame[end] < threads) this.here[row] = end;
       // Of a stack under a node of its thread, the thread comes first.
       const thread = frame[outermost[end]];
-      if (thread >= threads) (this.startsWith ??= new Int32Array(rows.length))[row] = thread;
+      if (thread < threads) continue;
+      this.startsWith ??= new Int32Array(rows.length);
+      this.startsWith[row] = thread;
     }
     return steps;
   }
@@ -160,7 +162,7 @@ class Sets {
       if (kids.cause[kid] !== cause[row]) kids.cause[kid] = SEVERAL;
       if (amount > weight[kids.heaviest[kid]]) kids.heaviest[kid] = row;
     }
-    if (count > 1) arrange(kids.order, 0, count, kids.total);
+    if (count > 1) sortHeaviest(kids.order, 0, count, kids.total);
     let free = this.kept;
     for (let place = 0; place < count; place += 1) {
       const kid = kids.order[place];
@@ -168,7 +170,7 @@ class Sets {
       free += kids.count[kid];
     }
     for (let at = from; at < to; at += 1) parted[kids.free[kidOf[through[at]]]++] = members[at];
-    // Rows that have arrived are told of, and not followed further.
+    // Rows that have arrived count here, and are not followed further.
     let begin = this.kept;
     for (let place = 0; place < count; place += 1) {
       const kid = kids.order[place];

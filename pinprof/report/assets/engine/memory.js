@@ -1,15 +1,15 @@
 // Memory for columns, used again and again: what is handed on needs no collector, which lets tens of megabytes pile up.
 
-const ROOM = new Map();
+const SCRATCH = new Map();
 const MOST_SPARE = 48;
 const spare = [];
 
-/** Room that every answer needs and none keeps. */
-export function room(name, Type, size, value) {
-  let array = ROOM.get(name);
+/** A column that every answer needs and none keeps. */
+export function scratch(name, Type, size, value) {
+  let array = SCRATCH.get(name);
   if (!array || array.length < size) {
     array = new Type(size);
-    ROOM.set(name, array);
+    SCRATCH.set(name, array);
   }
   return array.subarray(0, size).fill(value);
 }

@@ -19,13 +19,13 @@ export class Model {
     this.weight = columns.weight;
     this.time = summed(columns.time, Float64Array);
     this.range = { path: columns.rangePath, first: columns.rangeFirst, last: columns.rangeLast };
-    this.#plant(columns);
-    this.#bundle(columns);
+    this.#buildTree(columns);
+    this.#bundleSamples(columns);
   }
 
   // Nodes come in preorder, with steps of depth. Here they stand level by level under one root, node 0, so that callees
   // lie side by side, those of a node from `callees[node]` to `callees[node + 1]`: passes over the tree run through memory.
-  #plant({ depth: steps, frame: frames, decided, leaf }) {
+  #buildTree({ depth: steps, frame: frames, decided, leaf }) {
     const length = steps.length + 1;
     const depth = summed(steps, Int16Array);
     const free = new Int32Array(DEEPEST);
@@ -57,20 +57,20 @@ export class Model {
   }
 
   // Samples that agree in everything but time and weight are asked about together: a bundle. Nearly every stack has one.
-  #bundle({ stack, event, cause, thread, likely, weight }) {
-    const room = stack.length;
+  #bundleSamples({ stack, event, cause, thread, likely, weight }) {
+    const samples = stack.length;
     const first = new Int32Array(this.leaf.length).fill(-1);
-    const next = new Int32Array(room);
-    const sums = new Float64Array(room);
-    const example = new Int32Array(room);
-    const of = new Int32Array(room);
+    const next = new Int32Array(samples);
+    const sums = new Float64Array(samples);
+    const example = new Int32Array(samples);
+    const of = new Int32Array(samples);
     let count = 0;
-    for (let sample = 0; sample < room; sample += 1) {
+    for (let sample = 0; sample < samples; sample += 1) {
       const at = stack[sample];
       let before = -1;
-      let found = first[at];
-      while (found >= 0) {
-        const other = example[found];
+      let bundle = first[at];
+      while (bundle >= 0) {
+        const other = example[bundle];
         if (
           cause[other] === cause[sample] &&
           thread[other] === thread[sample] &&
@@ -78,23 +78,23 @@ export class Model {
           likely[other] === likely[sample]
         )
           break;
-        before = found;
-        found = next[found];
+        before = bundle;
+        bundle = next[bundle];
       }
-      if (found < 0) {
-        found = count;
+      if (bundle < 0) {
+        bundle = count;
         count += 1;
-        example[found] = sample;
-        next[found] = first[at];
-        first[at] = found;
+        example[bundle] = sample;
+        next[bundle] = first[at];
+        first[at] = bundle;
       } else if (before >= 0) {
         // To the front: what follows in time is likely of the same thread.
-        next[before] = next[found];
-        next[found] = first[at];
-        first[at] = found;
+        next[before] = next[bundle];
+        next[bundle] = first[at];
+        first[at] = bundle;
       }
-      of[sample] = found;
-      sums[found] += weight[sample];
+      of[sample] = bundle;
+      sums[bundle] += weight[sample];
     }
     const pick = (column) => {
       const picked = new column.constructor(count);
@@ -166,14 +166,14 @@ export class Model {
     const { bundleOf } = this;
     const wanted = new Uint8Array(this.bundles.length);
     for (const bundle of rows) wanted[bundle] = 1;
-    const found = new Int32Array(bundleOf.length);
+    const samples = new Int32Array(bundleOf.length);
     let count = 0;
     for (let sample = 0; sample < bundleOf.length; sample += 1) {
       if (wanted[bundleOf[sample]] === 0 || (inside && inside[sample] === 0)) continue;
-      found[count] = sample;
+      samples[count] = sample;
       count += 1;
     }
-    return found.subarray(0, count);
+    return samples.subarray(0, count);
   }
 
   /** A span of time, and a range: per sample 1 inside both, null for no such limit; and the bundles' weights there. */

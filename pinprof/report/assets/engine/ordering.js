@@ -1,12 +1,12 @@
 // A grown forest as the columns of a table: totals, leading causes, and the order of display, level by level, each
 // level from left to right with the heavier sibling first.
 
-import { column, room } from "./memory.js";
-import { weighed } from "./totals.js";
+import { column, scratch } from "./memory.js";
+import { nodeTotals } from "./totals.js";
 
 /** A tree whose callees lie side by side. With `asks`, `ends` says per row of weights where its node stands in the table. */
-export function finish(model, tree, rows, asks = false) {
-  return ordered(tree, weighed(model, tree, rows), asks ? rows : null);
+export function tableOf(model, tree, rows, asks = false) {
+  return ordered(tree, nodeTotals(model, tree, rows), asks ? rows : null);
 }
 
 function ordered({ frame, callees, length }, columns, asked) {
@@ -15,7 +15,7 @@ function ordered({ frame, callees, length }, columns, asked) {
   for (let node = 1; node < length; node += 1) {
     if (total[node] > 0) kept += 1;
   }
-  const order = room("order", Int32Array, kept, 0);
+  const order = scratch("order", Int32Array, kept, 0);
   const parent = column(Int32Array, kept);
   parent[0] = -1;
   const rows = [0, 1];
@@ -30,7 +30,7 @@ function ordered({ frame, callees, length }, columns, asked) {
         parent[filled] = at;
         filled += 1;
       }
-      if (filled - eldest > 1) arrange(order, eldest, filled, total);
+      if (filled - eldest > 1) sortHeaviest(order, eldest, filled, total);
     }
     if (filled > high) rows.push(filled);
   }
@@ -62,13 +62,13 @@ function picked(order, { frame, total, leaf, decider, purity }) {
 }
 
 function places(order, length, asked) {
-  const place = room("place", Int32Array, length, 0);
+  const place = scratch("place", Int32Array, length, 0);
   for (let at = 0; at < order.length; at += 1) place[order[at]] = at;
   return asked.node.slice(0, asked.length).map((node) => place[node]);
 }
 
 // Heavier nodes first, equal ones as they come. Families are small: insertion sort, and a real one for the few large.
-export function arrange(order, low, high, total) {
+export function sortHeaviest(order, low, high, total) {
   if (high - low > 24) {
     order.subarray(low, high).sort((one, other) => total[other] - total[one] || one - other);
     return;

@@ -1,6 +1,6 @@
 // What stands at every node of a forest: its weight with everything below, its leading cause, and what decided that.
 
-import { room } from "./memory.js";
+import { scratch } from "./memory.js";
 
 const NONE = -1;
 const MIXED = -2;
@@ -11,11 +11,11 @@ const PER_CLIMB = 32;
  * `purity`, and `decider`. `rows` say what ends where. Most nodes have one cause only; just the others are
  * gone through cause by cause.
  */
-export function weighed(model, tree, rows) {
+export function nodeTotals(model, tree, rows) {
   const { parent, length } = tree;
-  const total = room("total", Float64Array, length, 0);
-  const leaf = room("leaf", Int16Array, length, NONE);
-  const purity = room("purity", Uint8Array, length, 100);
+  const total = scratch("total", Float64Array, length, 0);
+  const leaf = scratch("leaf", Int16Array, length, NONE);
+  const purity = scratch("purity", Uint8Array, length, 100);
   for (let row = 0; row < rows.length; row += 1) {
     const node = rows.node[row];
     const cause = rows.cause[row];
@@ -37,7 +37,7 @@ export function weighed(model, tree, rows) {
 
 // The nodes with several causes are a tree of their own, near the root; fed by rows and by nodes with a single cause.
 function separate(model, { parent, callees }, { total, leaf, purity, decider }, rows) {
-  const place = room("place", Int32Array, leaf.length, -1);
+  const place = scratch("place", Int32Array, leaf.length, -1);
   const nodes = [];
   for (let node = 0; node < leaf.length; node += 1) {
     if (leaf[node] === MIXED) place[node] = nodes.push(node) - 1;
@@ -131,8 +131,8 @@ function carry(tree, { size, at, weight, by }) {
 
 // Per node with a single cause the function that decided it, as for the heaviest of what meets there.
 function deciders(model, parent, total, leaf, rows) {
-  const decider = room("decider", Int32Array, leaf.length, -1);
-  const from = room("from", Float64Array, leaf.length, 0);
+  const decider = scratch("decider", Int32Array, leaf.length, -1);
+  const from = scratch("from", Float64Array, leaf.length, 0);
   for (let row = 0; row < rows.length; row += 1) {
     const node = rows.node[row];
     if (leaf[node] === MIXED || rows.weight[row] <= from[node]) continue;

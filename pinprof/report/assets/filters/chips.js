@@ -21,10 +21,7 @@ export class FilterStrip {
     byId("filter-undo").addEventListener("click", () => store.undo());
     byId("filter-clear").addEventListener("click", () => store.clear(FILTERS));
     document.addEventListener("keydown", (event) => this.#shortcut(event));
-    store.subscribe((state, before) => {
-      if (FILTERS.some((key) => state[key] !== before[key])) this.#show(state);
-    });
-    this.#show(store.state);
+    store.follow(FILTERS, (state) => this.#show(state));
   }
 
   #show(state) {

@@ -26,9 +26,9 @@ export class Instances {
     };
   }
 
-  /** The brushed span in ns since the timeline's start, or null. */
+  /** The brushed span in ns since the timeline's start, or nothing. */
   spanOf(state) {
-    return state.span && state.span.map((end) => end * 1000 + this.samplesStart);
+    return state.span?.map((end) => end * 1000 + this.samplesStart);
   }
 
   /** Row numbers of a kind that begin in the span, happen in the chosen range and belong to the chosen threads. */
@@ -37,14 +37,14 @@ export class Instances {
     const span = this.spanOf(state);
     const scopes = state.range >= 0 && this.scoped ? this.#scopesOf(state.range) : null;
     const wanted = threads && state.threads.length ? new Set(state.threads) : null;
-    const found = [];
+    const passing = [];
     for (let row = 0; row < start.length; row += 1) {
       if (span && (start[row] < span[0] || start[row] >= span[1])) continue;
       if (wanted && !wanted.has(thread[row])) continue;
       if (scopes && !inside(scopes, start[row] - before[row], pid[row])) continue;
-      found.push(row);
+      passing.push(row);
     }
-    return found;
+    return passing;
   }
 
   /** Whether an instant, in ns since the timeline's start, passes the filters of time and range, of any process. */
@@ -58,19 +58,19 @@ export class Instances {
   // [start, end, process] of a range's merged intervals, in order of start; they overlap only between processes.
   #scopesOf(range) {
     const { range: of, start, length, pid } = this.scope;
-    const found = [];
+    const scopes = [];
     for (let at = 0; at < of.length; at += 1)
-      if (of[at] === range) found.push([start[at], start[at] + length[at], pid[at]]);
-    return found.sort((one, other) => one[0] - other[0]);
+      if (of[at] === range) scopes.push([start[at], start[at] + length[at], pid[at]]);
+    return scopes.sort((one, other) => one[0] - other[0]);
   }
 
   /** [start, end] of a range's calls, in order of time. */
   intervalsOf(range) {
     const { group, start, length } = this.range;
-    const found = [];
+    const intervals = [];
     for (let row = 0; row < group.length; row += 1)
-      if (group[row] === range) found.push([start[row], start[row] + length[row]]);
-    return found;
+      if (group[row] === range) intervals.push([start[row], start[row] + length[row]]);
+    return intervals;
   }
 
   /** Per group of a kind: rows, events, bytes, own time, `extra`, and the lengths of single events in order of time. */
@@ -78,8 +78,8 @@ export class Instances {
     const { group, size, count, busy, extra } = this[kind];
     const sums = new Map();
     for (const row of rows) {
-      let sum = sums.get(group[row]);
-      if (!sum) sums.set(group[row], (sum = { rows: [], count: 0, size: 0, busy: 0, extra: 0 }));
+      const sum = sums.get(group[row]) ?? { rows: [], count: 0, size: 0, busy: 0, extra: 0 };
+      sums.set(group[row], sum);
       sum.rows.push(row);
       sum.count += count[row];
       sum.size += size[row];
@@ -92,13 +92,7 @@ export class Instances {
   /** Least, median (the lower of two) and most of a column over rows; a row of several events counts with their mean. */
   spread(kind, rows, column) {
     const { count } = this[kind];
-    const values = rows
-      .map((row) => [this[kind][column][row] / count[row], count[row]])
-      .sort((one, other) => one[0] - other[0]);
-    const all = values.reduce((sum, [, many]) => sum + many, 0);
-    let passed = 0;
-    const median = values.find(([, many]) => (passed += many) > (all - 1) / 2);
-    return values.length ? [values[0][0], median[0], values.at(-1)[0]] : [0, 0, 0];
+    return spreadOfMany(rows.map((row) => [this[kind][column][row] / count[row], count[row]]));
   }
 
   /** Sampled time inside calls by cause, for rows of calls: row → [[cause, ns], …]. */
@@ -111,6 +105,17 @@ export class Instances {
     }
     return [...sums].sort((one, other) => other[1] - one[1]);
   }
+}
+
+/** Least, median (the lower of two) and most of [value, how often] pairs. */
+export function spreadOfMany(pairs) {
+  const values = [...pairs].sort((one, other) => one[0] - other[0]);
+  let left = (values.reduce((sum, [, many]) => sum + many, 0) - 1) / 2;
+  for (const [value, many] of values) {
+    left -= many;
+    if (left < 0) return [values[0][0], value, values.at(-1)[0]];
+  }
+  return [0, 0, 0];
 }
 
 function inside(scopes, time, pid) {

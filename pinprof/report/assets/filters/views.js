@@ -1,22 +1,24 @@
 // One store, and every view follows it: asks for the weights of what passes the filters, and has each view show them.
 // What stands on the page at first is the whole recording; it comes back when the last filter is taken back.
 
-import { byId } from "../core/dom.js";
 import { differs, FILTERS } from "../core/store.js";
 import { ActivityView } from "../tables/activity.js";
 import { CausesView } from "../tables/causes.js";
+import { Overrides } from "../tables/overrides.js";
 import { RangesView, rangeRows } from "../tables/ranges.js";
 import { Instances } from "./instances.js";
-import { Patches } from "./overrides.js";
 
-export class Linked {
+// Filters that tables of single calls, copies and migrations follow.
+const OF_INSTANCES = ["range", "span", "threads", "causes"];
+
+export class FilteredViews {
   /** `flame` and `chart` are null where the page has none. */
   constructor(page, store, { flame, chart, plots }) {
     Object.assign(this, { page, store, flame, chart });
-    this.patches = new Patches();
-    this.causes = new CausesView(page, this.patches);
-    this.ranges = new RangesView(page, this.patches);
-    this.activity = new ActivityView(page, this.patches, plots);
+    this.overrides = new Overrides();
+    this.causes = new CausesView(page, this.overrides);
+    this.ranges = new RangesView(page, this.overrides);
+    this.activity = new ActivityView(page, this.overrides, plots);
     this.limits = [...document.querySelectorAll("[data-limit]")];
     document.addEventListener("click", (event) => {
       const name = event.target.closest?.("[data-range-filter]");
@@ -24,10 +26,7 @@ export class Linked {
       const range = Number(name.dataset.rangeFilter);
       store.set({ range: store.state.range === range ? -1 : range });
     });
-    store.subscribe((state, before) => {
-      if (["event", ...FILTERS].some((key) => state[key] !== before[key])) this.update();
-    });
-    this.update();
+    store.follow(["event", ...FILTERS], () => this.update());
   }
 
   /** Rows of single calls and copies, unpacked when first asked for; null where the page has none. */
@@ -44,51 +43,41 @@ export class Linked {
 
   async update() {
     const { state } = this.store;
+    const { active } = this;
     this.asked = state;
     this.#limits(state);
     document.documentElement.dataset.linked = "busy";
-    const [found, instances] = this.active ? await Promise.all([this.#survey(state), this.instances()]) : [null, null];
+    const [weights, instances] = active ? await Promise.all([this.#survey(state), this.instances()]) : [null, null];
     if (this.asked !== state) return;
-    this.patches.restore();
-    const rows = rangeRows(this.page, state, found, instances);
-    if (found) this.causes.show(state, found);
-    if (this.active && found) this.ranges.show(state, rows);
-    else if (this.active)
-      this.ranges.show(
-        state,
-        rows.map((row) => ({ ...row, weights: false })),
-      );
-    if (instances && ["range", "span", "threads", "causes"].some((key) => differs(state, key)))
-      this.activity.show(state, instances);
+    this.overrides.restore();
+    this.rows = rangeRows(this.page, state, weights, instances);
+    if (weights) this.causes.show(state, weights);
+    if (active) this.ranges.show(state, this.rows, { sampled: Boolean(weights) });
+    if (instances && OF_INSTANCES.some((key) => differs(state, key))) this.activity.show(state, instances);
     else this.activity.plots.filter("transfers", null);
-    this.chosen(state);
-    this.rows = rows;
-    this.chart?.show(state, rows);
+    this.#markChosen(state);
+    this.chart?.show(state, this.rows);
     this.measured();
     document.documentElement.dataset.linked = "ready";
   }
 
   /** The full table in the chart's measure; as it came, it shows means. */
   measured() {
-    if (!this.rows || (!this.active && (this.chart?.measure ?? "mean") === "mean" && !this.remeasured)) return;
+    const measure = this.chart?.measure ?? "mean";
+    if (!this.rows || (!this.active && measure === "mean" && !this.remeasured)) return;
     this.remeasured = true;
-    this.ranges.matrix(this.store.state, this.rows, this.chart?.measure ?? "mean");
+    this.ranges.matrix(this.store.state, this.rows, measure);
   }
 
   // The chosen range stands out in every table of ranges; those inside it stay, the others step back.
-  chosen({ range }) {
+  #markChosen({ range }) {
     const { ranges } = this.page;
-    const within = new Set();
-    for (
-      let at = range;
-      range >= 0 && at < ranges.length && (at === range || ranges[at].depth > ranges[range].depth);
-      at += 1
-    )
-      within.add(at);
+    const outside = ranges.findIndex((one, at) => at > range && one.depth <= ranges[range]?.depth);
+    const end = outside < 0 ? ranges.length : outside;
     for (const line of document.querySelectorAll("tr[data-range]")) {
       const number = Number(line.dataset.range);
       line.classList.toggle("chosen", number === range);
-      line.classList.toggle("away", range >= 0 && !within.has(number));
+      line.classList.toggle("away", range >= 0 && (number < range || number >= end));
       line.querySelector("[data-range-filter]").setAttribute("aria-pressed", String(number === range));
     }
   }

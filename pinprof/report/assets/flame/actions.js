@@ -3,8 +3,19 @@
 import { byId } from "../core/dom.js";
 import { asPng, asSvg, copyText, download } from "./export.js";
 
-/** Do one of `flame/details.js`'s actions on the selected node. */
-export function act(panel, key) {
+/** [key, label, explanation] of what can be done with a function. */
+export const ACTIONS = [
+  ["f", "Focus", "Show only stacks through this function, from it inward"],
+  ["b", "Callers and callees", "Everything that calls this function above, everything it calls below"],
+  ["h", "Hide", "Leave this function out of every stack: its callees move to its callers"],
+  ["c", "Collapse", "Fold everything this function calls into it"],
+  ["m", "Collapse module", "Fold neighbouring functions of this module into one"],
+  ["x", "Drop", "Leave out all stacks through this function"],
+  ["y", "Copy name", "Copy the function's name"],
+  ["Y", "Copy stack", "Copy the call path, innermost function first"],
+];
+/** Do one of the actions with the selected node. */
+export function runAction(panel, key) {
   const graph = panel.acting ?? panel.graph;
   const node = graph.selected;
   const frame = node < 0 ? -1 : graph.table.frameOf(node);
@@ -39,14 +50,14 @@ function stackOf(panel, graph, node) {
 async function copy(panel, text, what) {
   await copyText(text);
   byId("flame-status").textContent = `Copied the ${what}.`;
-  clearTimeout(panel.saying);
-  panel.saying = setTimeout(() => {
+  clearTimeout(panel.statusTimer);
+  panel.statusTimer = setTimeout(() => {
     byId("flame-status").textContent = "";
   }, 4000);
 }
 
 /** Save the view as a picture, print it, or copy a link to it. */
-export async function save(panel, kind) {
+export async function saveView(panel, kind) {
   byId("flame-save").open = false;
   const name = `${panel.page.title}-flamegraph`;
   if (kind === "svg") download(asSvg(panel), "image/svg+xml", `${name}.svg`);
@@ -56,7 +67,7 @@ export async function save(panel, kind) {
 }
 
 /** Before and after printing: on paper every level, no scrolling. */
-export function print(panel, begins) {
+export function printView(panel, begins) {
   byId("flame-scroller").classList.toggle("whole", begins);
   panel.graph.resize();
 }

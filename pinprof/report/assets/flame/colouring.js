@@ -21,9 +21,9 @@ export const SCHEMES = {
 };
 
 /** What a painter needs, in the current theme; `ranks` gives the modules with colours of their own, heaviest first. */
-export function lookOf(scheme, page, frames, ranks) {
+export function colourStyle(scheme, page, frames, ranks) {
   const mixed = themed("--mixed");
-  const style = {
+  const shared = {
     ink: themed("--on-cause"),
     fadedInk: themed("--soft"),
     match: themed("--match"),
@@ -39,14 +39,14 @@ export function lookOf(scheme, page, frames, ranks) {
       return BLENDS.map(([, part]) => blend(mixed, pure, part));
     });
     const blendOf = Array.from({ length: 101 }, (_, purity) => BLENDS.findIndex(([from]) => purity >= from));
-    return { ...style, fill: (table, node) => causes[table.leafOf(node)]?.[blendOf[table.purityOf(node)]] ?? mixed };
+    return { ...shared, fill: (table, node) => causes[table.leafOf(node)]?.[blendOf[table.purityOf(node)]] ?? mixed };
   }
   if (scheme === "module") {
     const colours = new Map(ranks.slice(0, MODULE_COLOURS).map((dso, rank) => [dso, themed(`--module-${rank}`)]));
-    return { ...style, fill: (table, node) => colours.get(frames.dsoOf(table.frameOf(node))) ?? mixed };
+    return { ...shared, fill: (table, node) => colours.get(frames.dsoOf(table.frameOf(node))) ?? mixed };
   }
   const modes = MODES.map((_, mode) => themed(`--mode-${mode}`));
-  return { ...style, fill: (table, node) => modes[frames.kindOf(table.frameOf(node))] ?? mixed };
+  return { ...shared, fill: (table, node) => modes[frames.kindOf(table.frameOf(node))] ?? mixed };
 }
 
 /** The legend: [value, label, explanation, custom property], heaviest first, those without weight left out. */

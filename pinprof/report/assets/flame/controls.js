@@ -4,7 +4,7 @@ import { byId, element } from "../core/dom.js";
 import { formatShare } from "../core/format.js";
 import { CHANGES, FILTERS } from "../core/store.js";
 import { chipOf } from "../filters/chips.js";
-import { legendOf, MODES, SCHEMES } from "./colouring.js";
+import { legendOf, SCHEMES } from "./colouring.js";
 
 const MOST_THREADS = 200;
 
@@ -133,7 +133,7 @@ export class Controls {
   }
 
   /** What the graph is restricted to, in words. */
-  told() {
+  restrictions() {
     return [...document.querySelectorAll("#filter-chips .chip, #flame-chips .chip:not(.quiet)")].map((chip) =>
       [...chip.children]
         .slice(0, 2)
@@ -164,7 +164,7 @@ export class Controls {
         crumb.type = "button";
         crumb.title = count > 1 ? `${count} functions without symbol in ${name}` : name;
         if (node === zoomed) crumb.setAttribute("aria-current", "location");
-        crumb.addEventListener("click", () => this.panel.zoomTo(node));
+        crumb.addEventListener("click", () => this.panel.zoom.to(node));
         return crumb;
       }),
     );

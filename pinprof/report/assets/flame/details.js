@@ -2,19 +2,8 @@
 
 import { element } from "../core/dom.js";
 import { formatShare, formatWeight } from "../core/format.js";
-import { act } from "./actions.js";
+import { ACTIONS, runAction } from "./actions.js";
 
-/** [key, label, explanation]; `flame/actions.js` does them. */
-export const ACTIONS = [
-  ["f", "Focus", "Show only stacks through this function, from it inward"],
-  ["b", "Callers and callees", "Everything that calls this function above, everything it calls below"],
-  ["h", "Hide", "Leave this function out of every stack: its callees move to its callers"],
-  ["c", "Collapse", "Fold everything this function calls into it"],
-  ["m", "Collapse module", "Fold neighbouring functions of this module into one"],
-  ["x", "Drop", "Leave out all stacks through this function"],
-  ["y", "Copy name", "Copy the function's name"],
-  ["Y", "Copy stack", "Copy the call path, innermost function first"],
-];
 const ON_MODULES = ["y", "Y"];
 
 export class Details {
@@ -30,7 +19,7 @@ export class Details {
         button.append(element("kbd", "", key));
         button.addEventListener("click", () => {
           this.closeMenu();
-          act(panel, key);
+          runAction(panel, key);
         });
         place.append(button);
       }

@@ -1,8 +1,7 @@
 // The current view as a picture: the same painter draws on a large canvas, or on elements of an SVG document.
 
-import { ROW } from "./painter.js";
+import { svgElement } from "../core/dom.js";
 
-const SVG = "http://www.w3.org/2000/svg";
 const PNG_RATIO = 2;
 const LARGEST = 16_000;
 const CAPTION_PX = 28;
@@ -11,18 +10,18 @@ const SEAM_PX = 8;
 // The few methods and properties of a canvas context that the painter uses.
 class SvgContext {
   constructor(width, height) {
-    this.svg = document.implementation.createDocument(SVG, "svg").documentElement;
-    for (const [name, value] of Object.entries({ width, height, viewBox: `0 0 ${width} ${height}` }))
-      this.svg.setAttribute(name, value);
+    this.svg = svgElement("svg", { width, height, viewBox: `0 0 ${width} ${height}` });
     this.globalAlpha = 1;
     this.top = 0;
     this.ruler = document.createElement("canvas").getContext("2d");
   }
 
   #add(tag, attributes, text) {
-    const node = this.svg.ownerDocument.createElementNS(SVG, tag);
-    for (const [name, value] of Object.entries(attributes))
-      node.setAttribute(name, typeof value === "number" ? +value.toFixed(2) : value);
+    const rounded = (value) => (typeof value === "number" ? +value.toFixed(2) : value);
+    const node = svgElement(
+      tag,
+      Object.fromEntries(Object.entries(attributes).map(([name, value]) => [name, rounded(value)])),
+    );
     if (this.globalAlpha < 1) node.setAttribute("opacity", this.globalAlpha);
     if (text !== undefined) node.textContent = text;
     this.svg.append(node);
@@ -38,29 +37,13 @@ class SvgContext {
   }
 
   strokeRect(x, y, width, height) {
-    this.#add("rect", {
-      x,
-      y: y + this.top,
-      width,
-      height,
-      fill: "none",
-      stroke: this.strokeStyle,
-      "stroke-width": this.lineWidth,
-    });
+    const line = { fill: "none", stroke: this.strokeStyle, "stroke-width": this.lineWidth };
+    this.#add("rect", { x, y: y + this.top, width, height, ...line });
   }
 
   fillText(text, x, y) {
-    this.#add(
-      "text",
-      {
-        x,
-        y: y + this.top + 4,
-        fill: this.fillStyle,
-        "font-size": "12px",
-        "font-family": this.font.replace(/^\S+ /, ""),
-      },
-      text,
-    );
+    const font = { "font-size": "12px", "font-family": this.font.replace(/^\S+ /, "") };
+    this.#add("text", { x, y: y + this.top + 4, fill: this.fillStyle, ...font }, text);
   }
 
   measureText(text) {
@@ -104,16 +87,16 @@ function layOut({ graph, upper, tables }) {
 }
 
 function paint(context, panel, { width, height, parts }) {
-  const { look } = panel.painter;
-  context.fillStyle = look.ground;
+  const { style } = panel.painter;
+  context.fillStyle = style.ground;
   context.fillRect(0, 0, width, height);
-  context.font = look.font;
+  context.font = style.font;
   context.textBaseline = "middle";
-  context.fillStyle = look.outline;
+  context.fillStyle = style.outline;
   const words = [
     panel.page.title,
     ...parts.at(-1).graph.view.canvas.getAttribute("aria-label").split(": "),
-    ...panel.controls.told(),
+    ...panel.controls.restrictions(),
   ];
   context.fillText(cut(context, words.join(" · "), width - 10), 5, CAPTION_PX / 2);
   let at = 0;
@@ -152,5 +135,5 @@ export async function copyText(text) {
 }
 
 function whole(graph) {
-  return { width: graph.width, height: graph.content, content: graph.content, scroll: 0, flame: graph.flame, row: ROW };
+  return { width: graph.width, height: graph.content, content: graph.content, scroll: 0, flame: graph.flame };
 }

@@ -38,11 +38,11 @@ export class Frames {
   /** Per function number, whether `test` accepts its name. */
   matching(test) {
     const byName = this.names.map(test);
-    const found = new Uint8Array(this.threads + this.page.threads.length);
-    for (let frame = 0; frame < found.length; frame += 1) {
-      found[frame] = frame < this.count ? byName[this.frameName[frame]] : test(this.nameOf(frame));
+    const matches = new Uint8Array(this.threads + this.page.threads.length);
+    for (let frame = 0; frame < matches.length; frame += 1) {
+      matches[frame] = frame < this.count ? byName[this.frameName[frame]] : test(this.nameOf(frame));
     }
-    return found;
+    return matches;
   }
 }
 

@@ -1,12 +1,13 @@
-// Mouse, touch and keyboard on a graph. The plain wheel keeps scrolling; with Ctrl (or a pinch) it zooms.
+// Mouse, touch and keyboard on a graph.
+
+import { watchWheel } from "../core/canvas.js";
 
 const DRAG_FROM = 5;
-const WHEEL_STEP = 0.0022;
 const PAN_KEYS = { a: -0.2, d: 0.2 };
 const ZOOM_KEYS = { w: 0.7, "+": 0.7, "=": 0.7, s: 1 / 0.7, "-": 1 / 0.7 };
 const WALK_KEYS = { ArrowDown: "down", ArrowUp: "up", ArrowLeft: "left", ArrowRight: "right", Home: "home" };
 
-export function watch(graph) {
+export function watchGraph(graph) {
   const { canvas } = graph.view;
   const pointers = new Map();
   let dragged = false;
@@ -52,18 +53,12 @@ export function watch(graph) {
     if (node <= 0) return;
     event.preventDefault();
     graph.select(node);
-    graph.on.menu(node, event);
+    graph.on.menu(event);
   });
-  canvas.addEventListener(
-    "wheel",
-    (event) => {
-      if (event.ctrlKey || event.metaKey) graph.scale(Math.exp(event.deltaY * WHEEL_STEP), part(event.clientX));
-      else if (event.shiftKey || Math.abs(event.deltaX) > Math.abs(event.deltaY)) {
-        graph.pan((event.deltaX || event.deltaY) / graph.width);
-      } else return;
-      event.preventDefault();
-    },
-    { passive: false },
+  watchWheel(
+    canvas,
+    (factor, clientX) => graph.scale(factor, part(clientX)),
+    (pixels) => graph.pan(pixels / graph.width),
   );
   canvas.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;

@@ -1,6 +1,7 @@
 // One graph on the page: a table on a canvas inside a scroller, the part of it that is shown, and what is selected.
 
-import { watch } from "./gestures.js";
+import { sizeCanvas } from "../core/canvas.js";
+import { watchGraph } from "./gestures.js";
 import { depthAt, ROW, rowTop } from "./painter.js";
 
 const TWEEN_MS = 180;
@@ -9,7 +10,7 @@ const CLOSEST = 1e-9;
 export class Graph {
   /**
    * `view` holds the elements scroller, spacer and canvas; `on` is called with moved(), select(node), zoom(node),
-   * hover(node, at), menu(node, at) and key(event).
+   * hover(node, at), menu(at) and key(event).
    */
   constructor(view, painter, on) {
     Object.assign(this, { view, painter, on });
@@ -18,7 +19,7 @@ export class Graph {
     this.hovered = -1;
     this.zoomed = 0;
     this.flame = false;
-    watch(this);
+    watchGraph(this);
     new ResizeObserver(() => this.resize()).observe(view.scroller);
     view.scroller.addEventListener("scroll", () => this.redraw());
   }
@@ -106,12 +107,7 @@ export class Graph {
     this.content = this.#contentNow();
     spacer.style.height = `${this.content}px`;
     this.height = scroller.clientHeight;
-    const ratio = window.devicePixelRatio || 1;
-    canvas.width = Math.round(this.width * ratio);
-    canvas.height = Math.round(this.height * ratio);
-    canvas.style.width = `${this.width}px`;
-    canvas.style.height = `${this.height}px`;
-    this.context.setTransform(ratio, 0, 0, ratio, 0, 0);
+    sizeCanvas(canvas, this.width, this.height);
     this.draw();
   }
 

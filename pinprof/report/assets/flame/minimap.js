@@ -17,8 +17,8 @@ export class Minimap {
     canvas.addEventListener("keydown", (event) => this.#key(event));
   }
 
-  show(table, look) {
-    Object.assign(this, { table, look });
+  show(table, style) {
+    Object.assign(this, { table, style });
     this.paint();
   }
 
@@ -39,7 +39,7 @@ export class Minimap {
     this.canvas.height = this.picture.height = Math.round(HEIGHT * ratio);
     const context = this.picture.getContext("2d");
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
-    context.fillStyle = this.look.ground;
+    context.fillStyle = this.style.ground;
     context.fillRect(0, 0, this.width, HEIGHT);
     const { extent } = this.table;
     const scale = this.width / (extent || 1);
@@ -49,7 +49,7 @@ export class Minimap {
     for (let line = 0; line < rows; line += 1) {
       const depth = Math.floor((line * levels) / rows);
       this.table.boxes(depth, 0, extent, 1 / scale, (node, start, end) => {
-        context.fillStyle = this.look.fill(this.table, node);
+        context.fillStyle = this.style.fill(this.table, node);
         context.fillRect(start * scale, depth * row, Math.max((end - start) * scale, 1), Math.max(row, 0.5));
       });
     }
@@ -64,13 +64,13 @@ export class Minimap {
     context.drawImage(this.picture, 0, 0);
     context.setTransform(ratio, 0, 0, ratio, 0, 0);
     const [from, to] = this.span.map((end) => (end / (this.table.extent || 1)) * width);
-    context.fillStyle = this.look.ground;
+    context.fillStyle = this.style.ground;
     context.globalAlpha = 0.68;
     context.fillRect(0, 0, from, HEIGHT);
     context.fillRect(to, 0, width - to, HEIGHT);
     context.globalAlpha = 1;
     if (to - from >= width - 1) return;
-    context.strokeStyle = this.look.outline;
+    context.strokeStyle = this.style.outline;
     context.lineWidth = 1.5;
     context.strokeRect(from + 0.75, 0.75, Math.max(to - from - 1.5, 2), HEIGHT - 1.5);
   }

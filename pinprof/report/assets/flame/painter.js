@@ -10,9 +10,9 @@ const FADED = 0.3;
 const ABOVE_ZOOM = 0.62;
 
 export class Painter {
-  /** `look` has the colours (flame/colouring.js) and `nameOf(frame)`. */
-  constructor(look) {
-    this.look = look;
+  /** `style` has the colours (flame/colouring.js) and `nameOf(frame)`. */
+  constructor(style) {
+    this.style = style;
     this.widths = new Map();
   }
 
@@ -21,9 +21,9 @@ export class Painter {
    * levels above `zoomDepth` are dimmed.
    */
   draw(context, table, span, box, zoomDepth) {
-    context.fillStyle = this.look.ground;
+    context.fillStyle = this.style.ground;
     context.fillRect(0, 0, box.width, box.height);
-    context.font = this.look.font;
+    context.font = this.style.font;
     context.textBaseline = "middle";
     for (let depth = 0; depth < table.levels; depth += 1) {
       const y = rowTop(depth, box);
@@ -37,7 +37,7 @@ export class Painter {
 
   #row(context, table, [from, to], width, depth, y, above) {
     const scale = width / (to - from);
-    const { look } = this;
+    const { style } = this;
     let pending = null;
     const flush = () => {
       if (!pending) return;
@@ -51,7 +51,7 @@ export class Painter {
       const right = Math.min((end - from) * scale, width);
       const mark = table.markOf(node);
       const alpha = mark === 0 ? FADED : above ? ABOVE_ZOOM : 1;
-      const fill = mark === 2 ? look.match : look.fill(table, node);
+      const fill = mark === 2 ? style.match : style.fill(table, node);
       if (right - left < NARROW) {
         const edge = Math.max(right, left + 1);
         if (pending && pending.fill === fill && pending.alpha === alpha && left - pending.right < 1)
@@ -67,10 +67,10 @@ export class Painter {
       context.fillStyle = fill;
       context.fillRect(left, y, right - left - GAP, ROW - GAP);
       if (right - left < TEXT_FROM) return;
-      const text = this.#fitted(context, look.nameOf(table.frameOf(node)), table.frameOf(node), right - left - 10);
+      const text = this.#fitted(context, style.nameOf(table.frameOf(node)), table.frameOf(node), right - left - 10);
       if (!text) return;
       context.globalAlpha = 1;
-      context.fillStyle = mark === 0 ? look.fadedInk : mark === 2 ? look.matchInk : look.ink;
+      context.fillStyle = mark === 0 ? style.fadedInk : mark === 2 ? style.matchInk : style.ink;
       context.fillText(text, left + 5, y + ROW / 2);
     });
     flush();
@@ -83,7 +83,7 @@ export class Painter {
     const left = Math.max(0, (table.startOf(node) - from) * scale);
     const right = Math.min(box.width, (table.startOf(node) + table.totalOf(node) - from) * scale);
     if (right <= left) return;
-    context.strokeStyle = this.look.outline;
+    context.strokeStyle = this.style.outline;
     context.lineWidth = line;
     context.strokeRect(left + 0.5, rowTop(table.depthOf(node), box) + 0.5, Math.max(right - left - 1.5, 1), ROW - 2);
   }

@@ -1,5 +1,5 @@
 // Samples side by side in the order of time, with the interface of TreeTable. A node is a run: neighbours that share a
-// call path to some depth. Runs are found when they are drawn, so that a long recording costs a few columns only.
+// call path to some depth. Runs are leading when they are drawn, so that a long recording costs a few columns only.
 // A node's number is depth × samples + the run's first sample; node 0 holds everything.
 
 const BLOCK = 64;
@@ -85,8 +85,8 @@ export class TimeTable {
 
   // [cause of most of a run, its percentage, the function that decided].
   #cause(run) {
-    let found = this.causes.get(run);
-    if (found) return found;
+    let leading = this.causes.get(run);
+    if (leading) return leading;
     const stop = this.size ? this.#stop(run) : 0;
     const weights = new Map();
     let total = 0;
@@ -97,17 +97,17 @@ export class TimeTable {
       weights.set(this.cause[sample], entry);
       total += weight;
     }
-    found = [-1, 0, -1];
+    leading = [-1, 0, -1];
     let most = 0;
     for (const [cause, [weight, decider]] of weights) {
       if (weight > most) {
         most = weight;
-        found = [cause, Math.floor((100 * weight) / total), decider];
+        leading = [cause, Math.floor((100 * weight) / total), decider];
       }
     }
     if (this.causes.size > 100_000) this.causes.clear();
-    this.causes.set(run, found);
-    return found;
+    this.causes.set(run, leading);
+    return leading;
   }
 
   frameOf(run) {
@@ -171,13 +171,13 @@ export class TimeTable {
   }
 
   covering(from, to) {
-    let found = 0;
+    let innermost = 0;
     for (let depth = 1; depth < this.levels; depth += 1) {
       const run = this.at(depth, (from + to) / 2);
       if (run < 0 || this.startOf(run) > from || this.startOf(run) + this.totalOf(run) < to) break;
-      found = run;
+      innermost = run;
     }
-    return found;
+    return innermost;
   }
 
   firstChild(run) {

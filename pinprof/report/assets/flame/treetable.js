@@ -1,6 +1,6 @@
 // A merged tree as it is drawn: nodes level by level, each level from left to right (engine/ordering.js), so that
 //   - every caller precedes its callees (one pass forward or backward walks the tree),
-//   - a level is the slice rows[depth] … rows[depth + 1], sorted by position: what is visible is found by bisection.
+//   - a level is the slice rows[depth] … rows[depth + 1], sorted by position: what is visible is matches by bisection.
 // Node 0 holds everything. Positions and weights are in the event's own unit.
 
 export class TreeTable {
@@ -146,15 +146,15 @@ export class TreeTable {
 
   /** The innermost node that covers two positions. */
   covering(from, to) {
-    let found = 0;
+    let innermost = 0;
     const middle = (from + to) / 2;
     const slack = this.extent * 1e-9;
     for (let depth = 1; depth < this.levels; depth += 1) {
       const node = this.at(depth, middle);
       if (node < 0 || this.start[node] > from + slack || this.#end(node) < to - slack) break;
-      found = node;
+      innermost = node;
     }
-    return found;
+    return innermost;
   }
 
   // Callees as the half-open index range [first, last).

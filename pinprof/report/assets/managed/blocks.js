@@ -1,10 +1,10 @@
 // Managed memory back and forth: per 2 MiB block how often the direction of its migrations changed, in the order of the
 // field's places.
 
+import { fitCanvas } from "../core/canvas.js";
 import { byId } from "../core/dom.js";
 import { formatBytes, formatCount } from "../core/format.js";
 import { themed } from "../core/theme.js";
-import { fitCanvas } from "../timeline/spans.js";
 
 const BLOCK_BYTES = 2 ** 21;
 const BLOCKS_PX = 96;
@@ -21,11 +21,11 @@ export class BlocksPanel {
     this.summary = `${formatCount(moved)} of ${formatCount(this.count)} blocks changed direction, at most ${formatCount(this.most)} times.`;
     this.canvas.setAttribute("aria-label", this.summary);
     this.canvas.addEventListener("pointermove", (event) => this.#hover(event));
-    this.canvas.addEventListener("pointerleave", () => this.#tell(-1));
+    this.canvas.addEventListener("pointerleave", () => this.#describe(-1));
     this.canvas.addEventListener("keydown", (event) => this.#key(event));
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     this.draw();
-    this.#tell(-1);
+    this.#describe(-1);
     this.canvas.dataset.ready = "true";
   }
 
@@ -40,7 +40,7 @@ export class BlocksPanel {
     const step = this.wide / this.count;
     this.blocks.place.forEach((place, at) => {
       const high = (this.blocks.flips[at] / this.most) * (BLOCKS_PX - 8);
-      context.fillStyle = themed(at === this.told ? "--accent" : "--level-fault");
+      context.fillStyle = themed(at === this.described ? "--accent" : "--level-fault");
       context.fillRect(this.left + place * step, BLOCKS_PX - high, Math.max(step - (step > 4 ? 1 : 0), 1), high);
     });
     context.fillStyle = themed("--soft");
@@ -61,19 +61,19 @@ export class BlocksPanel {
 
   #hover(event) {
     const part = (event.clientX - this.canvas.getBoundingClientRect().left - this.left) / this.wide;
-    this.#tell(this.blocks.place.indexOf(Math.floor(part * this.count)));
+    this.#describe(this.blocks.place.indexOf(Math.floor(part * this.count)));
   }
 
   #key(event) {
     const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    this.#tell(Math.min(Math.max(this.told + step, 0), this.blocks.place.length - 1));
+    this.#describe(Math.min(Math.max(this.described + step, 0), this.blocks.place.length - 1));
   }
 
-  #tell(at) {
-    const changed = this.told !== at;
-    this.told = at;
+  #describe(at) {
+    const changed = this.described !== at;
+    this.described = at;
     const { place, flips, to_device: down, to_host: up, faults } = this.blocks;
     byId("blocks-detail").textContent =
       at < 0

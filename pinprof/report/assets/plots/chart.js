@@ -3,7 +3,7 @@
 
 import { formatShare, formatWeight } from "../core/format.js";
 import { themed } from "../core/theme.js";
-import { plotLook, startPlotly, whenSeen } from "./plotly.js";
+import { plotStyle, startPlotly, whenSeen } from "./plotly.js";
 
 const ROW_PX = 34;
 const FRAME_PX = 64;
@@ -64,10 +64,10 @@ export class Chart {
       for (const [cause, weight] of range.leaves[this.state.event]) sums.set(cause, (sums.get(cause) ?? 0) + weight);
     const order = [...sums].sort((one, other) => other[1] - one[1]).map(([cause]) => cause);
     const weightIn = ({ leaves }, cause) => leaves.find(([one]) => one === cause)?.[1] ?? 0;
-    const told = order.filter((cause) =>
+    const causes = order.filter((cause) =>
       shown.some((row) => weightIn(row, cause) > 0 && weightIn(row, cause) >= SMALLEST_SHARE * row.total),
     );
-    return told
+    return causes
       .filter((cause) => !chosen.length || chosen.includes(cause))
       .map((cause, rank) => ({
         type: "bar",
@@ -106,7 +106,7 @@ export class Chart {
     const left = this.#widest(shown.map((row) => row.range.label)) + 14;
     const title = share ? "%" : (AXIS_UNITS[unit]?.[1] ?? unit);
     return {
-      ...plotLook(themed),
+      ...plotStyle(themed),
       barmode: "stack",
       bargap: 0.32,
       height: FRAME_PX + ROW_PX * shown.length,

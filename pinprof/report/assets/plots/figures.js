@@ -2,7 +2,7 @@
 
 import { formatBytes, formatCount } from "../core/format.js";
 import { themed } from "../core/theme.js";
-import { plotLook, startPlotly, whenSeen } from "./plotly.js";
+import { plotStyle, startPlotly, whenSeen } from "./plotly.js";
 
 // As report/plots.py sizes its marks.
 const SMALLEST_PX = 11;
@@ -56,7 +56,7 @@ export class Plots {
     const narrow = host.clientWidth <= 640;
     const layout = {
       ...figure.layout,
-      ...plotLook(themed),
+      ...plotStyle(themed),
       xaxis: { ...figure.layout.xaxis, ...axis },
       yaxis: { ...figure.layout.yaxis, ...axis },
       legend: { ...figure.layout.legend, ...(narrow ? { orientation: "h", x: 0, y: -0.22, yanchor: "top" } : {}) },

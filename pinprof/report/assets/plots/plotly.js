@@ -36,7 +36,7 @@ export function whenSeen(node, seen) {
 }
 
 /** What all plots share: the page's ground, ink and type. */
-export function plotLook(themed) {
+export function plotStyle(themed) {
   const line = themed("--line");
   return {
     paper_bgcolor: "rgba(0,0,0,0)",

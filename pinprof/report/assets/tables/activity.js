@@ -1,8 +1,8 @@
 // Calls, copies and migrations for what passes the filters: the tables' figures, and the plot of transfers.
 
-import { element } from "../core/dom.js";
+import { element, swatchEntry } from "../core/dom.js";
 import { formatBytes, formatCount, formatNs, formatRate, formatShare } from "../core/format.js";
-import { barOf } from "../filters/overrides.js";
+import { barOf } from "./bars.js";
 
 const GIB = 2 ** 30;
 // The same as report/activity_rows.py: smaller parts stand together, the first few are named.
@@ -11,14 +11,14 @@ const SMALLEST_NAMED = 0.01;
 const NAMED_PARTS = 3;
 
 export class ActivityView {
-  constructor(page, patches, plots) {
-    Object.assign(this, { page, patches, plots });
+  constructor(page, overrides, plots) {
+    Object.assign(this, { page, overrides, plots });
   }
 
   show(state, instances) {
     this.whole = lengthOf(state, instances) ?? this.page.instances.run;
     for (const head of document.querySelectorAll("[data-share-head]")) {
-      this.patches.set(head, state.range >= 0 ? "Of the range" : state.span ? "Of the span" : "Of the run");
+      this.overrides.set(head, state.range >= 0 ? "Of the range" : state.span ? "Of the span" : "Of the run");
     }
     this.#rows("call", instances, instances.rows("call", state), (sum, cells) =>
       this.#call(state, instances, sum, cells),
@@ -36,9 +36,9 @@ export class ActivityView {
     document.querySelectorAll("#uvm .tile").forEach((place, at) => {
       if (!tiles[at]) return;
       const [value, label, warn] = tiles[at];
-      this.patches.set(place.querySelector("b"), value);
-      this.patches.set(place.querySelector("span"), label);
-      this.patches.attribute(place, "class", warn ? "tile warn" : "tile");
+      this.overrides.set(place.querySelector("b"), value);
+      this.overrides.set(place.querySelector("span"), label);
+      this.overrides.attribute(place, "class", warn ? "tile warn" : "tile");
     });
   }
 
@@ -51,15 +51,15 @@ export class ActivityView {
       const cells = Object.fromEntries(
         [...line.querySelectorAll("[data-cell]")].map((cell) => [cell.dataset.cell, cell]),
       );
-      this.patches.attribute(line, "class", sum ? null : "empty");
+      this.overrides.attribute(line, "class", sum ? null : "empty");
       if (sum) fill(sum, cells, group);
-      else for (const cell of Object.values(cells)) this.patches.set(cell, cell === cells.count ? "0" : "");
+      else for (const cell of Object.values(cells)) this.overrides.set(cell, cell === cells.count ? "0" : "");
     }
   }
 
   #put(cells, texts) {
     for (const [name, text] of Object.entries(texts))
-      this.patches.set(cells[name], text ?? element("span", "faint", "–"));
+      this.overrides.set(cells[name], text ?? element("span", "faint", "–"));
   }
 
   #call(state, instances, sum, cells) {
@@ -72,7 +72,8 @@ export class ActivityView {
       first: formatNs(instances.call.busy[sum.rows[0]] / instances.call.count[sum.rows[0]]),
       rate: sum.size ? formatNs((sum.busy / sum.size) * GIB) : null,
     });
-    if (cells.split) this.patches.set(cells.split, ...this.#split(instances.timesOf(sum.rows), sum.busy, state.causes));
+    if (cells.split)
+      this.overrides.set(cells.split, ...this.#split(instances.timesOf(sum.rows), sum.busy, state.causes));
   }
 
   #split(times, busy, chosen) {
@@ -96,16 +97,11 @@ export class ActivityView {
     if (others) rest("others", others);
     if (busy > sampled)
       rest(this.page.events.some((event) => event.spans) ? "not explained" : "not on a CPU", busy - sampled);
-    const told = parts.filter((part) => part.share >= SMALLEST_NAMED && !part.off).slice(0, NAMED_PARTS);
+    const named = parts.filter((part) => part.share >= SMALLEST_NAMED && !part.off).slice(0, NAMED_PARTS);
     const line = element("div", "top-causes");
-    for (const part of told) {
-      const entry = element("span");
-      entry.append(
-        element("span", `swatch ${part.cause === undefined ? "" : part.className}`),
-        `${part.label} `,
-        element("b", "", formatNs(part.ns)),
-      );
-      line.append(entry, " ");
+    for (const { cause, className, label, ns } of named) {
+      const figure = element("b", "", formatNs(ns));
+      line.append(swatchEntry("", cause === undefined ? "" : className, `${label} `, figure), " ");
     }
     return [barOf(parts, 14, "Where the time went"), line];
   }
@@ -127,7 +123,7 @@ export class ActivityView {
       barOf([{ share: Math.min(share, 1), className }], 16, "Share of the practical rate"),
       element("span", "num", formatShare(share, 1)),
     );
-    this.patches.set(cells.link, meter);
+    this.overrides.set(cells.link, meter);
   }
 
   #move(instances, sum, cells) {

@@ -37,26 +37,3 @@ export function timeTicks(from, to, width, room = 90) {
   }
   return ticks;
 }
-
-/** Make a canvas as wide as its box and as high as asked, in device pixels; its context, and the width. */
-export function fitCanvas(canvas, height) {
-  const width = canvas.parentElement.clientWidth;
-  const ratio = window.devicePixelRatio || 1;
-  canvas.style.height = `${height}px`;
-  canvas.style.width = `${width}px`;
-  canvas.width = Math.round(width * ratio);
-  canvas.height = Math.round(height * ratio);
-  const context = canvas.getContext("2d");
-  context.setTransform(ratio, 0, 0, ratio, 0, 0);
-  context.font = `12px ${getComputedStyle(document.body).fontFamily}`;
-  context.textBaseline = "middle";
-  return [context, width];
-}
-
-/** The text cut to a width, or nothing where not even a few letters fit. */
-export function fitText(context, text, width) {
-  if (width < 18) return "";
-  if (context.measureText(text).width <= width) return text;
-  const letters = Math.floor((width / context.measureText(text).width) * text.length) - 2;
-  return letters < 3 ? "" : `${text.slice(0, letters)}…`;
-}
