@@ -25,11 +25,12 @@ PLOT_SCRIPT = "plotly.min.js"
 SHARED_NAME = "pinprofPage"
 """The function that a shared page script defines."""
 
-_GAP = re.compile(r"(?:\s|//[^\n]*|/\*.*?\*/)+", re.DOTALL)
 _TOKEN = re.compile(
-    r"""[\w$\#]+ | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | \+\+|--|=> | [{}()\[\];,.<>=!+\-*/%&|^~?:]""",
+    r"""((?:\s|//[^\n]*|/\*.*?\*/)*)
+    ([\w$\#]+ | "(?:[^"\\\n]|\\.)*" | '(?:[^'\\\n]|\\.)*' | \+\+|--|=> | [{}()\[\];,.<>=!+\-*%&|^~?:])?""",
     re.VERBOSE | re.DOTALL,
 )
+"""A gap and a lexeme; no lexeme where the file ends, and before a slash or a template literal."""
 _TEMPLATE = re.compile(r"[`}](?:[^`\\$]|\\.|\$(?!\{))*(?:`|\$\{)", re.DOTALL)
 """A template literal, or a part of one: up to a substitution, between two, or behind the last."""
 _REGEX = re.compile(r"/(?:[^/\\\[\n]|\\.|\[(?:[^\]\\\n]|\\.)*\])+/\w*")
@@ -148,31 +149,28 @@ def parse(path: str, source: str) -> Module:
 
 
 def _tokens(path: str, source: str) -> Iterator[tuple[str, str]]:
-    """(what stands before it: nothing, a space or a newline; the lexeme) for every lexeme but comments."""
+    """(gap, lexeme) for every lexeme but comments; the gap before it is a newline, a space or nothing."""
     substitutions: list[bool] = []
-    at, gap, before = 0, "", ""
-    while at < len(source):
-        if skipped := _GAP.match(source, at):
-            gap, at = "\n" if "\n" in skipped[0] else " ", skipped.end()
-            continue
-        first = source[at]
-        continued = first == "}" and bool(substitutions) and substitutions[-1]
-        if first == "`" or continued:
-            match = _TEMPLATE.match(source, at)
-        elif first == "/" and not _ends_expression(before):
-            match = _REGEX.match(source, at)
-        else:
-            match = _TOKEN.match(source, at)
-        if match is None:
-            line = source.count("\n", 0, at) + 1
-            raise BundleError(f"{path}, line {line}: `{first}` begins nothing that is understood.")
-        lexeme = match[0]
-        if lexeme == "}" or continued:
+    at, before = 0, ""
+    while (match := _TOKEN.match(source, at)) and (match[2] or match.end() < len(source)):
+        gap, lexeme = match[1], match[2]
+        if lexeme is None or (lexeme == "}" and substitutions and substitutions[-1]):
+            start = match.end(1)
+            if source[start] == "/" and _ends_expression(before):
+                lexeme = "/"
+            elif special := (_REGEX if source[start] == "/" else _TEMPLATE).match(source, start):
+                lexeme = special[0]
+            else:
+                line = source.count("\n", 0, start) + 1
+                raise BundleError(f"{path}, line {line}: `{source[start]}` begins nothing that is understood.")
+            if source[start] == "}":
+                substitutions.pop()
+        elif lexeme == "}":
             substitutions[-1:] = []
-        if lexeme == "{" or lexeme.endswith("${"):
+        if lexeme[-1] == "{":
             substitutions.append(lexeme != "{")
-        yield gap, lexeme
-        at, gap, before = match.end(), "", lexeme
+        yield "\n" if "\n" in gap else " " if gap else "", lexeme
+        at, before = match.end(1) + len(lexeme), lexeme
 
 
 def _ends_expression(lexeme: str) -> bool:

@@ -33,6 +33,15 @@ export function element(tag, className, text) {
   return node;
 }
 
+/** A button that calls `press` when it is pressed. */
+export function makeButton(className, text, title, press) {
+  const button = element("button", className, text);
+  button.type = "button";
+  if (title) button.title = title;
+  button.addEventListener("click", press);
+  return button;
+}
+
 const SVG = "http://www.w3.org/2000/svg";
 
 /** An element of an SVG picture; attributes that are undefined are left out. */

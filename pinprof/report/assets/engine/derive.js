@@ -63,7 +63,7 @@ function placed(model, query, { rows, amounts }) {
     for (const bundle of rows) weights.add(bundles.node[bundle], bundles.causes[bundle], amounts[bundle], bundle);
     return { forest: model.tree, rows: weights };
   }
-  for (const [thread, members] of query.split ? byThread(rows, (bundle) => bundles.threads[bundle]) : [[-1, rows]]) {
+  for (const [thread, members] of byThread(query, rows, (bundle) => bundles.threads[bundle])) {
     if (thread >= 0) placer.startThread(thread);
     for (const bundle of members) {
       const node = placer.place(bundles.node[bundle]);
@@ -73,7 +73,9 @@ function placed(model, query, { rows, amounts }) {
   return { forest: forest.leveled(weights), rows: weights };
 }
 
-function byThread(members, threadOf) {
+// [thread, its members] in the order of threads; all under -1 where the query does not split.
+function byThread({ split }, members, threadOf) {
+  if (!split) return [[-1, members]];
   const lists = new Map();
   for (const member of members) {
     const thread = threadOf(member);
@@ -161,9 +163,7 @@ function inTime(model, query, selection) {
     shared: new Int16Array(size),
   };
   let count = 0;
-  for (const [thread, members] of query.split
-    ? byThread(samples, (sample) => bundles.threads[bundleOf[sample]])
-    : [[-1, samples]]) {
+  for (const [thread, members] of byThread(query, samples, (sample) => bundles.threads[bundleOf[sample]])) {
     if (thread >= 0) placer.startThread(thread);
     for (const sample of members) {
       const bundle = bundleOf[sample];

@@ -1,17 +1,14 @@
 // What the page is filtered by, in words below its header: each filter can be taken back, all of them, or the last step.
 
-import { byId, element } from "../core/dom.js";
+import { byId, element, makeButton } from "../core/dom.js";
 import { formatNs } from "../core/format.js";
 import { differs, FILTERS } from "../core/store.js";
 import { MODES } from "../flame/colouring.js";
 
 /** A button that takes something back. */
 export function chipOf(label, text, takeBack) {
-  const chip = element("button", "chip");
-  chip.type = "button";
-  chip.title = `Take back: ${label} ${text}`;
+  const chip = makeButton("chip", undefined, `Take back: ${label} ${text}`, takeBack);
   chip.append(element("span", "faint", label), element("span", "chip-name", text), element("span", "chip-end", "×"));
-  chip.addEventListener("click", takeBack);
   return chip;
 }
 

@@ -1,6 +1,6 @@
 // The flamegraph's controls: selects, legend, chips of what is filtered or changed, path of the zoom, undo and help.
 
-import { byId, element } from "../core/dom.js";
+import { byId, element, makeButton } from "../core/dom.js";
 import { formatShare } from "../core/format.js";
 import { CHANGES, FILTERS } from "../core/store.js";
 import { chipOf } from "../filters/chips.js";
@@ -85,23 +85,18 @@ export class Controls {
     const held = legend.contains(document.activeElement) ? document.activeElement.dataset.value : null;
     legend.setAttribute("aria-label", `Colours by ${label}: press one to show only it`);
     const whole = answer.facets[facet].reduce((sum, weight) => sum + weight, 0);
-    legend.replaceChildren(
-      ...legendOf(state.colour, this.page, answer.facets, state[facet], this.panel.ranks).map(
-        ([value, text, title, colour]) => {
-          const button = element("button", "legend-entry");
-          button.type = "button";
-          button.title = title;
-          button.dataset.value = value;
-          button.setAttribute("aria-pressed", String(state[facet].includes(value)));
-          const swatch = element("span", "swatch");
-          swatch.style.background = `var(${colour})`;
-          const name = element("span", "legend-name", text);
-          button.append(swatch, name, element("span", "faint", formatShare(answer.facets[facet][value], whole)));
-          button.addEventListener("click", () => this.store.toggle(facet, value));
-          return button;
-        },
-      ),
-    );
+    const entries = legendOf(state.colour, this.page, answer.facets, state[facet], this.panel.ranks);
+    const buttons = entries.map(([value, text, title, colour]) => {
+      const button = makeButton("legend-entry", undefined, title, () => this.store.toggle(facet, value));
+      button.dataset.value = value;
+      button.setAttribute("aria-pressed", String(state[facet].includes(value)));
+      const swatch = element("span", "swatch");
+      swatch.style.background = `var(${colour})`;
+      const share = formatShare(answer.facets[facet][value], whole);
+      button.append(swatch, element("span", "legend-name", text), element("span", "faint", share));
+      return button;
+    });
+    legend.replaceChildren(...buttons);
     if (held !== null) legend.querySelector(`[data-value="${held}"]`)?.focus();
   }
 
@@ -110,25 +105,23 @@ export class Controls {
     const { page } = this;
     const { frames } = this.panel;
     const chips = [];
-    const add = (label, text, patch) => chips.push([label, text, patch]);
+    const add = (label, text, patch) => chips.push(chipOf(label, text, () => this.store.set(patch)));
     const list = (key, label, name) => {
       for (const value of state[key]) add(label, name(value), { [key]: state[key].filter((other) => other !== value) });
     };
-    if (state.sandwich >= 0)
-      add("callers and callees of", frames.nameOf(state.sandwich), { sandwich: -1, zoom: [], view: null, upper: [] });
-    if (state.focus >= 0) add("focus", frames.nameOf(state.focus), { focus: -1, zoom: [], view: null });
-    list("hide", "hidden", (frame) => frames.nameOf(frame));
-    list("fold", "collapsed", (frame) => frames.nameOf(frame));
-    list("modules", "collapsed", (dso) => page.dsos[dso] || "no module");
-    list("drop", "dropped", (frame) => frames.nameOf(frame));
-    const row = byId("flame-chips");
-    row.replaceChildren(...chips.map(([label, text, patch]) => chipOf(label, text, () => this.store.set(patch))));
-    if (chips.length > 1) {
-      const clear = element("button", "quiet chip", "Clear all");
-      clear.type = "button";
-      clear.addEventListener("click", () => this.store.clear(CHANGES));
-      row.append(clear);
+    const home = { zoom: [], view: null };
+    const nameOf = (frame) => frames.nameOf(frame);
+    if (state.sandwich >= 0) {
+      add("callers and callees of", nameOf(state.sandwich), { sandwich: -1, ...home, upper: [] });
     }
+    if (state.focus >= 0) add("focus", nameOf(state.focus), { focus: -1, ...home });
+    list("hide", "hidden", nameOf);
+    list("fold", "collapsed", nameOf);
+    list("modules", "collapsed", (dso) => page.dsos[dso] || "no module");
+    list("drop", "dropped", nameOf);
+    if (chips.length > 1) chips.push(makeButton("quiet chip", "Clear all", "", () => this.store.clear(CHANGES)));
+    const row = byId("flame-chips");
+    row.replaceChildren(...chips);
     row.hidden = !chips.length;
   }
 
@@ -156,18 +149,16 @@ export class Controls {
         Object.assign(last, { node, count: last.count + 1 });
       else steps.push({ node, frame, count: 1 });
     }
+    const crumbs = steps.map(({ node, frame, count }) => {
+      const name = frames.nameOf(frame);
+      const [text, title] =
+        count > 1 ? [`${name} × ${count}`, `${count} functions without symbol in ${name}`] : [name, name];
+      const crumb = makeButton("crumb", text, title, () => this.panel.zoom.to(node));
+      if (node === zoomed) crumb.setAttribute("aria-current", "location");
+      return crumb;
+    });
     const row = byId("flame-path");
-    row.replaceChildren(
-      ...steps.map(({ node, frame, count }) => {
-        const name = frames.nameOf(frame);
-        const crumb = element("button", "crumb", count > 1 ? `${name} × ${count}` : name);
-        crumb.type = "button";
-        crumb.title = count > 1 ? `${count} functions without symbol in ${name}` : name;
-        if (node === zoomed) crumb.setAttribute("aria-current", "location");
-        crumb.addEventListener("click", () => this.panel.zoom.to(node));
-        return crumb;
-      }),
-    );
+    row.replaceChildren(...crumbs);
     row.scrollLeft = row.scrollWidth;
   }
 }

@@ -1,6 +1,6 @@
 // What is known about a node: the tooltip, the line under the graph, and the menu of what can be done with it.
 
-import { element } from "../core/dom.js";
+import { element, makeButton } from "../core/dom.js";
 import { formatShare, formatWeight } from "../core/format.js";
 import { ACTIONS, runAction } from "./actions.js";
 
@@ -11,16 +11,13 @@ export class Details {
     Object.assign(this, { panel, tip, line, actions, menu });
     for (const place of [actions, menu]) {
       for (const [key, label, explanation] of ACTIONS) {
-        const button = element("button", "", label);
-        button.type = "button";
-        button.title = explanation;
-        button.dataset.key = key;
-        if (place === menu) button.setAttribute("role", "menuitem");
-        button.append(element("kbd", "", key));
-        button.addEventListener("click", () => {
+        const button = makeButton("", label, explanation, () => {
           this.closeMenu();
           runAction(panel, key);
         });
+        button.dataset.key = key;
+        if (place === menu) button.setAttribute("role", "menuitem");
+        button.append(element("kbd", "", key));
         place.append(button);
       }
     }

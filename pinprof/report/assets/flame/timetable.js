@@ -2,6 +2,8 @@
 // call path to some depth. Runs are leading when they are drawn, so that a long recording costs a few columns only.
 // A node's number is depth × samples + the run's first sample; node 0 holds everything.
 
+import { marksOf } from "./treetable.js";
+
 const BLOCK = 64;
 
 export class TimeTable {
@@ -194,13 +196,7 @@ export class TimeTable {
   }
 
   mark(matches) {
-    this.marks = null;
-    if (!matches) return;
-    this.marks = new Uint8Array(this.parent.length);
-    for (let node = 1; node < this.marks.length; node += 1) {
-      if (matches[this.frame[node]]) this.marks[node] = 2;
-      else if (this.marks[this.parent[node]]) this.marks[node] = 1;
-    }
+    this.marks = marksOf(this, matches);
   }
 
   markOf(run) {

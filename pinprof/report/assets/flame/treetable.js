@@ -187,18 +187,7 @@ export class TreeTable {
 
   /** Remember per node: 2 its own name matches, 1 a caller's does, 0 neither. `matches` says so per function. */
   mark(matches) {
-    if (!matches) {
-      this.marks = null;
-      return;
-    }
-    const { frame, parent } = this;
-    const marks = new Uint8Array(this.size);
-    // The root has a name too where it is one function with its callers or callees.
-    for (let node = 0; node < this.size; node += 1) {
-      if (matches[frame[node]]) marks[node] = 2;
-      else if (marks[parent[node]]) marks[node] = 1;
-    }
-    this.marks = marks;
+    this.marks = marksOf(this, matches);
   }
 
   /** Weight inside `zoom` of the stacks that pass through a match: nested matches count once. */
@@ -234,4 +223,16 @@ export class TreeTable {
     }
     return -1;
   }
+}
+
+/** Per node of a tree 2 where `matches` has its function, 1 where it has a caller's; null without matches. */
+export function marksOf({ frame, parent }, matches) {
+  if (!matches) return null;
+  const marks = new Uint8Array(parent.length);
+  // The root has a name too where it is one function with its callers or callees.
+  for (let node = 0; node < marks.length; node += 1) {
+    if (matches[frame[node]]) marks[node] = 2;
+    else if (marks[parent[node]]) marks[node] = 1;
+  }
+  return marks;
 }

@@ -76,10 +76,7 @@ export class Chart {
         showlegend: rank < LEGEND_ROWS,
         y: shown.map((_, index) => index),
         x: shown.map((row) => this.#length(weightIn(row, cause), row, unit)),
-        text: shown.map(
-          (row) =>
-            `${formatShare(weightIn(row, cause), row.total)} · ${row.count ? formatWeight(weightIn(row, cause) / row.count, unit) : "–"} each`,
-        ),
+        text: shown.map((row) => barText(weightIn(row, cause), row, unit)),
         textposition: "none",
         hovertemplate: "<b>%{fullData.name}</b><br>%{text}<extra></extra>",
         marker: {
@@ -106,7 +103,7 @@ export class Chart {
     const left = this.#widest(shown.map((row) => row.range.label)) + 14;
     const title = share ? "%" : (AXIS_UNITS[unit]?.[1] ?? unit);
     return {
-      ...plotStyle(themed),
+      ...plotStyle(),
       barmode: "stack",
       bargap: 0.32,
       height: FRAME_PX + ROW_PX * shown.length,
@@ -145,4 +142,8 @@ export class Chart {
       dragmode: false,
     };
   }
+}
+
+function barText(weight, { total, count }, unit) {
+  return `${formatShare(weight, total)} · ${count ? formatWeight(weight / count, unit) : "–"} each`;
 }

@@ -39,24 +39,15 @@ export class Plots {
       if (trace.meta === "limit") return { ...trace, line: { ...trace.line, color: themed("--soft") } };
       const colour = themed(`--level-${trace.meta}`);
       const drawn = trace.line ? { line: { ...trace.line, color: colour } } : {};
-      return {
-        ...trace,
-        ...drawn,
-        marker: {
-          ...trace.marker,
-          color: colour,
-          line: {
-            width: trace.marker.symbol.endsWith("-open") ? 2 : 1,
-            color: trace.marker.symbol.endsWith("-open") ? colour : themed("--card"),
-          },
-        },
-      };
+      const open = trace.marker.symbol.endsWith("-open");
+      const edge = { width: open ? 2 : 1, color: open ? colour : themed("--card") };
+      return { ...trace, ...drawn, marker: { ...trace.marker, color: colour, line: edge } };
     });
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
     const narrow = host.clientWidth <= 640;
     const layout = {
       ...figure.layout,
-      ...plotStyle(themed),
+      ...plotStyle(),
       xaxis: { ...figure.layout.xaxis, ...axis },
       yaxis: { ...figure.layout.yaxis, ...axis },
       legend: { ...figure.layout.legend, ...(narrow ? { orientation: "h", x: 0, y: -0.22, yanchor: "top" } : {}) },
@@ -82,11 +73,7 @@ function copiesShown(figure, instances, state) {
         ...trace,
         x: mine.map((row) => size[row] / count[row]),
         y: mine.map((row) => size[row] / busy[row]),
-        text: mine.map(
-          (row) =>
-            formatBytes(Math.round(size[row] / count[row])) +
-            (count[row] > 1 ? ` in the mean of ${formatCount(count[row])} copies` : ""),
-        ),
+        text: mine.map((row) => `${formatBytes(Math.round(size[row] / count[row]))}${meanOf(count[row])}`),
         marker: {
           ...trace.marker,
           size: mine.map((row) => Math.min(SMALLEST_PX + 2 * Math.log2(count[row]), LARGEST_PX)),
@@ -94,4 +81,8 @@ function copiesShown(figure, instances, state) {
       };
     }),
   };
+}
+
+function meanOf(count) {
+  return count > 1 ? ` in the mean of ${formatCount(count)} copies` : "";
 }

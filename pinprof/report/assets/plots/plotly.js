@@ -1,6 +1,7 @@
 // plotly, unpacked and started once, when the first plot comes into view.
 
 import { inflatedText } from "../core/dom.js";
+import { themed } from "../core/theme.js";
 
 let started = null;
 
@@ -36,7 +37,7 @@ export function whenSeen(node, seen) {
 }
 
 /** What all plots share: the page's ground, ink and type. */
-export function plotStyle(themed) {
+export function plotStyle() {
   const line = themed("--line");
   return {
     paper_bgcolor: "rgba(0,0,0,0)",
