@@ -3,7 +3,7 @@
 
 const WHEEL_STEP = 0.0022;
 
-/** Make a canvas so large, in CSS pixels; its context, scaled to device pixels. */
+/** Give a canvas a size in CSS pixels; its context, scaled to device pixels. */
 export function sizeCanvas(canvas, width, height) {
   const ratio = window.devicePixelRatio || 1;
   canvas.style.width = `${width}px`;

@@ -14,7 +14,7 @@ export function unpackColumns(buffer, layout) {
   let offset = 0;
   for (const [name, kind, length] of layout) {
     const width = TYPES[kind].BYTES_PER_ELEMENT;
-    // Of single bytes there is nothing to put together.
+    // Single bytes have one plane.
     const bytes = width === 1 ? planes.slice(offset, offset + length) : new Uint8Array(length * width);
     for (let plane = 0; width > 1 && plane < width; plane += 1) {
       const from = offset + plane * length;

@@ -4,7 +4,7 @@ export const START = {
   event: 0, // index of the event
   range: -1, // index of the range, -1 for the whole recording
   span: null, // [from, to] in µs since the first sample
-  causes: [], // of these four only what is listed; empty for all
+  causes: [], // these four list what is shown; empty for all
   dsos: [],
   modes: [],
   threads: [],

@@ -13,7 +13,7 @@ export class Forest {
     this.slots = null;
   }
 
-  /** Make room for so many nodes. */
+  /** Make room for `size` nodes. */
   reserve(size) {
     this.parent = grown(this.parent, size);
     this.frame = grown(this.frame, size);

@@ -81,7 +81,7 @@ class Sets {
       const end = rows.node[row];
       steps += depth[end];
       if (end > 0 && frame[end] < threads) this.here[row] = end;
-      // Of a stack under a node of its thread, the thread comes first.
+      // The thread comes first where a stack stands under a node of its thread.
       const thread = frame[outermost[end]];
       if (thread < threads) continue;
       this.startsWith ??= new Int32Array(rows.length);

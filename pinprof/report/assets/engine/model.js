@@ -63,7 +63,7 @@ export class Model {
     const next = new Int32Array(samples);
     const sums = new Float64Array(samples);
     const example = new Int32Array(samples);
-    const of = new Int32Array(samples);
+    const bundleOf = new Int32Array(samples);
     let count = 0;
     for (let sample = 0; sample < samples; sample += 1) {
       const at = stack[sample];
@@ -93,7 +93,7 @@ export class Model {
         next[bundle] = first[at];
         first[at] = bundle;
       }
-      of[sample] = bundle;
+      bundleOf[sample] = bundle;
       sums[bundle] += weight[sample];
     }
     const pick = (column) => {
@@ -108,7 +108,7 @@ export class Model {
       dsos[bundle] = this.frameDso[frame];
       modes[bundle] = this.frameKind[frame];
     }
-    this.bundleOf = of;
+    this.bundleOf = bundleOf;
     this.bundles = {
       length: count,
       node,

@@ -57,10 +57,10 @@ export class Instances {
 
   // [start, end, process] of a range's merged intervals, in order of start; they overlap only between processes.
   #scopesOf(range) {
-    const { range: of, start, length, pid } = this.scope;
+    const { range: ranges, start, length, pid } = this.scope;
     const scopes = [];
-    for (let at = 0; at < of.length; at += 1)
-      if (of[at] === range) scopes.push([start[at], start[at] + length[at], pid[at]]);
+    for (let at = 0; at < ranges.length; at += 1)
+      if (ranges[at] === range) scopes.push([start[at], start[at] + length[at], pid[at]]);
     return scopes.sort((one, other) => one[0] - other[0]);
   }
 

@@ -54,7 +54,7 @@ export class Search {
     return { part: table.matchedWeight(zoomed), whole: table.totalOf(zoomed), where };
   }
 
-  // Of one function's stacks, those with a match among its callers or its callees; what is zoomed out of is not counted.
+  // The stacks through one function that match among its callers or callees; what is zoomed out of is not counted.
   #ofPairs() {
     const { graph: callees, upper: callers, answer, frames, state } = this.panel;
     const { upper, lower, weight } = answer.pairs;
