@@ -23,7 +23,7 @@ from pinprof.analyze import Analysis, analyze
 from pinprof.cli.list import FAMILIES
 from pinprof.errors import PinprofError
 from pinprof.read import machine_rates
-from pinprof.report.html import asset
+from pinprof.report.bundle import asset
 from pinprof.units import format_bytes, format_ns, format_share
 
 ROOT = Path(__file__).parents[1]
@@ -105,7 +105,7 @@ def index(rows: list[tuple[str, Row | None, str]]) -> str:
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n<title>Recordings · pinprof</title>\n'
-        f"<style>{asset('page.css')}\ntd, tbody th {{ vertical-align: top; text-align: left; }}</style>\n"
+        f"<style>{asset('styles/page.css')}\ntd, tbody th {{ vertical-align: top; text-align: left; }}</style>\n"
         "</head>\n<body>\n"
         '<main class="wrap">\n<h1>Every scenario, recorded</h1>\n'
         f"{sections}</main>\n</body>\n</html>\n"

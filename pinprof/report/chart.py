@@ -1,4 +1,4 @@
-"""The ranges × causes chart: what its bars can mean, how its rows are named; `assets/chart.js` draws it."""
+"""The ranges × causes chart: what its bars can mean, how its rows are named; `assets/plots/chart.js` draws it."""
 
 from __future__ import annotations
 

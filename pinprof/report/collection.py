@@ -17,10 +17,8 @@ from markupsafe import Markup
 
 from pinprof import __version__
 from pinprof.report import html
+from pinprof.report.bundle import asset, bundle, script_hash
 from pinprof.report.data import RangeData, ReportData
-
-MODULES = ("format", "columns", "embedded", "theme", "collection")
-"""ES modules under assets/ of the outer page, each after those it imports."""
 
 _PLOT_PLACE = "@plot-script@"
 _PLOT = re.compile(r'(?<=id="plot-script">)[A-Za-z0-9+/=]+(?=</script>)')
@@ -37,9 +35,9 @@ def render(reports: Sequence[ReportData]) -> str:
     """The page as text."""
     pages = [html.render(data) for data in reports]
     plot = next((found[0] for found in map(_PLOT.search, pages) if found), "")
-    script = html.modules(*MODULES)
+    script = bundle("collection.js")
     policies = " ".join(found[1] for found in map(_POLICY.search, pages) if found)
-    hashes = sorted({html.script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
+    hashes = sorted({script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
     return (
         html.environment()
         .get_template("collection.html.j2")
@@ -47,7 +45,7 @@ def render(reports: Sequence[ReportData]) -> str:
             reports=reports,
             rows=comparable_ranges(reports),
             level_titles={level: title for data in reports for level, title in data.level_titles.items()},
-            style=Markup(html.asset("page.css") + html.asset("collection.css") + html.level_rules()),  # noqa: S704  # ours
+            style=Markup(asset("styles/page.css") + asset("styles/collection.css") + html.level_rules()),  # noqa: S704  # ours
             script=Markup(script),  # noqa: S704  # the project's own modules
             policy=(
                 f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:; "

@@ -1,7 +1,7 @@
 """The flamegraph's data as columns: functions, one prefix tree of all stacks, and the samples that point into it.
 
-The page derives every view from these (`assets/model.js`): events, ranges, threads and causes are filters over the
-samples, so nothing is merged here that a reader might want apart. Nodes stand in preorder: a node's depth then says
+The page derives every view from these (`assets/engine/model.js`): events, ranges, threads and causes are filters over
+the samples, so nothing is merged here that a reader might want apart. Nodes stand in preorder: a node's depth then says
 who its parent is, and depths compress to almost nothing.
 """
 

@@ -7,14 +7,9 @@ through the template engine's escaping, as JSON with `<`, `>` and `&` spelled ou
 
 from __future__ import annotations
 
-import base64
-import gzip
-import hashlib
 import json
 import re
 from collections.abc import Mapping
-from functools import lru_cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +19,7 @@ from markupsafe import Markup
 from pinprof import __version__, units
 from pinprof.errors import PinprofError
 from pinprof.report import activity_rows, chart, cost_rows, drawing, memory_rows, palette, plots, styles, summary
+from pinprof.report.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
 from pinprof.report.data import Cause, ReportData
 from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Thread, pack_columns, pack_strings
@@ -31,24 +27,8 @@ from pinprof.report.names import printable
 from pinprof.report.panels import panels_for
 from pinprof.report.python_data import main_threads
 
-MODULES = (
-    "format", "columns", "embedded", "theme", "state",
-    "model", "forest", "room", "causes", "finish", "inverted", "derive", "survey", "engine",
-    "treetable", "timetable", "painter", "gestures", "graph",
-    "frames", "looks", "minimap", "export", "deeds", "details", "filters", "controls", "flamepanel",
-    "plotscript", "chart", "plots", "spans", "timeline", "field", "blocks", "instances", "patches",
-    "causesview", "rangesview", "activityview", "linked", "page",
-)  # fmt: skip
-"""ES modules under assets/, each after those it imports; the page carries them as one script."""
+SHEETS = ("styles/page.css", "styles/activity.css", "styles/costs.css")
 
-PLOT_SCRIPT = "plotly.min.js"
-SHARED_NAME = "pinprofPage"
-"""The function that a shared page script defines."""
-
-_IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
-_COMMENT = re.compile(r"^ *//[^\n]*\n|^ */\*\*.*?\*/\n", re.MULTILINE | re.DOTALL)
-_INDENT = re.compile(r"^ +", re.MULTILINE)
-_EXPORT = re.compile(r"^export (?=(?:async )?(?:class|const|function)\b)", re.MULTILINE)
 _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
@@ -59,7 +39,11 @@ def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) 
     folder of pages.
     """
     try:
-        page = render(data) if shared_assets is None else render(data, *_share_scripts(data, path, shared_assets))
+        page = (
+            render(data)
+            if shared_assets is None
+            else render(data, *share_scripts(path, shared_assets, plot=_has_plot(data)))
+        )
     except OSError as error:
         raise PinprofError(
             f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
@@ -75,9 +59,9 @@ def write_whole(page: str, path: Path) -> None:
 
 def render(data: ReportData, plot_source: str | None = None, script_source: str | None = None) -> str:
     """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them."""
-    script = bundle() if script_source is None else f"{SHARED_NAME}();"
-    style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(data)
-    plot = _plot_script() if _has_plot(data) and plot_source is None else None
+    script = bundle("report.js") if script_source is None else f"{SHARED_NAME}();"
+    style = "".join(map(asset, SHEETS)) + _colour_rules(data)
+    plot = plot_script() if _has_plot(data) and plot_source is None else None
     figures = _plots(data)
     layout, packed = data.flame.packed() if data.flame else ([], "")
     rows, rows_packed = pack_columns(data.instances.columns()) if data.instances else ([], "")
@@ -108,7 +92,7 @@ def render(data: ReportData, plot_source: str | None = None, script_source: str 
             style=Markup(style),  # noqa: S704  # the project's own style sheet and palette
             script=Markup(script),  # noqa: S704  # the project's own modules
             policy=_policy(script, plot, shared=plot_source is not None or script_source is not None),
-            plot_packed=_packed(plot) if plot else None,
+            plot_packed=pack_script(plot) if plot else None,
             plot_source=plot_source,
             script_source=script_source,
             page_data=embed_json(_page_data(data, layout, instances) | {"plots": figures}),
@@ -153,17 +137,6 @@ def embed_json(value: Any) -> Markup:
     for character in "<>&":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text.translate(_LINE_SEPARATORS))  # noqa: S704  # escaped by the lines above
-
-
-def bundle() -> str:
-    """The page's script."""
-    return modules(*MODULES)
-
-
-def modules(*names: str) -> str:
-    """ES modules as one scope: imports between them dropped, exports local names, without comments and indentation."""
-    text = "".join(_EXPORT.sub("", _IMPORT.sub("", asset(f"{name}.js"))) for name in names)
-    return _INDENT.sub("", _COMMENT.sub("", text))
 
 
 def flattened(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
@@ -328,53 +301,6 @@ def _policy(script: str, plot: bytes | None, *, shared: bool) -> str:
         f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
         "worker-src blob:; base-uri 'none'; form-action 'none'"
     )
-
-
-def script_hash(script: str | bytes) -> str:
-    """A script as a source expression of a Content-Security-Policy."""
-    digest = hashlib.sha256(script if isinstance(script, bytes) else script.encode()).digest()
-    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
-
-
-def _share_scripts(data: ReportData, page: Path, folder: Path) -> tuple[str | None, str]:
-    """Paths of the plot script, if the page has plots, and of the page script, as seen from the page."""
-    folder.mkdir(parents=True, exist_ok=True)
-    # A function, because its text can be asked for: the worker is made of the same script.
-    script = f'globalThis.{SHARED_NAME} = function () {{\n"use strict";\n{bundle()}}};\n'.encode()
-    own = f"pinprof-{hashlib.sha256(script).hexdigest()[:12]}.js"
-    plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if _has_plot(data) else None
-    return plot, _share(page, folder / own, script)
-
-
-def _share(page: Path, target: Path, script: bytes) -> str:
-    if not target.exists() or target.read_bytes() != script:
-        target.write_bytes(script)
-    return Path(_relative(target.resolve(), page.resolve().parent)).as_posix()
-
-
-def _relative(target: Path, start: Path) -> str:
-    """`target` seen from the directory `start`; both absolute."""
-    shared = 0
-    for mine, other in zip(target.parts, start.parts, strict=False):
-        if mine != other:
-            break
-        shared += 1
-    return str(Path(*[".."] * (len(start.parts) - shared), *target.parts[shared:]))
-
-
-@lru_cache(maxsize=1)
-def _packed(script: bytes) -> str:
-    return base64.b64encode(gzip.compress(script, 9, mtime=0)).decode("ascii")
-
-
-def _plot_script() -> bytes:
-    """The plot script as plotly's Python package carries it, without importing that package's figure classes."""
-    return (resources.files("plotly") / "package_data" / PLOT_SCRIPT).read_bytes()
-
-
-def asset(name: str) -> str:
-    """The text of a file under assets/."""
-    return (resources.files("pinprof.report") / "assets" / name).read_text("utf-8")
 
 
 def _command_of(collector: Mapping[str, Any]) -> str:

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
+from pinprof.report.bundle import bundle
 from pinprof.report.flame import FlameData, RangeRows, Thread
-from pinprof.report.html import modules
 
 pytestmark = pytest.mark.browser
 
@@ -38,8 +38,7 @@ Path = tuple[int, ...]
 @pytest.fixture(scope="module")
 def scripted(browser: Browser) -> Iterator[Page]:
     page = browser.new_page()
-    names = ("columns", "model", "forest", "room", "causes", "finish", "inverted", "derive")
-    page.add_script_tag(content=modules(*names) + ASK)
+    page.add_script_tag(content=bundle("engine/engine.js") + ASK)
     yield page
     page.close()
 

@@ -452,3 +452,15 @@ def test_the_page_works_without_workers(open_page: Open, page: Page) -> None:
     page.wait_for_selector("#flame[data-ready]")
     settle(page)
     assert "600 ms" in hover(page, 0.3, 4)
+
+
+def test_the_worker_answers(open_page: Open, page: Page) -> None:
+    page.add_init_script(
+        "window.answers = 0; window.Worker = class extends Worker { constructor(address) { super(address);"
+        " this.addEventListener('message', () => { window.answers += 1; }); } };"
+    )
+    page.reload()
+    page.wait_for_selector("#flame[data-ready]")
+    settle(page)
+    # One for the model, one for the first table.
+    assert page.evaluate("window.answers") == 2

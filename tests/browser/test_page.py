@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from importlib import resources
 
 import pytest
 from playwright.sync_api import Browser
 
 from pinprof import units
+from pinprof.report.bundle import bundle
 from tests.browser.conftest import Opened
 from tests.sample_report import sample_report
 
@@ -100,9 +100,8 @@ def test_names_of_ten_kilobytes_do_not_push_the_page_apart(open_page: Open) -> N
 
 
 def test_quantities_read_as_in_the_terminal(browser: Browser) -> None:
-    assets = resources.files("pinprof.report") / "assets"
     page = browser.new_page()
-    page.add_script_tag(content=(assets / "format.js").read_text("utf-8").replace("export ", ""))
+    page.add_script_tag(content=bundle("core/format.js"))
     weights = [
         (value, unit)
         for unit in ("ns", "bytes", "faults")

@@ -78,7 +78,7 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
     wanted = [
         path.relative_to(ROOT).as_posix()
         for folder in ("report/assets", "report/templates")
-        for path in (ROOT / "pinprof" / folder).iterdir()
+        for path in (ROOT / "pinprof" / folder).rglob("*")
         if path.is_file()
     ]
     assert wanted

@@ -1,7 +1,7 @@
 // The page of several recordings: an overview, and each recording's own page in a frame that is made when first shown.
 
-import { byId, inflatedText } from "./embedded.js";
-import { startTheme } from "./theme.js";
+import { byId, inflatedText } from "./core/dom.js";
+import { startTheme } from "./core/theme.js";
 
 const PLOT_PLACE = "@plot-script@";
 const tabs = [...byId("recordings").querySelectorAll("[role=tab]")];

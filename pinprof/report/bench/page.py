@@ -6,9 +6,6 @@ scripts only.
 
 from __future__ import annotations
 
-import base64
-import gzip
-from importlib import resources
 from pathlib import Path
 
 from markupsafe import Markup
@@ -18,9 +15,7 @@ from pinprof.rates import MEASURES
 from pinprof.report import html
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
-
-MODULES = ("format", "columns", "embedded", "theme", "plotscript", "plots", "bench")
-"""ES modules under assets/, each after those it imports."""
+from pinprof.report.bundle import asset, bundle, pack_script, plot_script, script_hash
 
 
 def write_page(report: BenchReport, path: Path) -> None:
@@ -30,10 +25,10 @@ def write_page(report: BenchReport, path: Path) -> None:
 
 def render(report: BenchReport) -> str:
     """The page as text."""
-    script, plots = html.modules(*MODULES), figures(report.study)
-    plot = (resources.files("plotly") / "package_data" / html.PLOT_SCRIPT).read_bytes() if plots else b""
-    hashes = " ".join(html.script_hash(one) for one in (script, plot) if one)
-    sheets = "".join(html.asset(name) for name in ("page.css", "activity.css", "bench.css"))
+    script, plots = bundle("bench.js"), figures(report.study)
+    plot = plot_script() if plots else b""
+    hashes = " ".join(script_hash(one) for one in (script, plot) if one)
+    sheets = "".join(map(asset, ("styles/page.css", "styles/activity.css", "styles/bench.css")))
     return (
         html.environment()
         .get_template("bench.html.j2")
@@ -48,7 +43,7 @@ def render(report: BenchReport) -> str:
                 "base-uri 'none'; form-action 'none'"
             ),
             page_data=html.embed_json({"plots": plots}),
-            plot_packed=base64.b64encode(gzip.compress(plot, 9, mtime=0)).decode("ascii") if plot else "",
+            plot_packed=pack_script(plot) if plot else "",
             meaning=_meaning,
             speed=speed,
             version=__version__,

@@ -1,0 +1,175 @@
+// The recording over time: a lane per kind of work and place, zoom and pan, and a brush that restricts all other views.
+
+import { byId, element, swatchEntry } from "../core/dom.js";
+import { formatNs } from "../core/format.js";
+import { showTip } from "../core/tooltip.js";
+import { watchTimeline } from "./gestures.js";
+import { causesIn, hitAt, wordsOf } from "./hits.js";
+import { TimelinePainter } from "./painter.js";
+
+const SHORTEST_VIEW_NS = 200;
+const NAMED_CAUSES = 3;
+const GESTURE_MS = 900;
+
+export class TimelinePanel {
+  /**
+   * `timeline` is what report/drawing.py packed; the brush is `span` of the store's state, the zoom `time`. `views`
+   * has the single ranges.
+   */
+  constructor(page, store, timeline, views) {
+    Object.assign(this, { page, store, timeline });
+    // A page whose samples lost their times cannot be restricted: there the brush only measures.
+    this.restricts = page.timed || !page.flame.facts.threads;
+    this.measured = null;
+    this.dragged = null;
+    this.moved = -Infinity;
+    this.within = null;
+    this.canvas = byId("timeline-canvas");
+    this.tip = document.body.appendChild(element("div", "tip"));
+    this.tip.hidden = true;
+    this.painter = new TimelinePainter(page, timeline);
+    watchTimeline(this);
+    this.#legend();
+    store.follow(["range"], async ({ range }) => {
+      const instances = range >= 0 ? await views.instances() : null;
+      if (range !== store.state.range) return;
+      this.within = instances?.intervalsOf(range);
+      this.draw();
+    });
+    store.follow(["span", "causes", "threads", "time"], () => this.draw());
+    new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
+    this.canvas.dataset.ready = "true";
+  }
+
+  #legend() {
+    const { lanes, memory, styles } = this.timeline;
+    const used = new Set(lanes.filter((lane) => lane.kind !== "range").flatMap((lane) => lane.style));
+    for (const use of memory) used.add(use.style);
+    const labels = new Map();
+    for (const style of used) {
+      const { level, label } = styles[style];
+      labels.set(level, [...(labels.get(level) ?? []), label]);
+    }
+    for (const [level, names] of labels) {
+      byId("timeline-legend").append(swatchEntry("legend-entry", `l-${level}`, element("span", "", names.join(" · "))));
+    }
+  }
+
+  /** The brushed span in nanoseconds since the timeline's start, or null. */
+  get span() {
+    if (!this.restricts) return this.measured;
+    const { span } = this.store.state;
+    return span ? span.map((end) => end * 1000 + this.timeline.samplesStart) : null;
+  }
+
+  set span(span) {
+    if (!this.restricts) {
+      this.measured = span;
+      this.draw();
+      return;
+    }
+    const sampled = (end) => Math.round((end - this.timeline.samplesStart) / 1000);
+    this.store.set({ span: span ? span.map(sampled) : null });
+  }
+
+  /** What is shown, in nanoseconds since the timeline's start. */
+  get view() {
+    const { time } = this.store.state;
+    const { span } = this.timeline;
+    if (!time) return [0, span];
+    const [from, to] = time.map((end) => Math.min(Math.max(end * 1000, 0), span));
+    return to - from >= Math.min(SHORTEST_VIEW_NS, span) ? [from, to] : [0, span];
+  }
+
+  draw() {
+    const { view, within } = this;
+    const { threads, causes } = this.store.state;
+    this.painter.draw(this.canvas, { view, threads, causes, within, brush: this.dragged ?? this.span });
+    this.#summary();
+  }
+
+  // What is shown and what is selected, in words.
+  #summary() {
+    const { span } = this;
+    const [from, to] = this.view;
+    const whole = to - from >= this.timeline.span;
+    const shown = `${formatNs(to - from)}${whole ? "" : ` of ${formatNs(this.timeline.span)}`}`;
+    byId("timeline-span").textContent = span ? `selected ${formatNs(span[1] - span[0])}${this.#leading(span)}` : shown;
+    byId("timeline-whole").disabled = whole;
+    byId("timeline-zoom").disabled = !span;
+    byId("timeline-clear").disabled = !span;
+  }
+
+  // Where the page follows, its own bar of causes says what is selected.
+  #leading(span) {
+    if (this.restricts) return "";
+    const leading = causesIn(this.timeline, span).slice(0, NAMED_CAUSES);
+    const parts = leading.map(([cause, share]) => `${this.page.causes[cause].key} ${share}`);
+    return parts.length ? `: ${parts.join(", ")} of the sampled time` : "";
+  }
+
+  /** Show what is being brushed, before it restricts anything. */
+  brush(span) {
+    this.tip.hidden = true;
+    this.dragged = span;
+    this.draw();
+  }
+
+  /** Move the brush's end by a part of the view; without a brush, begin one in the middle. */
+  stretch(part) {
+    const [from, to] = this.view;
+    const [start, end] = this.span ?? [(from + to) / 2, (from + to) / 2];
+    const moved = Math.min(Math.max(end + part * (to - from), 0), this.timeline.span);
+    this.span = [Math.min(start, moved), Math.max(start, moved)];
+  }
+
+  /** Show from one instant to another, as far as there is anything; steps of one gesture are undone as one. */
+  show(from, to, gesture = true) {
+    const { span } = this.timeline;
+    const length = Math.min(Math.max(to - from, SHORTEST_VIEW_NS), span);
+    const start = Math.min(Math.max(from, 0), span - length);
+    const merge = gesture && performance.now() - this.moved < GESTURE_MS && this.last === this.store.state;
+    this.moved = gesture ? performance.now() : -Infinity;
+    const time = length < span ? [start, start + length].map((end) => +(end / 1000).toFixed(3)) : null;
+    this.store.set({ time }, { merge });
+    this.last = this.store.state;
+  }
+
+  zoom(factor, around = (this.view[0] + this.view[1]) / 2) {
+    const [from, to] = this.view;
+    this.show(around - (around - from) * factor, around + (to - around) * factor);
+  }
+
+  pan(part) {
+    const [from, to] = this.view;
+    const way = Math.min(Math.max(part * (to - from), -from), this.timeline.span - to);
+    this.show(from + way, to + way);
+  }
+
+  zoomToHit(x, y) {
+    const hit = hitAt(this.painter, x, y);
+    if (hit) this.show(hit.start - hit.length * 0.1, hit.start + hit.length * 1.1);
+  }
+
+  /** The thread whose heading is at a point; undefined for none. */
+  threadAt(x, y) {
+    const row = this.painter.rowAt(y);
+    if (row?.kind !== "heading" || this.page.threads.length < 2) return undefined;
+    return x < Math.max(this.painter.gutter, row.wide ?? 0) ? this.timeline.threads[row.title] : undefined;
+  }
+
+  #words(x, y) {
+    return wordsOf(this.page, this.timeline, hitAt(this.painter, x, y));
+  }
+
+  detail(x, y) {
+    byId("timeline-detail").textContent = this.#words(x, y).join(" · ");
+  }
+
+  hover(x, y, event) {
+    this.canvas.style.cursor = this.threadAt(x, y) === undefined ? "" : "pointer";
+    const [title, ...lines] = this.#words(x, y);
+    this.tip.hidden = !title;
+    if (title) showTip(this.tip, event, title, ...lines.map((text) => element("p", "", text)));
+  }
+}

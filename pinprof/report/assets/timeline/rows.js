@@ -1,0 +1,59 @@
+// Where the timeline's rows lie, from top to bottom: under each heading what its thread did, or its GPU.
+
+import { unpackSpans } from "./spans.js";
+
+export const TIME_AXIS_PX = 26;
+const LANE_PX = { range: 20, mark: 14, wait: 14, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
+const LANE_GAP_PX = 5;
+const HEADING_PX = 30;
+const DENSITY_PX = 40;
+const MEMORY_PX = 40;
+const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault"];
+
+/** Every row's kind, title, what it shows, and its `top` and `height` in pixels; and the height of all. */
+export function layOutRows(timeline) {
+  const rows = [];
+  let top = TIME_AXIS_PX;
+  const add = (row, height) => {
+    rows.push({ ...row, top, height });
+    top += height + LANE_GAP_PX;
+  };
+  const addHeading = (title) => add({ kind: "heading", title }, HEADING_PX - LANE_GAP_PX);
+  const addLane = (lane) => {
+    const spans = unpackSpans(lane);
+    const depth = spans.depth.reduce((most, value) => Math.max(most, value), 0);
+    const line = LANE_PX[lane.kind];
+    add({ kind: lane.kind, title: lane.title, spans, line }, line * (depth + 1));
+  };
+  for (const heading of headingsOf(timeline)) {
+    const lanes = timeline.lanes.filter((lane) => lane.heading === heading);
+    addHeading(heading);
+    lanes.filter((lane) => lane.kind === "range").forEach(addLane);
+    for (const density of timeline.densities.filter((one) => one.heading === heading)) {
+      add({ kind: "density", title: density.title, density, most: fullHeight(timeline, density) }, DENSITY_PX);
+    }
+    lanes.filter((lane) => lane.kind !== "range").forEach(addLane);
+  }
+  if (timeline.memory.length) addHeading("Memory");
+  for (const use of timeline.memory) add({ kind: "memory", title: use.title, use }, MEMORY_PX);
+  return { rows, height: top };
+}
+
+// Threads with ranges come first, GPUs last.
+function headingsOf({ densities, lanes }) {
+  const has = (heading, kinds) => lanes.some((lane) => lane.heading === heading && kinds.includes(lane.kind));
+  const headings = [...new Set([...densities, ...lanes].map((part) => part.heading))];
+  return headings.sort(
+    (one, other) => has(one, GPU_KINDS) - has(other, GPU_KINDS) || has(other, ["range"]) - has(one, ["range"]),
+  );
+}
+
+// What fills a density's height: all of one processor, or the heaviest step of what is no time.
+function fullHeight({ unit, bin: step }, { bin, weight }) {
+  if (unit === "ns") return step;
+  const sums = new Map();
+  bin.forEach((at, index) => {
+    sums.set(at, (sums.get(at) ?? 0) + weight[index]);
+  });
+  return Math.max(1, ...sums.values());
+}
