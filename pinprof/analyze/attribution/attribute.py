@@ -69,7 +69,10 @@ class Attribution:
 
 
 def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
-    """Derive leaf, work attribute and deciding node of every stack; cost grows with distinct stacks only."""
+    """Derive leaf, work attribute and deciding node of every stack; cost grows with distinct stacks only.
+
+    One long function on purpose: every tier reads state of others at the same node, about twenty columns in all.
+    """
     rules, role = frame_rules(stacks.frames, tables), tables.role
     size = len(stacks) + 1
     # The last element is the state before any frame: NO_NODE (-1) as an index reads it.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any
@@ -187,6 +187,14 @@ class FrameRules:
     copy_call: Bool
 
 
+_KERNEL_COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("specific", "owner"), np.int16),
+    **dict.fromkeys(("context", "remainder", "wait"), np.int8),
+    "beneath": np.int32,
+    **dict.fromkeys(("helper", "interrupt", "return_to_user", "reclaim"), np.bool_),
+}
+
+
 def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
     """Match every distinct frame once; tens of milliseconds for thousands of kernel functions."""
     modules = [module_of(dso) for dso in frames.dsos]
@@ -199,32 +207,18 @@ def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
     other, copying = WORK_ATTRIBUTES.index("other"), WORK_ATTRIBUTES.index("copy")
     copies = tables.leaf["copy.user"]
 
-    def column(values: Iterable[object], dtype: type) -> Any:
-        return np.array(list(values), dtype)
+    def columns(frames: Sequence[object], types: Mapping[str, type]) -> dict[str, Any]:
+        return {name: np.array([getattr(frame, name) for frame in frames], kind) for name, kind in types.items()}
 
+    names = zip(kernel, user, strict=True)
+    work = [k.work if u is no_user else copying if u.leaf == copies else other for k, u in names]
+    leaf = np.array([frame.leaf for frame in user], np.int16)
     return FrameRules(
         kernel=frames.mode == KERNEL,
-        specific=column((frame.specific for frame in kernel), np.int16),
-        owner=column((frame.owner for frame in kernel), np.int16),
-        context=column((frame.context for frame in kernel), np.int8),
-        kinds=column((frame.kinds for frame in kernel), np.int8).reshape(len(kernel), len(tables.context) + 1),
-        remainder=column((frame.remainder for frame in kernel), np.int8),
-        wait=column((frame.wait for frame in kernel), np.int8),
-        beneath=column((frame.beneath for frame in kernel), np.int32),
-        work=column(
-            (
-                k.work if u is no_user else copying if u.leaf == copies else other
-                for k, u in zip(kernel, user, strict=True)
-            ),
-            np.int8,
-        ),
-        helper=column((frame.helper for frame in kernel), np.bool_),
-        interrupt=column((frame.interrupt for frame in kernel), np.bool_),
-        return_to_user=column((frame.return_to_user for frame in kernel), np.bool_),
-        reclaim=column((frame.reclaim for frame in kernel), np.bool_),
-        user_leaf=column((frame.leaf for frame in user), np.int16),
-        libcuda=column((frame.libcuda for frame in user), np.bool_),
-        libc=column((frame.leaf == tables.leaf["user.libc"] for frame in user), np.bool_),
-        blind_libc=column((frame.blind_libc for frame in user), np.bool_),
-        copy_call=column((frame.copy_call for frame in user), np.bool_),
+        kinds=np.array([frame.kinds for frame in kernel], np.int8).reshape(len(kernel), len(tables.context) + 1),
+        work=np.array(work, np.int8),
+        user_leaf=leaf,
+        libc=leaf == tables.leaf["user.libc"],
+        **columns(kernel, _KERNEL_COLUMNS),
+        **columns(user, {"libcuda": np.bool_, "blind_libc": np.bool_, "copy_call": np.bool_}),
     )
