@@ -13,7 +13,7 @@ _NAME_WIDTH = 28
 
 def label(entry: RangeData) -> str:
     """A range's name beside its bar, indented by its depth."""
-    return plain_text("\u00a0" * (3 * entry.depth) + shortened(entry.name, _NAME_WIDTH))
+    return plain_text("\u00a0" * (3 * entry.indent) + shortened(entry.name, _NAME_WIDTH))
 
 
 def plain_text(name: str) -> str:

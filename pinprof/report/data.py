@@ -113,6 +113,11 @@ class RangeData:
     wall: WallData | None = None
     """Where the time of the threads that opened the ranges went; None when they or their waits are unknown."""
 
+    @property
+    def indent(self) -> int:
+        """Levels by which its row stands to the right; deeper than this no table and no chart has room for its name."""
+        return min(self.depth, 15)
+
     def event(self, name: str) -> RangeEvent | None:
         """This range's part of one event."""
         return next((event for event in self.events if event.name == name), None)

@@ -193,7 +193,7 @@ def _ranges(data: ReportData, event: EventData) -> Table:
                 if weight >= 0.02 * part.total:
                     causes += cause(leaf, units.format_share(weight, part.total), _style(data, leaf))
         table.add_row(
-            Text("  " * entry.depth + shortened(entry.name, 30)),
+            Text("  " * entry.indent + shortened(entry.name, 30)),
             units.format_count(entry.count),
             units.format_ns(entry.wall_ns / entry.count),
             sampled,
@@ -211,7 +211,7 @@ def _spreads(data: ReportData) -> Table:
     for entry in data.ranges:
         spread = (entry.wall_ns / entry.count, entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns)
         table.add_row(
-            Text("  " * entry.depth + shortened(entry.name, 30)),
+            Text("  " * entry.indent + shortened(entry.name, 30)),
             units.format_count(entry.count),
             *map(units.format_ns, spread),
         )

@@ -40,7 +40,7 @@ def _table(data: ReportData, style: Callable[[str], str]) -> Group:
         for part in wall.most(_MOST):
             parts += cause(part.leaf, units.format_share(part.share, 1), style(part.leaf))
         table.add_row(
-            Text("  " * entry.depth + shortened(entry.name, _NAME_WIDTH)),
+            Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
             units.format_ns(wall.wall_ns / entry.count),
             units.format_share(wall.on_cpu_ns, wall.wall_ns) if wall.sampled_enough else "–",
             *((units.format_share(wall.gpu_ns, wall.wall_ns) if wall.sampled_enough else "–",) if gpu else ()),
