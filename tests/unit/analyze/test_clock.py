@@ -69,6 +69,8 @@ def test_perf_data_tells_the_utc_of_its_clock() -> None:
 def test_the_joined_capture_has_samples_and_activity_on_one_clock() -> None:
     perf, nsys = perf_of_both(), export("both").capture
     found = join(perf, nsys)
+    assert found.kernel_chains
+    assert not nsys.kernel_chains
     assert found.activity is not None
     assert nsys.activity is not None
     offset = found.clock.offset_ns
