@@ -15,26 +15,22 @@ Recording needs what `pinprof record --with native` needs (docs/recording.md). T
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from pinprof.errors import CollectError, PinprofError, ToolMissing
+from pinprof.errors import CollectError, ToolMissing
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pinprof.analyze import Analysis
-    from pinprof.collect.within import OwnRecording
-    from pinprof.store import CaptureWriter
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -82,14 +78,14 @@ class Result:
     @property
     def causes(self) -> pd.DataFrame:
         """`event, unit, leaf, weight, share`: of the whole recording, heaviest first, every event for itself."""
-        found = [
+        rows = [
             (event.event.name, event.event.unit, leaf, weight, weight / event.total if event.total else 0.0)
             for event in self.analysis.events
             for leaf, weight in sorted(event.by_leaf.items(), key=lambda entry: -entry[1])
             if weight
         ]
         columns = ("event", "unit", "leaf", "weight", "share")
-        return _frame({name: [row[at] for row in found] for at, name in enumerate(columns)})
+        return _frame({name: [row[at] for row in rows] for at, name in enumerate(columns)})
 
     @property
     def samples(self) -> pd.DataFrame:
@@ -177,11 +173,10 @@ class Recording:
         return self
 
     def _begin(self) -> None:
-        from pinprof import scenario
-        from pinprof.collect import RecordRequest, host
+        from pinprof.collect import RecordRequest
         from pinprof.collect.within import OwnRecording
-        from pinprof.scenario import ranges
-        from pinprof.store import CaptureWriter, new_manifest
+        from pinprof.recording import NewCapture
+        from pinprof.scenario import RANGES_VARIABLE, phase, ranges
 
         options = self._options
         request = RecordRequest(
@@ -191,28 +186,25 @@ class Recording:
             off_cpu=options["off_cpu"],
             cuda_calls=False,
         )
-        self._manifest = new_manifest(command=tuple(sys.orig_argv), host=host.facts(), outcome={"state": "recording"})
-        target = options["output"] or default_path(self.name)
-        self._writer: CaptureWriter = CaptureWriter.create(Path(target), self._manifest, force=options["force"])
+        target = Path(options["output"] or default_path(self.name))
+        self._capture = NewCapture(request, target, sys.orig_argv, force=options["force"])
         ranges.prepare()
         self._names = _PythonNames()
         try:
-            self._session: OwnRecording = OwnRecording(request, self._writer)
-            self._session.start()
+            self._session = OwnRecording(request, self._capture.path)
         except BaseException:
             self._names.stop()
-            self._discard()
+            self._capture.discard()
             raise
         self._pid = os.getpid()
-        self._before = os.environ.get(scenario.RANGES_VARIABLE)
-        os.environ[scenario.RANGES_VARIABLE] = str((self._writer.path / "ranges.jsonl").resolve())
-        self._phase = scenario.phase(self.name)
+        self._before = os.environ.get(RANGES_VARIABLE)
+        os.environ[RANGES_VARIABLE] = self._capture.ranges
+        self._phase = phase(self.name)
         self._phase.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
-        from pinprof import read, scenario
-        from pinprof.scenario import ranges
+        from pinprof.scenario import RANGES_VARIABLE, ranges
 
         if os.getpid() != self._pid:
             # A forked child that leaves the block: it is recorded, but the recording is its parent's.
@@ -220,27 +212,18 @@ class Recording:
         self._phase.__exit__()
         ranges.flush()
         if self._before is None:
-            os.environ.pop(scenario.RANGES_VARIABLE, None)
+            os.environ.pop(RANGES_VARIABLE, None)
         else:
-            os.environ[scenario.RANGES_VARIABLE] = self._before
+            os.environ[RANGES_VARIABLE] = self._before
         try:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:
             _active = None
             self._names.stop()
-        self._writer.release_reserve()
-        facts = outcome.to_manifest()
-        broken_off: KeyboardInterrupt | None = None
-        try:
-            read.seal_symbols(self._writer.path)
-        except (PinprofError, OSError) as error:
-            facts["notes"] = (*facts["notes"], f"Symbols were not stored: {error}")
-        except KeyboardInterrupt as error:
-            facts["notes"] = (*facts["notes"], "Symbols were not stored: the recording was broken off then.")
-            broken_off = error
-        self.path = self._writer.finish(replace(self._manifest, collectors=outcome.collectors, outcome=facts))
-        if broken_off is not None:
-            raise broken_off
+        recorded = self._capture.finish(outcome)
+        self.path = recorded.path
+        if recorded.broken_off is not None:
+            raise recorded.broken_off
         if outcome.failure is not None and kind is None:
             raise outcome.failure
 
@@ -269,12 +252,6 @@ class Recording:
             return result
 
         return recorded
-
-    def _discard(self) -> None:
-        import shutil
-
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._writer.path)
 
 
 class _PythonNames:

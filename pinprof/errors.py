@@ -7,9 +7,8 @@
     ├── CollectError                 recording failed or is not permitted
     │   └── ProgramNotFound exit 127 the program to record cannot be executed
     ├── ToolMissing                  an external tool or an optional extra is not installed
-    ├── ScenarioError                a scenario failed, or computed a wrong result
-    │   └── CudaError                a CUDA call returned an error code
-    └── CheckFailed         exit 3   `pinprof check` found a threshold exceeded
+    └── ScenarioError                a scenario failed, or computed a wrong result
+        └── CudaError                a CUDA call returned an error code
 
 Each message is two sentences: what is wrong (`problem`), and what to do (`remedy`). `slug` names the entry
 in docs/messages.md that explains the error at length. Exit status 2 is left to the command line's own syntax.
@@ -74,9 +73,3 @@ class CudaError(ScenarioError):
         super().__init__(f"{call} failed with error {code}: {meaning}.", remedy, "cuda-error")
         self.call = call
         self.code = code
-
-
-class CheckFailed(PinprofError):
-    """A threshold given to `pinprof check` is exceeded."""
-
-    exit_code = 3

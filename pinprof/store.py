@@ -138,6 +138,11 @@ def is_capture(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
+def holds_recording(directory: Path) -> bool:
+    """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
+    return any((directory / name).is_file() for name in (PERF_DATA, NSYS_SQLITE))
+
+
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
     try:

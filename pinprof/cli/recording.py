@@ -1,15 +1,12 @@
-"""Recording for every command that does it: the shared options, and record → seal → finish → present."""
+"""Recording for every command that does it: the shared options, and what is said of a recording that has ended."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
 import sys
-import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,7 +14,7 @@ import click
 
 from pinprof.cli import ranks
 from pinprof.errors import PinprofError
-from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES
+from pinprof.store import holds_recording
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -92,14 +89,12 @@ def record(
     in place of one that only means something on this machine. With `pid` that process is recorded, which runs already,
     for `duration_s` or until it ends.
     """
-    from pinprof import collect
-    from pinprof.collect import host
-    from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-    from pinprof.store import CaptureWriter, default_name, file_name, new_manifest
+    from pinprof import collect, recording
+    from pinprof.store import default_name, file_name
 
-    names = collect.parse_names(collectors)
-    request = collect.RecordRequest(
+    asked = collect.RecordRequest(
         command=tuple(command),
+        collectors=collect.parse_names(collectors),
         pid=pid,
         duration_s=duration_s,
         region_only=scenario,
@@ -113,50 +108,27 @@ def record(
         python_rate=options.python_rate,
         keep_report=options.keep_nsys_rep,
     )
-    names = collect.resolve(names, request)
-    collect.check(names, request)
-    manifest = new_manifest(command=tuple(shown or command), host=host.facts(), outcome={"state": "recording"})
     rank = None if pid or options.output else ranks.this_rank(os.environ)
-    target = options.output or (ranks.output(file_name(name), rank) if rank else default_name(name))
-    writer = CaptureWriter.create(target, manifest, force=options.force)
-    try:
-        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
-            facts = Path(directory) / "scenario.json"
-            places = {RANGES_VARIABLE: str((writer.path / "ranges.jsonl").resolve())}
-            if scenario:
-                places[SCENARIO_VARIABLE] = str(facts)
-            outcome = collect.record(names, replace(request, environment=places), writer)
-            described = _read_facts(facts)
-    except BaseException:
-        # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
-        if not _has_samples(writer.path):
-            shutil.rmtree(writer.path, ignore_errors=True)
-        raise
-    if scenario and outcome.exit_status and not (writer.path / "ranges.jsonl").exists():
-        # The scenario refused to start and has said why.
-        shutil.rmtree(writer.path, ignore_errors=True)
-        return outcome.exit_status
-    writer.release_reserve()
-    broken_off: KeyboardInterrupt | None = None
-    try:
-        notes = (*_seal(writer.path, outcome.collectors), *_keep_rates(writer.path, manifest.host, described))
-    except KeyboardInterrupt as error:
-        notes, broken_off = ("Symbols were not stored: the recording was broken off then.",), error
-    facts_of_outcome = outcome.to_manifest()
-    facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
-    if rank:
-        facts_of_outcome["rank"] = rank.facts()
-    target = writer.finish(
-        replace(manifest, scenario=described, collectors=outcome.collectors, outcome=facts_of_outcome)
+    recorded = recording.record(
+        collect.resolve(asked),
+        options.output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
+        shown or command,
+        force=options.force,
+        scenario=scenario,
+        rank=rank.facts() if rank else None,
     )
-    if broken_off is not None:
+    outcome, target = recorded.outcome, recorded.path
+    if target is None:
+        return outcome.exit_status
+    if recorded.broken_off is not None:
         click.echo(f"Capture: {target}", err=True)
-        raise broken_off
+        raise recorded.broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
-        failed = bool(outcome.exit_status) or outcome.failure is not None
+        # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
+        keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         # Of many ranks the first alone explains itself: the others would print into it.
         quiet = options.no_report or (rank is not None and rank.number > 0)
-        _present(target, (*outcome.notes, *notes), no_report=quiet, keep_going=failed)
+        _present(target, recorded.notes, no_report=quiet, keep_going=keep_going)
         if rank and not rank.number:
             click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")
     if outcome.failure is not None:
@@ -164,52 +136,6 @@ def record(
             raise outcome.failure
         click.echo(f"pinprof: {outcome.failure}", err=True)
     return outcome.exit_status
-
-
-def _has_samples(directory: Path) -> bool:
-    files = (directory / PERF_DATA, directory / NSYS_SQLITE)
-    return any(file.exists() and file.stat().st_size > 0 for file in files)
-
-
-def _read_facts(path: Path) -> Mapping[str, Any]:
-    """What the scenario said about itself; empty when it did not come that far."""
-    try:
-        facts = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
-
-
-def _keep_rates(directory: Path, host: Mapping[str, Any], scenario: Mapping[str, Any]) -> tuple[str, ...]:
-    """Put the rates of this machine beside the samples, if `pinprof bench` has measured any; a note where it cannot."""
-    from pinprof import rates
-
-    backend = scenario.get("backend")
-    try:
-        found = rates.load_for(host, backend if isinstance(backend, str) else None)
-        if found is not None:
-            (directory / RATES).write_text(rates.to_json(found), "utf-8")
-    except PinprofError as error:
-        return (f"Rates of this machine were not stored: {error.problem}",)
-    except OSError as error:
-        return (f"Rates of this machine were not stored: {error.strerror}.",)
-    return ()
-
-
-def _seal(directory: Path, collectors: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Store the symbols; a capture that cannot be sealed is kept, with a note why."""
-    from pinprof import read
-    from pinprof.collect import python
-
-    try:
-        processes = read.seal_symbols(directory)
-        if any(facts.get("name") == python.TRAMPOLINE for facts in collectors):
-            python.remove_maps(processes)
-    except PinprofError as error:
-        return (f"Symbols were not stored: {error.problem}",)
-    except OSError as error:
-        return (f"Symbols were not stored: {error.strerror}.",)
-    return ()
 
 
 def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going: bool) -> None:

@@ -16,9 +16,10 @@ import json
 import os
 import re
 import time
-from pathlib import Path
 from typing import Any
 
+from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.program import Program
 from pinprof.store import MEMORY
 
 INTERVAL_S, COST = 0.1, 0.004
@@ -40,23 +41,27 @@ EVENTS = (
 _COUNTER = re.compile(rb"^(%s) (\d+)$" % b"|".join(name.encode() for name in (*PAGES, *EVENTS)), re.MULTILINE)
 
 
-class MemoryWatch:
-    """Looks at a process and its descendants whenever it is called and due."""
+class MemoryWatch(Tool):
+    """Looks at the program and its descendants whenever that is due."""
 
-    def __init__(self, directory: Path, pid: int) -> None:
-        self._root = pid
+    def __init__(self, setup: Setup) -> None:
+        self._place = setup.directory / MEMORY
+        setup.places.callback(self.close)
+        self._root, self._file = 0, -1
         self._tree: list[int] = []
         self._named: set[int] = set()
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._huge_spent = 0.0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        try:
-            self._file = os.open(directory / MEMORY, flags, 0o644)
-        except OSError:
-            self._file = -1
 
-    def __call__(self) -> float:
+    def attach(self, program: Program) -> None:
+        """Open the file; one that cannot be written is left out."""
+        self._root = program.pid
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+        with contextlib.suppress(OSError):
+            self._file = os.open(self._place, flags, 0o644)
+
+    def watch(self) -> float:
         """Look if it is time; seconds until the next look."""
         if self._file < 0:
             return float("inf")
@@ -85,6 +90,11 @@ class MemoryWatch:
         except OSError:
             # The disk is full: the samples need what is left.
             self.close()
+
+    def ended(self) -> None:
+        """A last look."""
+        self.look()
+        self.close()
 
     def close(self) -> None:
         """No more looks."""
@@ -120,13 +130,13 @@ class MemoryWatch:
 
     def _descendants(self) -> list[int]:
         """The process and those below it, its own first."""
-        found: list[int] = []
+        tree: list[int] = []
         queue = [self._root]
-        while queue and len(found) < MOST_PROCESSES:
+        while queue and len(tree) < MOST_PROCESSES:
             pid = queue.pop(0)
-            found.append(pid)
+            tree.append(pid)
             queue += _children(pid)
-        return found
+        return tree
 
 
 def _children(pid: int) -> list[int]:
@@ -148,3 +158,6 @@ def _contents(path: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+COLLECTOR = Collector(lambda setup: [MemoryWatch(setup)])

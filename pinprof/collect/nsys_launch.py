@@ -22,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pinprof.collect import nsys_keeper, nsys_shim
-from pinprof.collect.base import HeldSignals, Program, Recorder, find_program
+from pinprof.collect.program import HeldSignals, Program, find_program
+from pinprof.collect.recorder import Recorder
 from pinprof.errors import CollectError
 
 _PR_SET_CHILD_SUBREAPER = 36
