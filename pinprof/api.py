@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pinprof.analyze import Analysis
+    from pinprof.collect import RecordRequest
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -139,9 +140,9 @@ class Result:
 class Recording:
     """A part of this program being recorded; see `record`."""
 
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, request: RecordRequest, output: str | os.PathLike[str] | None, force: bool) -> None:
         self.name = name
-        self._options = dict(options)
+        self._request, self._output, self._force = request, output, force
         self.path: Path | None = None
         """The capture, once it is whole."""
         self._result: Result | None = None
@@ -173,37 +174,29 @@ class Recording:
         return self
 
     def _begin(self) -> None:
-        from pinprof.collect import RecordRequest
+        from pinprof import recording
         from pinprof.collect.within import OwnRecording
-        from pinprof.recording import NewCapture
         from pinprof.scenario import RANGES_VARIABLE, phase, ranges
 
-        options = self._options
-        request = RecordRequest(
-            command=("/proc/self/exe",),
-            frequency=options["frequency"],
-            fault_period=options["fault_period"],
-            off_cpu=options["off_cpu"],
-            cuda_calls=False,
-        )
-        target = Path(options["output"] or default_path(self.name))
-        self._capture = NewCapture(request, target, sys.orig_argv, force=options["force"])
+        target = Path(self._output or default_path(self.name))
+        self._writer = recording.create(self._request, target, sys.orig_argv, force=self._force)
         ranges.prepare()
         self._names = _PythonNames()
         try:
-            self._session = OwnRecording(request, self._capture.path)
+            self._session = OwnRecording(self._request, self._writer.path)
         except BaseException:
             self._names.stop()
-            self._capture.discard()
+            self._writer.discard()
             raise
         self._pid = os.getpid()
         self._before = os.environ.get(RANGES_VARIABLE)
-        os.environ[RANGES_VARIABLE] = self._capture.ranges
+        os.environ[RANGES_VARIABLE] = str(self._writer.ranges)
         self._phase = phase(self.name)
         self._phase.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
+        from pinprof import recording
         from pinprof.scenario import RANGES_VARIABLE, ranges
 
         if os.getpid() != self._pid:
@@ -220,7 +213,7 @@ class Recording:
         finally:
             _active = None
             self._names.stop()
-        recorded = self._capture.finish(outcome)
+        recorded = recording.finish(self._writer, outcome)
         self.path = recorded.path
         if recorded.broken_off is not None:
             raise recorded.broken_off
@@ -234,7 +227,7 @@ class Recording:
 
         @functools.wraps(function)
         def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
-            with Recording(self.name, self._options) as recording:
+            with Recording(self.name, self._request, self._output, self._force) as recording:
                 result = function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
@@ -246,7 +239,7 @@ class Recording:
 
         @functools.wraps(function)
         async def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-            with Recording(self.name, self._options) as recording:
+            with Recording(self.name, self._request, self._output, self._force) as recording:
                 result = await function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
@@ -288,10 +281,12 @@ def record(
     ends the recording, which is kept, and goes on. PinprofError when the kernel does not allow it, or while another
     recording of this process runs.
     """
-    chosen = {
-        "output": output, "frequency": frequency, "fault_period": fault_period, "off_cpu": off_cpu, "force": force,
-    }  # fmt: skip
-    return Recording(name, chosen)
+    from pinprof.collect import RecordRequest
+
+    request = RecordRequest(
+        ("/proc/self/exe",), frequency=frequency, fault_period=fault_period, off_cpu=off_cpu, cuda_calls=False
+    )
+    return Recording(name, request, output, force)
 
 
 def open_result(path: str | os.PathLike[str]) -> Result:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,6 +16,13 @@ from pinprof.errors import PinprofError
 from pinprof.store import holds_recording
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+def _switch_off(name: str, meaning: str) -> Callable[[_Decorated], _Decorated]:
+    """`--no-NAME` for a part of the request that is on by default."""
+    option = f"--no-{name.replace('_', '-')}"
+    return click.option(option, name, is_flag=True, callback=lambda _context, _option, given: not given, help=meaning)
+
 
 _OPTIONS = (
     click.option("-o", "--output", type=click.Path(path_type=Path), help="The capture (default: NAME-DATE.pinprof)."),
@@ -30,8 +36,8 @@ _OPTIONS = (
         help="How callers are found: frame pointers, copied stacks, last-branch records.",
     ),
     click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
-    click.option("--no-off-cpu", is_flag=True, help="Do not record what threads wait for."),
-    click.option("--no-cuda-calls", is_flag=True, help="Do not trace calls of CUDA's functions."),
+    _switch_off("off_cpu", "Do not record what threads wait for."),
+    _switch_off("cuda_calls", "Do not trace calls of CUDA's functions."),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",
@@ -41,7 +47,12 @@ _OPTIONS = (
         help="How Python functions and lines are seen; auto: as well as this machine can.",
     ),
     click.option("--python-rate", type=int, default=100, show_default=True, help="Looks of py-spy a second."),
-    click.option("--keep-nsys-rep", is_flag=True, help="Keep nsys's report too: it holds the program's environment."),
+    click.option(
+        "--keep-nsys-rep",
+        "keep_report",
+        is_flag=True,
+        help="Keep nsys's report too: it holds the program's environment.",
+    ),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
 )
 
@@ -53,29 +64,11 @@ def recording_options(function: _Decorated) -> _Decorated:
     return function
 
 
-@dataclass(frozen=True)
-class RecordingOptions:
-    """The options of a recording, by the names that `recording_options` gives them."""
-
-    output: Path | None
-    force: bool
-    frequency: int
-    call_graph: str
-    fault_period: int
-    no_off_cpu: bool
-    no_cuda_calls: bool
-    system_wide: bool
-    python: str
-    python_rate: int
-    keep_nsys_rep: bool
-    no_report: bool
-
-
 def record(
     collectors: str,
     command: Sequence[str],
     name: str,
-    options: RecordingOptions,
+    options: Mapping[str, Any],
     *,
     scenario: bool = False,
     shown: Sequence[str] = (),
@@ -83,6 +76,8 @@ def record(
     duration_s: float = 0.0,
 ) -> int:
     """Record a program, explain what was recorded, and return the program's own exit status.
+
+    `options` are those of `recording_options`: the capture's, the report's, and the others by the request's names.
 
     A scenario is sampled in its measured region only, and prints its result before the summary on standard output. Any
     other program keeps standard output to itself: the summary goes to standard error. `shown` is stored as the command
@@ -92,28 +87,18 @@ def record(
     from pinprof import collect, recording
     from pinprof.store import default_name, file_name
 
-    asked = collect.RecordRequest(
-        command=tuple(command),
-        collectors=collect.parse_names(collectors),
-        pid=pid,
-        duration_s=duration_s,
-        region_only=scenario,
-        frequency=options.frequency,
-        call_graph=options.call_graph,
-        fault_period=options.fault_period,
-        off_cpu=not options.no_off_cpu,
-        cuda_calls=not options.no_cuda_calls,
-        system_wide=options.system_wide,
-        python=options.python,
-        python_rate=options.python_rate,
-        keep_report=options.keep_nsys_rep,
+    about_request = dict(options)
+    output, force, no_report = (about_request.pop(option) for option in ("output", "force", "no_report"))
+    names = collect.parse_names(collectors)
+    request = collect.RecordRequest(
+        tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
     )
-    rank = None if pid or options.output else ranks.this_rank(os.environ)
+    rank = None if pid or output else ranks.this_rank(os.environ)
     recorded = recording.record(
-        collect.resolve(asked),
-        options.output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
+        collect.resolve(request),
+        output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
         shown or command,
-        force=options.force,
+        force=force,
         scenario=scenario,
         rank=rank.facts() if rank else None,
     )
@@ -127,7 +112,7 @@ def record(
         # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
         keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         # Of many ranks the first alone explains itself: the others would print into it.
-        quiet = options.no_report or (rank is not None and rank.number > 0)
+        quiet = no_report or (rank is not None and rank.number > 0)
         _present(target, recorded.notes, no_report=quiet, keep_going=keep_going)
         if rank and not rank.number:
             click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")

@@ -35,7 +35,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinprof.collect.request import Outcome, RecordRequest
@@ -51,7 +50,7 @@ COLLECTORS = {
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
 
-BESIDE = ("kallsyms", "native.calls", "python", "nvtx", "memory")
+BESIDE = ("native.calls", "python", "nvtx", "memory")
 """What joins every recording of a program where it has something to do: each is declared as a collector is."""
 
 AUTO = "auto"
@@ -128,13 +127,6 @@ def leaves(request: RecordRequest) -> Sequence[str]:
     return [name for collector in chosen(request) for name in collector.leaves]
 
 
-def record(request: RecordRequest, directory: Path) -> Outcome:
-    """Run the program to its end and leave what was recorded in the capture's directory."""
-    from pinprof.collect import run
-
-    return run.record(request, directory)
-
-
 __all__ = [
     "AUTO",
     "BESIDE",
@@ -146,6 +138,4 @@ __all__ = [
     "leaves",
     "load",
     "parse_names",
-    "record",
-    "resolve",
 ]

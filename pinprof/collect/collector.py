@@ -91,9 +91,11 @@ class Waiter:
         """Wait for something to happen, at most so long, and note which recorder has ended."""
         raise NotImplementedError
 
-
-def _nothing_to_check(_: RecordRequest) -> None:
-    """A part that serves every request."""
+    def wait_ready(self, timeout_s: float) -> None:
+        """The same while a recorder begins: KeyboardInterrupt when the user gives up."""
+        self.wait(timeout_s)
+        if self.interruptions:
+            raise KeyboardInterrupt(self.interrupted_by)
 
 
 @dataclass(frozen=True)
@@ -102,7 +104,7 @@ class Collector:
 
     join: Callable[[Setup], Sequence[Tool]]
     """Its tools for one recording, not yet at work; none where it does not take part."""
-    check: Callable[[RecordRequest], None] = _nothing_to_check
+    check: Callable[[RecordRequest], object] = lambda _: None
     """Raises ToolMissing, CollectError or UsageError when a request cannot be recorded here; writes nothing."""
     samples: bool = False
     """It samples the program's stacks on CLOCK_MONOTONIC; of those, one at a time."""

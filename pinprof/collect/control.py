@@ -47,9 +47,7 @@ class Control:
         """Send a command; an item whenever it is still not acknowledged, KeyboardInterrupt when the user gives up."""
         self.send(command)
         while not self.acknowledged(0.02):
-            waiter.wait(0)
-            if waiter.interruptions:
-                raise KeyboardInterrupt(waiter.interrupted_by)
+            waiter.wait_ready(0)
             yield
 
     def close(self) -> None:

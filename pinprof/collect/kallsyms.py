@@ -10,7 +10,6 @@ import gzip
 import shutil
 from pathlib import Path
 
-from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.store import KALLSYMS
 
 SOURCE = Path("/proc/kallsyms")
@@ -56,18 +55,3 @@ def addresses_shown() -> bool:
     except OSError:
         return False
     return False
-
-
-class _KernelSymbols(Tool):
-    """Saved now, and again at the end where modules came or went meanwhile."""
-
-    def __init__(self, setup: Setup) -> None:
-        self._directory, self._modules = setup.directory, modules()
-        setup.notes.append(save(setup.directory))
-
-    def result(self) -> ToolResult:
-        """Once the recorders have ended."""
-        return ToolResult({}, (save(self._directory),) if modules() != self._modules else ())
-
-
-COLLECTOR = Collector(lambda setup: [_KernelSymbols(setup)])

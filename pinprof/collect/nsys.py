@@ -173,9 +173,7 @@ class Launched(Tool):
 
     def await_ready(self, waiter: Waiter) -> None:
         """The program waits, so nsys has been ready; note the time on both clocks."""
-        waiter.wait(0)
-        if waiter.interruptions:
-            raise KeyboardInterrupt(waiter.interrupted_by)
+        waiter.wait_ready(0)
         self._utc_offset_ns = time.time_ns() - time.monotonic_ns()
 
     def result(self) -> ToolResult:

@@ -242,10 +242,6 @@ def _capable(capability: int) -> bool:
     return False
 
 
-def _check(request: RecordRequest) -> None:
-    plan(request)
-
-
 def _join(setup: Setup) -> Sequence[Tool]:
     planned = plan(setup.request)
     setup.environment.update(planned.environment)
@@ -254,4 +250,4 @@ def _join(setup: Setup) -> Sequence[Tool]:
     return [*py_spy, *([_Trampoline()] if planned.environment else [])]
 
 
-COLLECTOR = Collector(_join, _check)
+COLLECTOR = Collector(_join, plan)

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 
-from pinprof.collect import BESIDE, chosen, counters, load
+from pinprof.collect import BESIDE, chosen, counters, kallsyms, leaves, load
 from pinprof.collect.attach import RunningProgram
 from pinprof.collect.collector import Setup, Tool, Waiter
 from pinprof.collect.program import HeldSignals, Program, ending_note, exit_status
@@ -30,10 +30,11 @@ class Run:
         self._request, self._directory = request, directory
         kept = {name: value for name, value in os.environ.items() if name not in _OURS}
         self._setup = Setup(request, directory, places, kept | dict(request.environment))
-        self._collectors = chosen(request)
+        self._setup.notes.append(kallsyms.save(directory))
+        self._modules = kallsyms.modules()
         self.tools: list[Tool] = []
         self._launcher: Tool | None = None
-        for part in (*self._collectors, *map(load, beside)):
+        for part in (*chosen(request), *map(load, beside)):
             tools = part.join(self._setup)
             self.tools += tools
             self._launcher = tools[0] if part.launches else self._launcher
@@ -64,13 +65,15 @@ class Run:
 
     def discard(self) -> None:
         """Remove what was recorded of no program: it would be in the way of the next recording."""
-        for name in {name for part in self._collectors for name in part.leaves}:
+        for name in leaves(self._request):
             (self._directory / name).unlink(missing_ok=True)
 
     def outcome(self, program: Program, *, interrupted: bool) -> Outcome:
         """How it went, once everything has ended; exporting may take long here, and may be broken off."""
         assert program.wait_status is not None
         results = [tool.result() for tool in self.tools]
+        if kallsyms.modules() != self._modules:
+            self._setup.notes.append(kallsyms.save(self._directory))
         notes = [*self._setup.notes, *(note for result in results for note in result.notes)]
         notes.append(ending_note(program.wait_status))
         failure = next((result.failure for result in results if result.failure), None)

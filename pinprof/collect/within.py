@@ -16,9 +16,6 @@ from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.run import Run
 from pinprof.errors import CollectError
 
-_BESIDE = ("kallsyms",)
-"""The process goes on as it is: nothing is changed in its environment, nothing else looks at it."""
-
 
 class _ThisProcess(Program):
     """The process that records itself: from `start` to `end`."""
@@ -86,7 +83,7 @@ class OwnRecording:
         """Begin; CollectError when the kernel does not allow it."""
         self._process = _ThisProcess()
         with ExitStack() as places:
-            self._run = Run(request, directory, places, _BESIDE)
+            self._run = Run(request, directory, places, beside=())
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)

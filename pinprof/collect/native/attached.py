@@ -14,7 +14,7 @@ from typing import Any
 from pinprof import __version__
 from pinprof.collect import native, permission
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
-from pinprof.collect.control import sampler_control
+from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.native import events
 from pinprof.collect.native.sampler import SAID, Orders
 from pinprof.collect.program import Program
@@ -58,8 +58,7 @@ class Attached(Tool):
             off_cpu=self._off_cpu,
             kernel=self._kernel,
         )
-        place = control.ctl.with_name("orders.json")
-        Orders(
+        orders = Orders(
             output=str(self._data),
             events=tuple(standard),
             pid=None if request.system_wide else program.pid,
@@ -67,10 +66,9 @@ class Attached(Tool):
             control=(str(control.ctl), str(control.ack)),
             command=self._shown,
             version=f"pinprof {__version__}",
-        ).save(place)
-        argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
+        )
         try:
-            self.recorder = Recorder(argv, collector_environment(), self._log)
+            self.recorder = start(orders, control, self._log)
         except OSError as error:
             raise CollectError(
                 f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
@@ -193,6 +191,14 @@ def ring_bytes() -> int:
     while size > 256 << 10 and size * (os.cpu_count() or 1) > _ALL_RINGS_BYTES:
         size //= 2
     return size
+
+
+def start(orders: Orders, control: Control, log: Path) -> Recorder:
+    """The collector's process, which keeps its orders beside its FIFOs."""
+    place = control.ctl.with_name("orders.json")
+    orders.save(place)
+    argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
+    return Recorder(argv, collector_environment(), log)
 
 
 def collector_environment() -> dict[str, str]:

@@ -8,7 +8,6 @@ of a scenario too, since that is where a context is created. What keeps it from 
 from __future__ import annotations
 
 import errno
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -18,7 +17,7 @@ from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.native import events, tracefs
-from pinprof.collect.native.attached import collector_environment, last_word
+from pinprof.collect.native.attached import last_word, start
 from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.program import Program, find_program
@@ -55,8 +54,7 @@ class CallTracer(Tool):
     def attach(self, program: Program) -> None:
         """Start the process."""
         control = self._control
-        place = control.ctl.with_name("calls.json")
-        Orders(
+        orders = Orders(
             output=str(self._data.resolve()),
             events=(events.mappings(data=True),),
             pid=program.pid,
@@ -65,9 +63,8 @@ class CallTracer(Tool):
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
-        ).save(place)
-        argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
-        self.recorder = Recorder(argv, collector_environment(), self._log)
+        )
+        self.recorder = start(orders, control, self._log)
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until calls are recorded; where they cannot be, the recording goes on without them."""

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from pinprof import store
 from pinprof.collect import chosen
-from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
+from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.nvtx import build
 from pinprof.errors import ToolMissing
 
@@ -28,19 +28,6 @@ FOLDER_VARIABLE = "PINPROF_NVTX"
 """Environment variable: where the library writes, an absolute path."""
 
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
-
-
-class _Injection(Tool):
-    """The library inside the program, which writes into a folder of the capture."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def result(self) -> ToolResult:
-        """Remove the folder of a program that said nothing through NVTX."""
-        with contextlib.suppress(OSError):  # it holds files
-            self._folder.rmdir()
-        return ToolResult({})
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
@@ -63,10 +50,17 @@ def _join(setup: Setup) -> Sequence[Tool]:
             reason = f"NVTX ranges are not recorded: {error.strerror}."
         else:
             setup.environment.update({LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder)})
-            return [_Injection(folder)]
+            setup.places.callback(_remove_empty, folder)
+            return []
     if not setup.request.region_only:  # a scenario writes its ranges itself
         setup.notes.append(reason)
     return []
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folder of a program that said nothing through NVTX."""
+    with contextlib.suppress(OSError):  # it holds files
+        folder.rmdir()
 
 
 def find_library() -> Path:

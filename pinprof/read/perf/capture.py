@@ -77,7 +77,7 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
             names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
             raise CaptureError(
-                f"{directory} holds no samples: it was recorded with {names}, which pinprof makes no report of.",
+                f"{directory} holds no samples: none of its collectors ({names}) takes any.",
                 "Look into the capture itself, or record with a sampler too, for example native.",
                 "no-samples",
             )
