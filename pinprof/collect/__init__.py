@@ -127,15 +127,4 @@ def leaves(request: RecordRequest) -> Sequence[str]:
     return [name for collector in chosen(request) for name in collector.leaves]
 
 
-__all__ = [
-    "AUTO",
-    "BESIDE",
-    "COLLECTORS",
-    "Outcome",
-    "RecordRequest",
-    "check",
-    "chosen",
-    "leaves",
-    "load",
-    "parse_names",
-]
+__all__ = ["AUTO", "COLLECTORS", "Outcome", "RecordRequest", "check", "parse_names", "resolve"]

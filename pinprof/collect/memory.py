@@ -2,7 +2,7 @@
 
     memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
 
-It is written by pinprof itself while it waits for the program. Looking costs time, so that it looks less often where it
+It is written by pinprof itself while it waits for the program. Sampling costs time, so it samples less often where it
 costs more: never above COST of a core. Huge pages are in smaps_rollup alone, which walks the page tables under the lock
 of the address space: read once a second at most, within HUGE_COST, and no more of a process for which it takes long.
 
@@ -42,10 +42,9 @@ _COUNTER = re.compile(rb"^(%s) (\d+)$" % b"|".join(name.encode() for name in (*P
 
 
 class MemoryWatch(Tool):
-    """Looks at the program and its descendants whenever that is due."""
+    """Samples the memory of the program and its descendants whenever that is due."""
 
     def __init__(self, setup: Setup) -> None:
-        self._place = setup.directory / MEMORY
         setup.places.callback(self.close)
         self._root, self._file = 0, -1
         self._tree: list[int] = []
@@ -53,28 +52,28 @@ class MemoryWatch(Tool):
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._huge_spent = 0.0
-
-    def attach(self, program: Program) -> None:
-        """Open the file; one that cannot be written is left out."""
-        self._root = program.pid
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with contextlib.suppress(OSError):
-            self._file = os.open(self._place, flags, 0o644)
+            self._file = os.open(setup.directory / MEMORY, flags, 0o644)
+
+    def attach(self, program: Program) -> None:
+        """The process whose descendants are followed."""
+        self._root = program.pid
 
     def watch(self) -> float:
-        """Look if it is time; seconds until the next look."""
+        """Sample if it is time; seconds until the next sample."""
         if self._file < 0:
             return float("inf")
         now = time.monotonic()
         if now >= self._due:
             self._huge_spent, begin = 0.0, time.thread_time()
-            self.look()
+            self.sample()
             spent = time.thread_time() - begin - self._huge_spent
             now = time.monotonic()
             self._due = now + max(INTERVAL_S, spent / COST)
         return self._due - now
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Write one line."""
         if self._file < 0:
             return
@@ -92,12 +91,12 @@ class MemoryWatch(Tool):
             self.close()
 
     def ended(self) -> None:
-        """A last look."""
-        self.look()
+        """A last sample."""
+        self.sample()
         self.close()
 
     def close(self) -> None:
-        """No more looks."""
+        """No more samples."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1

@@ -96,7 +96,7 @@ class NsysRecorder(Recorder):
     folder: Path | None = None
     line: socket.socket | None = None
     _written = (-1, 0.0)
-    """Bytes in the folder, and since when there have been so many."""
+    """Bytes in the folder, and since when that has not changed."""
 
     def finish(self) -> None:
         """Hang up: the shim ends, and nsys, whose program it is, with it."""

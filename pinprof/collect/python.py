@@ -42,7 +42,7 @@ TRAMPOLINE = "perf trampoline"
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?d?")
 _MOST_WORDS = 6
-"""Of a script's first line: `#!/usr/bin/env -S python3 -u`."""
+"""The first line of a script has no more: `#!/usr/bin/env -S python3 -u`."""
 _ASK = (
     "import sys, sysconfig; get = sysconfig.get_config_var; flags = f\"{get('CFLAGS')} {get('PY_CORE_CFLAGS')}\"; "
     "print(int(bool(get('PY_HAVE_PERF_TRAMPOLINE'))), "

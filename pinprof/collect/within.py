@@ -91,9 +91,9 @@ class OwnRecording:
 
     def stop(self, *, interrupted: bool = False) -> Outcome:
         """End; what was recorded lies in the capture's directory then."""
-        self._process.end()
-        self._run.program_ended()
         # Broken off a second time, it leaves no process behind either.
         with self._places:
+            self._process.end()
+            self._run.program_ended()
             self._patience.finish_recorders()
         return self._run.outcome(self._process, interrupted=interrupted)

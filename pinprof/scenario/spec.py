@@ -60,7 +60,7 @@ class ScenarioSpec:
     threaded: bool = False
     """Whether `--threads` means anything to it."""
     many_calls: bool = False
-    """Whether it makes so many CUDA calls that tracing each would be what is measured."""
+    """Whether tracing each of its CUDA calls would be what is measured."""
     needs: str = ""
     """A Python package that it imports, which pinprof has an extra of the same name for; empty when there is none."""
 

@@ -75,7 +75,7 @@ def max_sample_rate() -> int | None:
 def _join(setup: Setup) -> Sequence[Tool]:
     from pinprof.collect.native.attached import Attached
 
-    return [Attached(setup)]
+    return [Attached(setup, kernel=samples_kernel(setup.request))]
 
 
 COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,))

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
-from pinprof.collect import native, permission
+from pinprof.collect import permission
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.native import events
@@ -40,11 +40,12 @@ class Attached(Tool):
 
     recorder: Recorder
 
-    def __init__(self, setup: Setup) -> None:
+    def __init__(self, setup: Setup, *, kernel: bool) -> None:
+        """`kernel`: its part of the program may be sampled too."""
         request = setup.request
         self._request, self._control = request, sampler_control(setup)
         self._data, self._log = setup.directory / PERF_DATA, setup.directory / LOG
-        self._kernel = native.samples_kernel(request)
+        self._kernel = kernel
         # Switches happen in the kernel: without its part there are no stacks of them.
         self._off_cpu = request.off_cpu and self._kernel
         self._shown = shown_command(request)

@@ -37,11 +37,11 @@ def lines(directory: Path) -> list[dict[str, Any]]:
 
 def test_a_look_says_what_the_process_holds(tmp_path: Path) -> None:
     watch = watching(tmp_path)
-    watch.look()
+    watch.sample()
     with mmap.mmap(-1, 32 * MIB) as shared:
         for place in range(0, len(shared), mmap.PAGESIZE):
             shared[place] = 1
-        watch.look()
+        watch.sample()
     watch.close()
     before, after = (line["processes"][0] for line in lines(tmp_path))
     assert before["pid"] == os.getpid()
@@ -54,8 +54,8 @@ def test_a_look_says_what_the_process_holds(tmp_path: Path) -> None:
 
 def test_counters_of_the_machine_never_fall(tmp_path: Path) -> None:
     watch = watching(tmp_path)
-    watch.look()
-    watch.look()
+    watch.sample()
+    watch.sample()
     watch.close()
     first, second = (line["machine"] for line in lines(tmp_path))
     assert first.keys() == second.keys()
@@ -69,7 +69,7 @@ def test_descendants_are_followed(tmp_path: Path) -> None:
         assert child.stdout is not None
         child.stdout.readline()
         watch = watching(tmp_path)
-        watch.look()
+        watch.sample()
         watch.close()
         assert child.pid in {process["pid"] for process in lines(tmp_path)[0]["processes"]}
     finally:
@@ -80,9 +80,9 @@ def test_a_process_that_has_ended_is_left_out(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     watch = watching(tmp_path, child.pid)
-    watch.look()
+    watch.sample()
     child.wait()
-    watch.look()
+    watch.sample()
     watch.close()
     assert [line["processes"] for line in lines(tmp_path)] == [[], []]
 
@@ -100,7 +100,7 @@ def test_it_looks_when_due_and_less_often_where_looking_costs_more(
         looks.append(now["monotonic"])
         now["thread"] += 0.004
 
-    monkeypatch.setattr(watch, "look", look)
+    monkeypatch.setattr(watch, "sample", look)
     assert watch.watch() == pytest.approx(1.0)
     now["monotonic"] += 0.4
     assert watch.watch() == pytest.approx(0.6)
@@ -113,9 +113,9 @@ def test_it_looks_when_due_and_less_often_where_looking_costs_more(
 def test_a_place_that_cannot_be_written_ends_the_looking_not_the_recording(tmp_path: Path) -> None:
     watch = watching(tmp_path / "missing")
     assert watch.watch() == float("inf")
-    watch.look()
+    watch.sample()
     watch.close()
     full = watching(tmp_path)
     os.dup2(os.open("/dev/full", os.O_WRONLY), full._file)
-    full.look()
+    full.sample()
     assert full.watch() == float("inf")
