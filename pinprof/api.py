@@ -15,26 +15,23 @@ Recording needs what `pinprof record --with native` needs (docs/recording.md). T
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import inspect
 import os
 import sys
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
 
-from pinprof.errors import CollectError, PinprofError, ToolMissing
+from pinprof.errors import CollectError, ToolMissing
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from pinprof.analyze import Analysis
-    from pinprof.collect.within import OwnRecording
-    from pinprof.store import CaptureWriter
+    from pinprof.collect import RecordRequest
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -82,14 +79,14 @@ class Result:
     @property
     def causes(self) -> pd.DataFrame:
         """`event, unit, leaf, weight, share`: of the whole recording, heaviest first, every event for itself."""
-        found = [
+        rows = [
             (event.event.name, event.event.unit, leaf, weight, weight / event.total if event.total else 0.0)
             for event in self.analysis.events
             for leaf, weight in sorted(event.by_leaf.items(), key=lambda entry: -entry[1])
             if weight
         ]
         columns = ("event", "unit", "leaf", "weight", "share")
-        return _frame({name: [row[at] for row in found] for at, name in enumerate(columns)})
+        return _frame({name: [row[at] for row in rows] for at, name in enumerate(columns)})
 
     @property
     def samples(self) -> pd.DataFrame:
@@ -143,9 +140,9 @@ class Result:
 class Recording:
     """A part of this program being recorded; see `record`."""
 
-    def __init__(self, name: str, options: Mapping[str, Any]) -> None:
+    def __init__(self, name: str, request: RecordRequest, output: str | os.PathLike[str] | None, force: bool) -> None:
         self.name = name
-        self._options = dict(options)
+        self._request, self._output, self._force = request, output, force
         self.path: Path | None = None
         """The capture, once it is whole."""
         self._result: Result | None = None
@@ -177,42 +174,30 @@ class Recording:
         return self
 
     def _begin(self) -> None:
-        from pinprof import scenario
-        from pinprof.collect import RecordRequest, host
+        from pinprof import recording
         from pinprof.collect.within import OwnRecording
-        from pinprof.scenario import ranges
-        from pinprof.store import CaptureWriter, new_manifest
+        from pinprof.scenario import RANGES_VARIABLE, phase, ranges
 
-        options = self._options
-        request = RecordRequest(
-            command=("/proc/self/exe",),
-            frequency=options["frequency"],
-            fault_period=options["fault_period"],
-            off_cpu=options["off_cpu"],
-            cuda_calls=False,
-        )
-        self._manifest = new_manifest(command=tuple(sys.orig_argv), host=host.facts(), outcome={"state": "recording"})
-        target = options["output"] or default_path(self.name)
-        self._writer: CaptureWriter = CaptureWriter.create(Path(target), self._manifest, force=options["force"])
+        target = Path(self._output or default_path(self.name))
+        self._writer = recording.create(self._request, target, sys.orig_argv, force=self._force)
         ranges.prepare()
         self._names = _PythonNames()
         try:
-            self._session: OwnRecording = OwnRecording(request, self._writer)
-            self._session.start()
+            self._session = OwnRecording(self._request, self._writer.path)
         except BaseException:
             self._names.stop()
-            self._discard()
+            self._writer.discard()
             raise
         self._pid = os.getpid()
-        self._before = os.environ.get(scenario.RANGES_VARIABLE)
-        os.environ[scenario.RANGES_VARIABLE] = str((self._writer.path / "ranges.jsonl").resolve())
-        self._phase = scenario.phase(self.name)
+        self._before = os.environ.get(RANGES_VARIABLE)
+        os.environ[RANGES_VARIABLE] = str(self._writer.ranges)
+        self._phase = phase(self.name)
         self._phase.__enter__()
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
-        from pinprof import read, scenario
-        from pinprof.scenario import ranges
+        from pinprof import recording
+        from pinprof.scenario import RANGES_VARIABLE, ranges
 
         if os.getpid() != self._pid:
             # A forked child that leaves the block: it is recorded, but the recording is its parent's.
@@ -220,27 +205,18 @@ class Recording:
         self._phase.__exit__()
         ranges.flush()
         if self._before is None:
-            os.environ.pop(scenario.RANGES_VARIABLE, None)
+            os.environ.pop(RANGES_VARIABLE, None)
         else:
-            os.environ[scenario.RANGES_VARIABLE] = self._before
+            os.environ[RANGES_VARIABLE] = self._before
         try:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:
             _active = None
             self._names.stop()
-        self._writer.release_reserve()
-        facts = outcome.to_manifest()
-        broken_off: KeyboardInterrupt | None = None
-        try:
-            read.seal_symbols(self._writer.path)
-        except (PinprofError, OSError) as error:
-            facts["notes"] = (*facts["notes"], f"Symbols were not stored: {error}")
-        except KeyboardInterrupt as error:
-            facts["notes"] = (*facts["notes"], "Symbols were not stored: the recording was broken off then.")
-            broken_off = error
-        self.path = self._writer.finish(replace(self._manifest, collectors=outcome.collectors, outcome=facts))
-        if broken_off is not None:
-            raise broken_off
+        recorded = recording.finish(self._writer, outcome)
+        self.path = recorded.path
+        if recorded.broken_off is not None:
+            raise recorded.broken_off
         if outcome.failure is not None and kind is None:
             raise outcome.failure
 
@@ -251,7 +227,7 @@ class Recording:
 
         @functools.wraps(function)
         def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
-            with Recording(self.name, self._options) as recording:
+            with Recording(self.name, self._request, self._output, self._force) as recording:
                 result = function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
@@ -263,18 +239,12 @@ class Recording:
 
         @functools.wraps(function)
         async def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-            with Recording(self.name, self._options) as recording:
+            with Recording(self.name, self._request, self._output, self._force) as recording:
                 result = await function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
 
         return recorded
-
-    def _discard(self) -> None:
-        import shutil
-
-        with contextlib.suppress(OSError):
-            shutil.rmtree(self._writer.path)
 
 
 class _PythonNames:
@@ -311,10 +281,12 @@ def record(
     ends the recording, which is kept, and goes on. PinprofError when the kernel does not allow it, or while another
     recording of this process runs.
     """
-    chosen = {
-        "output": output, "frequency": frequency, "fault_period": fault_period, "off_cpu": off_cpu, "force": force,
-    }  # fmt: skip
-    return Recording(name, chosen)
+    from pinprof.collect import RecordRequest
+
+    request = RecordRequest(
+        ("/proc/self/exe",), frequency=frequency, fault_period=fault_period, off_cpu=off_cpu, cuda_calls=False
+    )
+    return Recording(name, request, output, force)
 
 
 def open_result(path: str | os.PathLike[str]) -> Result:

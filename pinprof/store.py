@@ -70,6 +70,8 @@ class CaptureWriter:
     """The directory to write into, `NAME.pinprof.partial`."""
     target: Path
     """Its final name."""
+    manifest: Manifest
+    """The first one."""
 
     @classmethod
     def create(cls, target: Path, manifest: Manifest, *, force: bool = False) -> Self:
@@ -89,13 +91,13 @@ class CaptureWriter:
                         "output",
                     )
                 shutil.rmtree(existing)
-        writer = cls(partial, target)
+        writer = cls(partial, target, manifest)
         try:
             partial.mkdir(parents=True)
             (partial / _RESERVE).write_bytes(bytes(_RESERVE_BYTES))
             _write_manifest(partial, manifest)
         except BaseException as error:
-            shutil.rmtree(partial, ignore_errors=True)
+            writer.discard()
             if not isinstance(error, OSError):  # broken off
                 raise
             raise CollectError(
@@ -104,6 +106,15 @@ class CaptureWriter:
                 "output",
             ) from error
         return writer
+
+    @property
+    def ranges(self) -> Path:
+        """Where the recorded program writes its ranges; absolute."""
+        return (self.path / RANGES).resolve()
+
+    def discard(self) -> None:
+        """Remove it."""
+        shutil.rmtree(self.path, ignore_errors=True)
 
     def release_reserve(self) -> None:
         """Give the reserved bytes back, before the last files are written."""
@@ -136,6 +147,11 @@ def new_manifest(**facts: Any) -> Manifest:
 def is_capture(path: Path) -> bool:
     """Whether a path is a directory with a manifest."""
     return (path / MANIFEST).is_file()
+
+
+def holds_recording(directory: Path) -> bool:
+    """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
+    return any((directory / name).is_file() for name in (PERF_DATA, NSYS_SQLITE))
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -73,7 +73,7 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 fine, 1 pinprof error, 2 usage, 3 check failed, else the program's status."""
+    """Run the command line and exit: 0 fine, 1 pinprof error, 2 usage, else the program's status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the locale cannot say, such as `→` or `µ`, is spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")

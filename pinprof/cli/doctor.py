@@ -33,8 +33,8 @@ def command(as_json: bool) -> int:
     table.add_column(overflow="fold")
     for result in results:
         mark, style = _MARKS[result.state]
-        found = Text(result.found) + Text(f"\n→ {result.fix}" if result.fix else "", "yellow")
-        table.add_row(Text(mark, style), Text(result.name), found)
+        shown = Text(result.found) + Text(f"\n→ {result.fix}" if result.fix else "", "yellow")
+        table.add_row(Text(mark, style), Text(result.name), shown)
     console = console_of()
     with tidy(console):
         console.print(table)

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pinprof.cli.recording import RecordingOptions, record, recording_options
+from pinprof.cli.recording import record, recording_options
 from pinprof.errors import UsageError
 
 
@@ -35,19 +35,17 @@ def command(program: tuple[str, ...], collectors: str, pid: int | None, duration
     Under torchrun, mpirun or srun every rank is recorded into one folder: NAME-DATE.ranks.
     """
     if pid is not None:
-        return _attach(collectors, program, pid, duration, RecordingOptions(**options))
+        return _attach(collectors, program, pid, duration, options)
     if not program:
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
     if duration is not None:
         raise UsageError(
             "--duration is for --pid.", "A program that pinprof starts is recorded to its end.", "duration"
         )
-    return record(collectors, program, PurePath(program[0]).name, RecordingOptions(**options))
+    return record(collectors, program, PurePath(program[0]).name, options)
 
 
-def _attach(
-    collectors: str, program: tuple[str, ...], pid: int, duration: str | None, options: RecordingOptions
-) -> int:
+def _attach(collectors: str, program: tuple[str, ...], pid: int, duration: str | None, options: dict[str, Any]) -> int:
     """Record a process that runs already."""
     from pinprof.collect import attach
     from pinprof.units import parse_duration_ns

@@ -1,15 +1,11 @@
-"""Recording for every command that does it: the shared options, and record → seal → finish → present."""
+"""Recording for every command that does it: the shared options, and what is said of a recording that has ended."""
 
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import shutil
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -17,9 +13,16 @@ import click
 
 from pinprof.cli import ranks
 from pinprof.errors import PinprofError
-from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES
+from pinprof.store import holds_recording
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
+
+
+def _switch_off(name: str, meaning: str) -> Callable[[_Decorated], _Decorated]:
+    """`--no-NAME` for a part of the request that is on by default."""
+    option = f"--no-{name.replace('_', '-')}"
+    return click.option(option, name, is_flag=True, callback=lambda _context, _option, given: not given, help=meaning)
+
 
 _OPTIONS = (
     click.option("-o", "--output", type=click.Path(path_type=Path), help="The capture (default: NAME-DATE.pinprof)."),
@@ -33,8 +36,8 @@ _OPTIONS = (
         help="How callers are found: frame pointers, copied stacks, last-branch records.",
     ),
     click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
-    click.option("--no-off-cpu", is_flag=True, help="Do not record what threads wait for."),
-    click.option("--no-cuda-calls", is_flag=True, help="Do not trace calls of CUDA's functions."),
+    _switch_off("off_cpu", "Do not record what threads wait for."),
+    _switch_off("cuda_calls", "Do not trace calls of CUDA's functions."),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",
@@ -44,7 +47,12 @@ _OPTIONS = (
         help="How Python functions and lines are seen; auto: as well as this machine can.",
     ),
     click.option("--python-rate", type=int, default=100, show_default=True, help="Looks of py-spy a second."),
-    click.option("--keep-nsys-rep", is_flag=True, help="Keep nsys's report too: it holds the program's environment."),
+    click.option(
+        "--keep-nsys-rep",
+        "keep_report",
+        is_flag=True,
+        help="Keep nsys's report too: it holds the program's environment.",
+    ),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
 )
 
@@ -56,29 +64,11 @@ def recording_options(function: _Decorated) -> _Decorated:
     return function
 
 
-@dataclass(frozen=True)
-class RecordingOptions:
-    """The options of a recording, by the names that `recording_options` gives them."""
-
-    output: Path | None
-    force: bool
-    frequency: int
-    call_graph: str
-    fault_period: int
-    no_off_cpu: bool
-    no_cuda_calls: bool
-    system_wide: bool
-    python: str
-    python_rate: int
-    keep_nsys_rep: bool
-    no_report: bool
-
-
 def record(
     collectors: str,
     command: Sequence[str],
     name: str,
-    options: RecordingOptions,
+    options: Mapping[str, Any],
     *,
     scenario: bool = False,
     shown: Sequence[str] = (),
@@ -87,76 +77,43 @@ def record(
 ) -> int:
     """Record a program, explain what was recorded, and return the program's own exit status.
 
+    `options` are those of `recording_options`: the capture's, the report's, and the others by the request's names.
+
     A scenario is sampled in its measured region only, and prints its result before the summary on standard output. Any
     other program keeps standard output to itself: the summary goes to standard error. `shown` is stored as the command
     in place of one that only means something on this machine. With `pid` that process is recorded, which runs already,
     for `duration_s` or until it ends.
     """
-    from pinprof import collect
-    from pinprof.collect import host
-    from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-    from pinprof.store import CaptureWriter, default_name, file_name, new_manifest
+    from pinprof import collect, recording
+    from pinprof.store import default_name, file_name
 
+    about_request = dict(options)
+    output, force, no_report = (about_request.pop(option) for option in ("output", "force", "no_report"))
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
-        command=tuple(command),
-        pid=pid,
-        duration_s=duration_s,
-        region_only=scenario,
-        frequency=options.frequency,
-        call_graph=options.call_graph,
-        fault_period=options.fault_period,
-        off_cpu=not options.no_off_cpu,
-        cuda_calls=not options.no_cuda_calls,
-        system_wide=options.system_wide,
-        python=options.python,
-        python_rate=options.python_rate,
-        keep_report=options.keep_nsys_rep,
+        tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
     )
-    names = collect.resolve(names, request)
-    collect.check(names, request)
-    manifest = new_manifest(command=tuple(shown or command), host=host.facts(), outcome={"state": "recording"})
-    rank = None if pid or options.output else ranks.this_rank(os.environ)
-    target = options.output or (ranks.output(file_name(name), rank) if rank else default_name(name))
-    writer = CaptureWriter.create(target, manifest, force=options.force)
-    try:
-        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
-            facts = Path(directory) / "scenario.json"
-            places = {RANGES_VARIABLE: str((writer.path / "ranges.jsonl").resolve())}
-            if scenario:
-                places[SCENARIO_VARIABLE] = str(facts)
-            outcome = collect.record(names, replace(request, environment=places), writer)
-            described = _read_facts(facts)
-    except BaseException:
-        # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
-        if not _has_samples(writer.path):
-            shutil.rmtree(writer.path, ignore_errors=True)
-        raise
-    if scenario and outcome.exit_status and not (writer.path / "ranges.jsonl").exists():
-        # The scenario refused to start and has said why.
-        shutil.rmtree(writer.path, ignore_errors=True)
+    rank = None if pid or output else ranks.this_rank(os.environ)
+    recorded = recording.record(
+        collect.resolve(request),
+        output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
+        shown or command,
+        force=force,
+        scenario=scenario,
+        rank=rank.facts() if rank else None,
+    )
+    outcome, target = recorded.outcome, recorded.path
+    if target is None:
         return outcome.exit_status
-    writer.release_reserve()
-    broken_off: KeyboardInterrupt | None = None
-    try:
-        notes = (*_seal(writer.path, outcome.collectors), *_keep_rates(writer.path, manifest.host, described))
-    except KeyboardInterrupt as error:
-        notes, broken_off = ("Symbols were not stored: the recording was broken off then.",), error
-    facts_of_outcome = outcome.to_manifest()
-    facts_of_outcome["notes"] = (*facts_of_outcome["notes"], *notes)
-    if rank:
-        facts_of_outcome["rank"] = rank.facts()
-    target = writer.finish(
-        replace(manifest, scenario=described, collectors=outcome.collectors, outcome=facts_of_outcome)
-    )
-    if broken_off is not None:
+    if recorded.broken_off is not None:
         click.echo(f"Capture: {target}", err=True)
-        raise broken_off
+        raise recorded.broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
-        failed = bool(outcome.exit_status) or outcome.failure is not None
+        # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
+        keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         # Of many ranks the first alone explains itself: the others would print into it.
-        quiet = options.no_report or (rank is not None and rank.number > 0)
-        _present(target, (*outcome.notes, *notes), no_report=quiet, keep_going=failed)
+        quiet = no_report or (rank is not None and rank.number > 0)
+        _present(target, recorded.notes, no_report=quiet, keep_going=keep_going)
         if rank and not rank.number:
             click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")
     if outcome.failure is not None:
@@ -164,52 +121,6 @@ def record(
             raise outcome.failure
         click.echo(f"pinprof: {outcome.failure}", err=True)
     return outcome.exit_status
-
-
-def _has_samples(directory: Path) -> bool:
-    files = (directory / PERF_DATA, directory / NSYS_SQLITE)
-    return any(file.exists() and file.stat().st_size > 0 for file in files)
-
-
-def _read_facts(path: Path) -> Mapping[str, Any]:
-    """What the scenario said about itself; empty when it did not come that far."""
-    try:
-        facts = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return facts if isinstance(facts, dict) else {}
-
-
-def _keep_rates(directory: Path, host: Mapping[str, Any], scenario: Mapping[str, Any]) -> tuple[str, ...]:
-    """Put the rates of this machine beside the samples, if `pinprof bench` has measured any; a note where it cannot."""
-    from pinprof import rates
-
-    backend = scenario.get("backend")
-    try:
-        found = rates.load_for(host, backend if isinstance(backend, str) else None)
-        if found is not None:
-            (directory / RATES).write_text(rates.to_json(found), "utf-8")
-    except PinprofError as error:
-        return (f"Rates of this machine were not stored: {error.problem}",)
-    except OSError as error:
-        return (f"Rates of this machine were not stored: {error.strerror}.",)
-    return ()
-
-
-def _seal(directory: Path, collectors: Sequence[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Store the symbols; a capture that cannot be sealed is kept, with a note why."""
-    from pinprof import read
-    from pinprof.collect import python
-
-    try:
-        processes = read.seal_symbols(directory)
-        if any(facts.get("name") == python.TRAMPOLINE for facts in collectors):
-            python.remove_maps(processes)
-    except PinprofError as error:
-        return (f"Symbols were not stored: {error.problem}",)
-    except OSError as error:
-        return (f"Symbols were not stored: {error.strerror}.",)
-    return ()
 
 
 def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from pinprof.cli.recording import RecordingOptions, record, recording_options
+from pinprof.cli.recording import record, recording_options
 
 
 class _Command(click.Command):
@@ -79,5 +79,5 @@ def command(
     arguments += [f"--threads={threads}"] if threads is not None else []
     program = [sys.executable, "-m", "pinprof.scenario", name, f"--size-bytes={chosen.size_bytes}", *arguments]
     shown = ["pinprof", "run", name, f"--size={size}", *arguments, f"--record={collectors}"]
-    options["no_cuda_calls"] |= spec.many_calls
-    return record(collectors, program, name, RecordingOptions(**options), scenario=True, shown=shown)
+    options["cuda_calls"] &= not spec.many_calls
+    return record(collectors, program, name, options, scenario=True, shown=shown)

@@ -1,56 +1,70 @@
-"""Recording: runs a program under one recorder or several and writes what they saw into a capture directory.
+"""Recording: runs a program under one collector or several and writes what they saw into a capture directory.
 
-    base.py         RecordRequest, Outcome; the program, the recorders beside it, signals, clean-up
-    recording.py    one run, start to end
-    control.py      perf's control FIFOs
-    native/         pinprof's own collector
-    perf.py         Linux perf
+    request.py      RecordRequest, Outcome
+    collector.py    Collector, Tool: the shape of everything that takes part; Setup, Waiter
+    run.py          one run, start to end
+    within.py       the same of this process, by itself
+    program.py      the program behind its gate; attach.py: one that runs already
+    recorder.py     a tool's process
+    session.py      signals, and waiting for all processes
+    control.py      perf's control FIFOs, which the native collector obeys too
+    native/         pinprof's own collector; calls.py: CUDA calls beside any sampler
+    perf.py         Linux perf; perf_host_name.py: its file without the machine's name
     nsys.py         Nsight Systems
     nsys_launch.py  the program as nsys launches it: its own streams, status and place
     nsys_shim.py    what nsys starts, and what becomes the program
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
+    nvtx/           NVTX ranges without nsys
     python.py       Python functions and lines: CPython's perf trampoline, py-spy
     py_spy_keeper.py, py_spy_trace.py  py-spy beside the program; what it writes
-    limits.py       values that no recorder of samples can mean
-    permission.py   whether the kernel lets us sample
-    kallsyms.py     the kernel's symbols
-    attach.py       a program that runs already
     memory.py       memory over time
+    kallsyms.py     the kernel's symbols
+    limits.py       what no recorder of samples can record
+    permission.py   whether the kernel lets us sample
+    cuda_libraries.py  where a program finds CUDA's functions
     counters.py     exact counters around a run
     host.py         machine facts for the manifest
-    checks.py       what `pinprof doctor` looks at
+    checks.py       what `pinprof doctor` checks
 
-Only `pinprof.cli` imports this; what it leaves behind is the capture directory (store.py).
+What it leaves behind is the capture directory (store.py).
 """
 
 from __future__ import annotations
 
 import importlib
 from collections.abc import Sequence
-from typing import Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from pinprof.collect.base import Outcome, RecordRequest
+from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.errors import PinprofError, UsageError
-from pinprof.store import CaptureWriter
+
+if TYPE_CHECKING:
+    from pinprof.collect.collector import Collector
 
 COLLECTORS = {
     "native": "CPU stacks, page faults and waits, by pinprof itself",
     "perf": "the same by Linux perf",
     "nsys": "CUDA calls, copies, migrations, kernels and NVTX ranges, by Nsight Systems",
 }
-"""Collector name → what it records; each lives in `pinprof.collect.NAME` and is imported when asked for."""
+"""Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
+
+BESIDE = ("native.calls", "python", "nvtx", "memory")
+"""What joins every recording of a program where it has something to do: each is declared as a collector is."""
 
 AUTO = "auto"
-SAMPLERS = ("native", "perf")
-"""Those that sample the program; one of them at a time."""
 
 
-class Collector(Protocol):
-    """What a collector's module provides besides its tool."""
+def load(name: str) -> Collector:
+    """What the module of that name declares."""
+    collector: Collector = importlib.import_module(f"pinprof.collect.{name}").COLLECTOR
+    return collector
 
-    def check(self, request: RecordRequest) -> None:
-        """Raise ToolMissing, CollectError or UsageError when this request cannot be recorded; writes nothing."""
+
+def chosen(request: RecordRequest) -> tuple[Collector, ...]:
+    """The collectors of a request; the one that launches the program comes first."""
+    return tuple(sorted(map(load, request.collectors), key=lambda collector: not collector.launches))
 
 
 def parse_names(text: str) -> tuple[str, ...]:
@@ -61,18 +75,22 @@ def parse_names(text: str) -> tuple[str, ...]:
     if unknown or not names:
         problem = f"There is no collector {unknown[0]!r}." if unknown else f"{text!r} names no collector."
         raise UsageError(problem, f"Choose from: {', '.join(known)}; several as native,nsys.", "collector")
-    if len({AUTO, *SAMPLERS} & set(names)) > 1:
+    if sum(name == AUTO or load(name).samples for name in names) > 1:
         problem = f"{text!r} names two collectors of the same samples."
         raise UsageError(problem, "Choose one of native and perf; auto chooses by itself.", "collector")
+    if sum(name != AUTO and load(name).launches for name in names) > 1:
+        problem = f"{text!r} names two collectors that start the program."
+        raise UsageError(problem, "Choose one of them.", "collector")
     return names
 
 
-def resolve(names: Sequence[str], request: RecordRequest) -> tuple[str, ...]:
-    """The same names with `auto` replaced: the native collector where it can do it, else perf where that can do more.
+def resolve(request: RecordRequest) -> RecordRequest:
+    """The request with `auto` replaced: by the native collector where it serves, else by perf where that sees more.
 
     Raises nothing: when neither can record, `check` of the native collector says why.
     """
-    return tuple(_sampler(request) if name == AUTO else name for name in names)
+    names = tuple(_sampler(request) if name == AUTO else name for name in request.collectors)
+    return replace(request, collectors=names)
 
 
 def _sampler(request: RecordRequest) -> str:
@@ -94,21 +112,19 @@ def _sampler(request: RecordRequest) -> str:
     return "perf"
 
 
-def check(names: Sequence[str], request: RecordRequest) -> None:
-    """Raise when one of the collectors cannot record this request here; writes nothing."""
-    from pinprof.collect import python
-
-    for name in names:
-        module: Collector = importlib.import_module(f"pinprof.collect.{name}")
-        module.check(request)
-    python.plan(names, request)
-
-
-def record(names: Sequence[str], request: RecordRequest, writer: CaptureWriter) -> Outcome:
-    """Run the program to its end and leave what was recorded in `writer.path`."""
-    from pinprof.collect import recording
-
-    return recording.record(names, request, writer)
+def check(request: RecordRequest) -> None:
+    """Raise when this request cannot be recorded here; writes nothing."""
+    for name in request.collectors:
+        if request.pid and load(name).launches:
+            problem = f"{name} starts the program itself, so it cannot record one that runs already."
+            raise UsageError(problem, "Record it with auto, or start it with pinprof.", "pid")
+    for part in (*chosen(request), *map(load, BESIDE)):
+        part.check(request)
 
 
-__all__ = ["AUTO", "COLLECTORS", "Collector", "Outcome", "RecordRequest", "check", "parse_names", "record", "resolve"]
+def leaves(request: RecordRequest) -> Sequence[str]:
+    """The files of the capture that hold what the request's collectors record."""
+    return [name for collector in chosen(request) for name in collector.leaves]
+
+
+__all__ = ["AUTO", "COLLECTORS", "Outcome", "RecordRequest", "check", "parse_names", "resolve"]

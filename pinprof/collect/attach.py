@@ -13,7 +13,7 @@ import select
 import time
 from pathlib import Path
 
-from pinprof.collect.base import Program
+from pinprof.collect.program import Program
 from pinprof.errors import CollectError
 
 _STOPPED = 0

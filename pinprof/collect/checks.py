@@ -1,4 +1,4 @@
-"""What `pinprof doctor` looks at: each check says what it found, how bad that is, and the fix.
+"""What `pinprof doctor` checks: each check says what it found, how bad that is, and the fix.
 
 `problem`: recording is impossible. `warning`: something will be missing or slower. `info`: a fact without a judgement.
 """

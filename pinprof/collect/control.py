@@ -12,6 +12,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pinprof.collect.collector import Setup, Waiter
+from pinprof.scenario import CONTROL_VARIABLE
+
 
 class Control:
     """Both FIFOs, held by pinprof only until the recorder is ready.
@@ -40,11 +43,26 @@ class Control:
         ready, _, _ = select.select([self._files[1]], [], [], timeout_s)
         return bool(ready) and b"ack" in os.read(self._files[1], 64)
 
+    def asked(self, command: str, waiter: Waiter) -> Iterator[None]:
+        """Send a command; an item whenever it is still not acknowledged, KeyboardInterrupt when the user gives up."""
+        self.send(command)
+        while not self.acknowledged(0.02):
+            waiter.wait_ready(0)
+            yield
+
     def close(self) -> None:
         """Let go of both FIFOs."""
         for file in self._files:
             os.close(file)
         self._files.clear()
+
+
+def sampler_control(setup: Setup) -> Control:
+    """The FIFOs of a sampler, which the program is told of where it switches sampling on and off itself."""
+    control = setup.places.enter_context(open_control())
+    if setup.request.region_only:
+        setup.environment[CONTROL_VARIABLE] = control.paths
+    return control
 
 
 @contextlib.contextmanager

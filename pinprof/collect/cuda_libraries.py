@@ -39,15 +39,15 @@ _SYMTAB, _DYNSYM, _FUNCTION = 2, 11, 2
 
 def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
     """Every watched CUDA function in the files that a program may load; empty where there is no CUDA."""
-    found: dict[tuple[int, int], Path] = {}
+    files: dict[tuple[int, int], Path] = {}
     for path in (*_libraries(executable, environment), Path(executable)):
         try:
             status = path.stat()
         except OSError:
             continue
         if stat.S_ISREG(status.st_mode):
-            found.setdefault((status.st_dev, status.st_ino), path.resolve())
-    return [Site(str(path), offset) for path in found.values() for offset in functions_in(path)]
+            files.setdefault((status.st_dev, status.st_ino), path.resolve())
+    return [Site(str(path), offset) for path in files.values() for offset in functions_in(path)]
 
 
 def functions_in(path: Path) -> list[int]:

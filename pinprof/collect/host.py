@@ -150,7 +150,7 @@ def cuda_driver() -> str | None:
 
 def _from_nvidia_smi() -> list[dict[str, Any]]:
     rows = _smi(f"--query-gpu={','.join(_NVIDIA_FIELDS.values())}", "--format=csv,noheader,nounits").splitlines()
-    found = []
+    cards = []
     for row in rows:
         values: list[Any] = [_known(value.strip()) for value in row.split(",")]
         if len(values) != len(_NVIDIA_FIELDS):
@@ -160,19 +160,19 @@ def _from_nvidia_smi() -> list[dict[str, Any]]:
         gpu["memory_bytes"] = int(memory) << 20 if memory and memory.isdigit() else None
         for name in ("link_generation", "link_generation_max", "link_width", "link_width_max"):
             gpu[name] = int(gpu[name]) if gpu[name] and gpu[name].isdigit() else None
-        found.append(gpu)
-    return found
+        cards.append(gpu)
+    return cards
 
 
 def _from_proc() -> list[dict[str, Any]]:
     """/proc/driver/nvidia/gpus/PCI/information: `Model`, `Bus Location` (NVIDIA driver README, appendix)."""
     directory = _PROC / "driver/nvidia/gpus"
-    found = []
+    cards = []
     for pci in _listing(directory):
         information = text(directory / pci / "information") or ""
         model = re.search(r"^Model:\s*(.+)$", information, re.MULTILINE)
-        found.append({"name": model[1] if model else None, "pci": pci})
-    return found
+        cards.append({"name": model[1] if model else None, "pci": pci})
+    return cards
 
 
 def _place(pci: str | None) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
     memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
 
-It is written by pinprof itself while it waits for the program. Looking costs time, so that it looks less often where it
+It is written by pinprof itself while it waits for the program. Sampling costs time, so it samples less often where it
 costs more: never above COST of a core. Huge pages are in smaps_rollup alone, which walks the page tables under the lock
 of the address space: read once a second at most, within HUGE_COST, and no more of a process for which it takes long.
 
@@ -16,9 +16,10 @@ import json
 import os
 import re
 import time
-from pathlib import Path
 from typing import Any
 
+from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.program import Program
 from pinprof.store import MEMORY
 
 INTERVAL_S, COST = 0.1, 0.004
@@ -40,36 +41,39 @@ EVENTS = (
 _COUNTER = re.compile(rb"^(%s) (\d+)$" % b"|".join(name.encode() for name in (*PAGES, *EVENTS)), re.MULTILINE)
 
 
-class MemoryWatch:
-    """Looks at a process and its descendants whenever it is called and due."""
+class MemoryWatch(Tool):
+    """Samples the memory of the program and its descendants whenever that is due."""
 
-    def __init__(self, directory: Path, pid: int) -> None:
-        self._root = pid
+    def __init__(self, setup: Setup) -> None:
+        setup.places.callback(self.close)
+        self._root, self._file = 0, -1
         self._tree: list[int] = []
         self._named: set[int] = set()
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._huge_spent = 0.0
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
-        try:
-            self._file = os.open(directory / MEMORY, flags, 0o644)
-        except OSError:
-            self._file = -1
+        with contextlib.suppress(OSError):
+            self._file = os.open(setup.directory / MEMORY, flags, 0o644)
 
-    def __call__(self) -> float:
-        """Look if it is time; seconds until the next look."""
+    def attach(self, program: Program) -> None:
+        """The process whose descendants are followed."""
+        self._root = program.pid
+
+    def watch(self) -> float:
+        """Sample if it is time; seconds until the next sample."""
         if self._file < 0:
             return float("inf")
         now = time.monotonic()
         if now >= self._due:
             self._huge_spent, begin = 0.0, time.thread_time()
-            self.look()
+            self.sample()
             spent = time.thread_time() - begin - self._huge_spent
             now = time.monotonic()
             self._due = now + max(INTERVAL_S, spent / COST)
         return self._due - now
 
-    def look(self) -> None:
+    def sample(self) -> None:
         """Write one line."""
         if self._file < 0:
             return
@@ -86,8 +90,13 @@ class MemoryWatch:
             # The disk is full: the samples need what is left.
             self.close()
 
+    def ended(self) -> None:
+        """A last sample."""
+        self.sample()
+        self.close()
+
     def close(self) -> None:
-        """No more looks."""
+        """No more samples."""
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
@@ -120,13 +129,13 @@ class MemoryWatch:
 
     def _descendants(self) -> list[int]:
         """The process and those below it, its own first."""
-        found: list[int] = []
+        tree: list[int] = []
         queue = [self._root]
-        while queue and len(found) < MOST_PROCESSES:
+        while queue and len(tree) < MOST_PROCESSES:
             pid = queue.pop(0)
-            found.append(pid)
+            tree.append(pid)
             queue += _children(pid)
-        return found
+        return tree
 
 
 def _children(pid: int) -> list[int]:
@@ -148,3 +157,6 @@ def _contents(path: str) -> bytes:
             return file.read()
     except OSError:
         return b""
+
+
+COLLECTOR = Collector(lambda setup: [MemoryWatch(setup)])

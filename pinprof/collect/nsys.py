@@ -26,11 +26,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof import nsys as tool
-from pinprof.collect import nsys_export
-from pinprof.collect.base import STOP_SIGNALS, HeldSignals, RecordRequest, Session, ToolResult, find_program
-from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, shim_command
+from pinprof.collect import chosen, nsys_export
+from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
+from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder, shim_command
+from pinprof.collect.program import HeldSignals, find_program
+from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
-from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA, CaptureWriter
+from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
 
 START_TIMEOUT_S = 120.0
 """nsys asks every GPU before it starts anything."""
@@ -74,25 +77,25 @@ class Nsys:
 
 def find_nsys() -> Nsys:
     """The preferred nsys of this machine; ToolMissing when there is none that runs."""
-    found = tool.find_nsys()
-    if not found:
+    installed = tool.find_nsys()
+    if not installed:
         raise ToolMissing(
             "nsys, Nsight Systems' recorder, is not installed.",
             "Install Nsight Systems (or Nsight Compute, which contains it), or set $NSYS to its path.",
             "nsys-missing",
         )
-    text = _help(found[0])
+    text = _help(installed[0])
     options = frozenset(_OPTION.findall(text))
     if not options.issuperset(_REQUIRED):
         reason = (text.strip().splitlines() or ["it prints nothing"])[-1].rstrip(".")
         raise ToolMissing(
-            f"{found[0]} does not run: {reason}.",
+            f"{installed[0]} does not run: {reason}.",
             f"Repair its installation, or set ${tool.LIBRARY_VARIABLE} to the folder of a library that it misses.",
             "nsys-library",
         )
     bounds = _CLOCK_PERIODS.search(text)
     periods = (min(int(bounds[1]), int(bounds[2])), max(int(bounds[1]), int(bounds[2]))) if bounds else None
-    return Nsys(found[0], tool.version_of(found[0]) or "unknown", options, periods)
+    return Nsys(installed[0], tool.version_of(installed[0]) or "unknown", options, periods)
 
 
 def check(request: RecordRequest) -> None:
@@ -134,24 +137,23 @@ def command_line(nsys: Nsys, request: RecordRequest, output: Path, *, samples: b
     return argv, notes
 
 
-class Launched:
-    """nsys at work on a program that it has launched and that still waits."""
+class Launched(Tool):
+    """nsys at work on a program that it launches."""
 
-    def __init__(
-        self,
-        request: RecordRequest,
-        writer: CaptureWriter,
-        folder: Path,
-        environment: Mapping[str, str],
-        signals: HeldSignals,
-        *,
-        samples: bool,
-    ) -> None:
+    recorder: NsysRecorder
+
+    def __init__(self, setup: Setup) -> None:
         self._nsys = find_nsys()
-        self._request, self._directory, self._folder = request, writer.path, folder
-        self._log = writer.path / LOG
-        self._argv, self._notes = command_line(self._nsys, request, folder / _OUTPUT, samples=samples)
-        self.program = LaunchedProgram(request.command, environment, signals)
+        self._request, self._directory, self._environment = setup.request, setup.directory, setup.environment
+        self._log = setup.directory / LOG
+        self._folder = setup.places.enter_context(private_folder())
+        samples = not any(part.samples for part in chosen(setup.request))
+        self._argv, self._notes = command_line(self._nsys, setup.request, self._folder / _OUTPUT, samples=samples)
+
+    def launch(self, signals: HeldSignals) -> LaunchedProgram:
+        """Start nsys, and the program behind its gate."""
+        folder = self._folder
+        self.program = LaunchedProgram(self._request.command, self._environment, signals)
         given = _nsys_environment(folder)
         with closing(listen(folder)) as server:
             try:
@@ -167,12 +169,11 @@ class Launched:
                 self.program.abandon()
                 self.recorder.finish()
                 raise
+        return self.program
 
-    def await_ready(self, session: Session) -> None:
+    def await_ready(self, waiter: Waiter) -> None:
         """The program waits, so nsys has been ready; note the time on both clocks."""
-        session.wait(0)
-        if session.interruptions:
-            raise KeyboardInterrupt(session.interrupted_by)
+        waiter.wait_ready(0)
         self._utc_offset_ns = time.time_ns() - time.monotonic_ns()
 
     def result(self) -> ToolResult:
@@ -296,3 +297,6 @@ def _help(path: Path) -> str:
         return tool.run([str(path), "profile", "--help"], timeout_s=60).output
     except OSError as error:
         return error.strerror or str(error)
+
+
+COLLECTOR = Collector(lambda setup: [Launched(setup)], check, launches=True, traces_cuda=True, leaves=(NSYS_SQLITE,))

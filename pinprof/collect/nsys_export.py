@@ -108,8 +108,8 @@ def _create(base: sqlite3.Connection) -> dict[str, list[str]]:
 
 def _owner(columns: Collection[str]) -> str:
     """SQL for the pid of a row; empty for a table whose rows belong to no process."""
-    found = next((name for name in ("globalTid", "globalPid") if name in columns), "")
-    return _PID.format(found) if found else ""
+    column = next((name for name in ("globalTid", "globalPid") if name in columns), "")
+    return _PID.format(column) if column else ""
 
 
 def _string_columns(columns: dict[str, list[str]]) -> Iterator[tuple[str, str]]:

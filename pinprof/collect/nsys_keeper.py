@@ -33,9 +33,9 @@ def main(folder: str) -> None:
 def end(folder: str) -> None:
     """End every process of nsys that was started for this folder."""
     deadline = time.monotonic() + PATIENCE_S
-    while found := of_run(folder):
+    while pids := of_run(folder):
         if time.monotonic() > deadline:
-            for pid in found:
+            for pid in pids:
                 _kill(pid)
         time.sleep(0.02)
 
@@ -43,15 +43,15 @@ def end(folder: str) -> None:
 def of_run(folder: str) -> list[int]:
     """Processes of nsys whose TMPDIR is the folder; those that have ended but are not reaped do not count."""
     mark = b"\0TMPDIR=" + os.fsencode(folder) + b"\0"
-    found = []
+    pids = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             started_for_it = mark in b"\0" + (process / "environ").read_bytes()
             if started_for_it and (process / "exe").readlink().name.startswith(TOOLS):
-                found.append(int(process.name))
+                pids.append(int(process.name))
         except OSError:
             continue  # it has ended, or is somebody else's
-    return found
+    return pids
 
 
 def _kill(pid: int) -> None:

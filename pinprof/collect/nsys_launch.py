@@ -22,7 +22,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from pinprof.collect import nsys_keeper, nsys_shim
-from pinprof.collect.base import HeldSignals, Program, Recorder, find_program
+from pinprof.collect.program import HeldSignals, Program, find_program
+from pinprof.collect.recorder import Recorder
 from pinprof.errors import CollectError
 
 _PR_SET_CHILD_SUBREAPER = 36
@@ -95,7 +96,7 @@ class NsysRecorder(Recorder):
     folder: Path | None = None
     line: socket.socket | None = None
     _written = (-1, 0.0)
-    """Bytes in the folder, and since when there have been so many."""
+    """Bytes in the folder, and since when that has not changed."""
 
     def finish(self) -> None:
         """Hang up: the shim ends, and nsys, whose program it is, with it."""

@@ -53,10 +53,10 @@ def main(path: str) -> None:
             pass
 
 
-def environment(wanted: dict[str, str], given: dict[str, str], found: dict[str, str]) -> dict[str, str]:
+def environment(wanted: dict[str, str], given: dict[str, str], received: dict[str, str]) -> dict[str, str]:
     """The program's own environment with what nsys added to the one it was given."""
     merged = dict(wanted)
-    for name, value in found.items():
+    for name, value in received.items():
         if value == given.get(name) or name in _SHELL:
             continue
         if name in _LISTS:

@@ -17,7 +17,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Sequence
@@ -25,11 +24,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.collect import perf_host_name, permission
-from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult, find_program
-from pinprof.collect.control import Control
-from pinprof.collect.limits import check_values
+from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
+from pinprof.collect.control import Control, sampler_control
+from pinprof.collect.limits import check_request
+from pinprof.collect.program import Program
+from pinprof.collect.recorder import Recorder
+from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing
-from pinprof.store import LOG, PERF_DATA, CaptureWriter
+from pinprof.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
 """perf -a first lists every process of the machine."""
@@ -56,9 +58,7 @@ class Perf:
 
 def check(request: RecordRequest) -> None:
     """Raise before anything is written when this request cannot be recorded here."""
-    check_values(request)
-    if not request.pid:
-        find_program(request.command[0])
+    check_request(request)
     perf = find_perf()
     permission.require(perf.path, system_wide=request.system_wide)
     if request.pid and not request.system_wide and not permission.granted_to(perf.path):
@@ -72,13 +72,19 @@ def check(request: RecordRequest) -> None:
         )
 
 
-class Attached:
+class Attached(Tool):
     """perf, attached to a program that still waits; perf.data lies in the capture directory afterwards."""
 
-    def __init__(self, request: RecordRequest, writer: CaptureWriter, program: Program, control: Control) -> None:
+    recorder: Recorder
+
+    def __init__(self, setup: Setup) -> None:
         self._perf = find_perf()
-        self._request, self._control, self._log = request, control, writer.path / LOG
-        self._data = writer.path / PERF_DATA
+        self._request, self._control = setup.request, sampler_control(setup)
+        self._data, self._log = setup.directory / PERF_DATA, setup.directory / LOG
+
+    def attach(self, program: Program) -> None:
+        """Start perf."""
+        request, control = self._request, self._control
         argv = command_line(self._perf, request, control.paths, self._data, program.pid)
         self._pid, self._shown = program.pid, _shown(argv, request, program.pid, control)
         try:
@@ -86,12 +92,11 @@ class Attached:
         except OSError as error:
             raise CollectError(f"perf cannot be started: {error.strerror}.", "Reinstall perf.", "perf") from error
 
-    def await_ready(self, session: Session) -> None:
+    def await_ready(self, waiter: Waiter) -> None:
         """Wait until perf has opened its events, and unless the program does so itself, switch them on."""
-        self._control.send("ping")
         started = time.monotonic()
-        while not self._control.acknowledged(0.02):
-            self._still_starting(session)
+        for _ in self._control.asked("ping", waiter):
+            self._still_starting()
             waited = time.monotonic() - started
             if waited > _PING_PATIENCE_S and _EVENTS_DISABLED in self._log.read_bytes():
                 break
@@ -102,9 +107,8 @@ class Attached:
                     "perf",
                 )
         if not self._request.region_only:
-            self._control.send("enable")
-            while not self._control.acknowledged(0.02):
-                self._still_starting(session)
+            for _ in self._control.asked("enable", waiter):
+                self._still_starting()
         self._control.close()
 
     def result(self) -> ToolResult:
@@ -128,19 +132,16 @@ class Attached:
         perf_host_name.forget(self._data)
         return ToolResult(facts, failure=_failure(self.recorder, self._log))
 
-    def _still_starting(self, session: Session) -> None:
-        """Raise when the user gave up or perf has ended before the program began."""
-        session.wait(0)
-        if session.interruptions:
-            raise KeyboardInterrupt(session.interrupted_by)
+    def _still_starting(self) -> None:
+        """Raise when perf has ended before the program began."""
         if self.recorder.wait_status is not None:
             raise _start_failure(_complaints(self._log), self._request)
 
 
 def find_perf() -> Perf:
     """The perf on the PATH, or Ubuntu's for another kernel, which serves as well; ToolMissing names the packages."""
-    found = [shutil.which("perf"), *sorted(map(str, Path(_LINUX_TOOLS).glob("*/perf")), reverse=True)]
-    for path in filter(None, found):
+    places = [shutil.which("perf"), *sorted(map(str, Path(_LINUX_TOOLS).glob("*/perf")), reverse=True)]
+    for path in filter(None, places):
         version = _output(path, "version").removeprefix("perf version ").strip()
         # Ubuntu's wrapper prints a warning of several lines instead.
         if re.match(r"\d+\.\d+", version):
@@ -223,27 +224,11 @@ def _start_failure(complaints: str, request: RecordRequest) -> CollectError:
 
 def _failure(recorder: Recorder, log: Path) -> CollectError | None:
     """Why the recording is not whole: perf ended before the program, or could not finish its file."""
-    assert recorder.wait_status is not None
     if not recorder.died_first and recorder.ended_well:
         return None
     complaints = _complaints(log)
-    when = "while the program was running" if recorder.died_first else "before it had written everything"
-    if "No space left" in complaints or "quota exceeded" in complaints.lower():
-        return CollectError(
-            f"The disk is full: perf stopped {when}; what it recorded until then is kept.",
-            "Free some room, or write to another disk with -o.",
-            "disk-full",
-        )
-    if os.WIFSIGNALED(recorder.wait_status):
-        how = f"was ended by {signal.Signals(os.WTERMSIG(recorder.wait_status)).name}"
-    else:
-        how = f"ended with status {os.waitstatus_to_exitcode(recorder.wait_status)}"
-    reason = complaints.partition("\n")[0]
-    return CollectError(
-        f"perf {how} {when}{f' ({reason})' if reason else ''}; what it recorded until then is kept.",
-        "Record again for the whole.",
-        "perf",
-    )
+    full = "No space left" in complaints or "quota exceeded" in complaints.lower()
+    return recorder.unfinished("perf", "perf", disk_full=full, reason=complaints.partition("\n")[0])
 
 
 def _complaints(log: Path) -> str:
@@ -300,3 +285,6 @@ def _output(*command: str) -> str:
     except (OSError, subprocess.TimeoutExpired):
         return ""
     return done.stdout.decode("utf-8", "replace")
+
+
+COLLECTOR = Collector(lambda setup: [Attached(setup)], check, samples=True, leaves=(PERF_DATA,))

@@ -88,8 +88,8 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
     what = "every process" if system_wide else "programs" if user else "the kernel's part of a program"
     permitted = level <= (2 if user else wanted)
     if number == errno.ENOSYS or permitted or os.geteuid() == 0:
-        told = f"kernel.perf_event_paranoid is {level}"
-        why = f"although {told}" if permitted else f"although it runs as root ({told})"
+        setting = f"kernel.perf_event_paranoid is {level}"
+        why = f"although {setting}" if permitted else f"although it runs as root ({setting})"
         return CollectError(
             f"pinprof may not sample {what} here {why}: perf_event_open says {os.strerror(number)}.",
             "In a container, start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open "

@@ -38,7 +38,7 @@ TRIES = 10
 """py-spy may come too early or too late for a process; so often in a row is no accident."""
 FINISH_S = 30.0
 MOST_FIRST = 0.3
-"""Of one processor, which py-spy may use ahead of all others."""
+"""The share of a processor that py-spy may use ahead of all others."""
 
 _STAMP = re.compile(rb"\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{9})Z ")
 _LOOKS = re.compile(rb"Samples: (\d+)")
@@ -93,8 +93,8 @@ class Spy:
     def complaint(self) -> str:
         """Its last words."""
         lines = [re.sub(r"[^ -~]", "", line) for line in self._log().decode("utf-8", "replace").splitlines()]
-        told = [line.strip() for line in lines if line.strip() and not line.startswith(("[", " ", "}"))]
-        return "; ".join(dict.fromkeys(told))[:300]
+        complaints = [line.strip() for line in lines if line.strip() and not line.startswith(("[", " ", "}"))]
+        return "; ".join(dict.fromkeys(complaints))[:300]
 
     def harvest(self, output: Path, rate: int) -> bool:
         """Add what it has written to the output, if it has."""
@@ -102,7 +102,8 @@ class Spy:
             text = (self.folder / "trace").read_text("utf-8", "replace")
         except OSError:
             return False
-        looks = int(found[-1]) if (found := _LOOKS.findall(self._log())) else 0
+        counts = _LOOKS.findall(self._log())
+        looks = int(counts[-1]) if counts else 0
         made = segment(text, *self.clock(), 10**9 // rate, looks)
         with output.open("ab") as stream:
             stream.write(gzip.compress(json.dumps(made, separators=(",", ":")).encode() + b"\n", 6, mtime=0))

@@ -20,13 +20,17 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult
+from pinprof.collect import chosen
+from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
+from pinprof.collect.program import Program
+from pinprof.collect.recorder import Recorder
+from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
-from pinprof.store import LOG, PYTHON_STACKS, CaptureWriter
+from pinprof.store import LOG, PYTHON_STACKS
 
 MODES = ("auto", "py-spy", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"
@@ -38,7 +42,7 @@ TRAMPOLINE = "perf trampoline"
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?d?")
 _MOST_WORDS = 6
-"""Of a script's first line: `#!/usr/bin/env -S python3 -u`."""
+"""The first line of a script has no more: `#!/usr/bin/env -S python3 -u`."""
 _ASK = (
     "import sys, sysconfig; get = sysconfig.get_config_var; flags = f\"{get('CFLAGS')} {get('PY_CORE_CFLAGS')}\"; "
     "print(int(bool(get('PY_HAVE_PERF_TRAMPOLINE'))), "
@@ -63,23 +67,11 @@ class Plan:
     """Its path; empty when it does not take part."""
     notes: tuple[str, ...] = ()
 
-    def results(self) -> list[ToolResult]:
-        """The trampoline's entry among the collectors, if pinprof switched it on."""
-        if VARIABLE not in self.environment:
-            return []
-        options = {"interpreters": "CPython 3.12 and later"}
-        return [ToolResult({"name": TRAMPOLINE, "version": "", "command": [], "options": options})]
-
 
 NOTHING = Plan({}, "")
 
 
-def served_by(collectors: Collection[str]) -> bool:
-    """Whether one of the collectors samples stacks on CLOCK_MONOTONIC, into which Python's fit."""
-    return not {"perf", "native"}.isdisjoint(collectors)
-
-
-def plan(collectors: Collection[str], request: RecordRequest) -> Plan:
+def plan(request: RecordRequest) -> Plan:
     """What to do for a request; raises where it asks for what is not to be had."""
     if request.python not in MODES:
         problem = f"There is no way {request.python!r} to see Python functions."
@@ -87,7 +79,7 @@ def plan(collectors: Collection[str], request: RecordRequest) -> Plan:
     if not 1 <= request.python_rate <= MAX_RATE:
         problem = f"py-spy cannot look {request.python_rate} times a second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
-    if not served_by(collectors):
+    if not any(part.samples for part in chosen(request)):  # Python's stacks have nothing to fit into
         if request.python in ("auto", "off"):
             return NOTHING
         problem = f"--python {request.python} needs a sampler beside it, and nsys alone is none."
@@ -142,8 +134,8 @@ def interpreter_of(program: str) -> str | None:
 def _has_trampoline(python: str, call_graph: str) -> bool:
     """Whether an interpreter has the trampoline, and chains of this kind reach it."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        told = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False)
-        supported, frame_pointers = (*told.stdout.split(), "0", "0")[:2]
+        done = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False)
+        supported, frame_pointers = (*done.stdout.split(), "0", "0")[:2]
         return supported == "1" and (frame_pointers == "1" or call_graph == "dwarf")
     return False
 
@@ -157,27 +149,38 @@ def find_py_spy() -> str | None:
 def version_of(py_spy: str) -> str:
     """`0.4.3`; empty when it cannot run."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        told = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        return told.stdout.strip().removeprefix("py-spy ")
+        done = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
+        return done.stdout.strip().removeprefix("py-spy ")
     return ""
 
 
-class Beside:
+class _Trampoline(Tool):
+    """The trampoline that pinprof switched on: the program does all of it."""
+
+    def result(self) -> ToolResult:
+        """Its entry among the collectors."""
+        options = {"interpreters": "CPython 3.12 and later"}
+        return ToolResult({"name": TRAMPOLINE, "version": "", "command": [], "options": options})
+
+
+class Beside(Tool):
     """py-spy at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
 
-    def __init__(self, py_spy: str, request: RecordRequest, writer: CaptureWriter, program: Program) -> None:
-        self._py_spy, self._rate, self._pid = py_spy, request.python_rate, program.pid
-        self._log, self._output = writer.path / LOG, writer.path / PYTHON_STACKS
+    recorder: Recorder
+
+    def __init__(self, py_spy: str, setup: Setup) -> None:
+        self._py_spy, self._rate = py_spy, setup.request.python_rate
+        self._log, self._output = setup.directory / LOG, setup.directory / PYTHON_STACKS
+
+    def attach(self, program: Program) -> None:
+        """Start the keeper; py-spy begins when the program runs Python."""
         # -P: not what lies in the current directory.
         argv = [sys.executable, "-P", "-m", "pinprof.collect.py_spy_keeper"]
-        argv += [py_spy, str(program.pid), str(self._rate), str(self._output.resolve())]
+        argv += [self._py_spy, str(program.pid), str(self._rate), str(self._output.resolve())]
         try:
             self.recorder = Recorder(argv, os.environ, self._log)
         except OSError as error:
             raise CollectError(f"py-spy cannot be started: {error.strerror}.", _INSTALL, "py-spy") from error
-
-    def await_ready(self, session: Session) -> None:
-        """Nothing to wait for: it begins when the program runs Python."""
 
     def result(self) -> ToolResult:
         """How it went; what it did not see costs lines, not the recording."""
@@ -237,3 +240,14 @@ def _capable(capability: int) -> bool:
         status = Path("/proc/self/status").read_text()
         return bool(int(status.split("CapEff:")[1].split()[0], 16) >> capability & 1)
     return False
+
+
+def _join(setup: Setup) -> Sequence[Tool]:
+    planned = plan(setup.request)
+    setup.environment.update(planned.environment)
+    setup.notes.extend(planned.notes)
+    py_spy: list[Tool] = [Beside(planned.py_spy, setup)] if planned.py_spy else []
+    return [*py_spy, *([_Trampoline()] if planned.environment else [])]
+
+
+COLLECTOR = Collector(_join, plan)

@@ -7,108 +7,93 @@ import resource
 import signal
 import time
 from contextlib import ExitStack
-from datetime import UTC, datetime
+from pathlib import Path
 
-from pinprof.collect import counters, kallsyms, native
-from pinprof.collect.base import FINISH_TIMEOUT_S, Outcome, Recorder, RecordRequest, resources
-from pinprof.collect.control import open_control
-from pinprof.collect.native.attached import Attached
+from pinprof.collect.collector import Waiter
+from pinprof.collect.program import Program, resources
+from pinprof.collect.recorder import FINISH_TIMEOUT_S
+from pinprof.collect.request import Outcome, RecordRequest
+from pinprof.collect.run import Run
 from pinprof.errors import CollectError
-from pinprof.store import CaptureWriter
 
 
-class ThisProcess:
-    """The process that records itself."""
+class _ThisProcess(Program):
+    """The process that records itself: from `start` to `end`."""
 
     def __init__(self) -> None:
         self.pid = os.getpid()
+        self.wait_status = None
+        self._used: dict[str, int] = {}
+
+    def start(self) -> None:
+        """From now on it counts."""
+        self._before = self._resources()
+        self.started_ns, self.begun = time.monotonic_ns(), True
+
+    def end(self) -> None:
+        """Until now."""
+        self.ended_ns, self.wait_status = time.monotonic_ns(), 0
+        self._used = {name: value - self._before.get(name, 0) for name, value in self._resources().items()}
+
+    def resources(self) -> dict[str, int]:
+        """What it used meanwhile."""
+        return self._used
+
+    @staticmethod
+    def _resources() -> dict[str, int]:
+        return resources(resource.getrusage(resource.RUSAGE_SELF))
 
 
-class _Patience:
+class _Patience(Waiter):
     """Waits for the collector; nobody interrupts: a Ctrl-C is an exception in the recorded code."""
-
-    interruptions = 0
-    interrupted_by = int(signal.SIGINT)
-
-    def __init__(self) -> None:
-        self.tool: Attached | None = None
 
     def wait(self, timeout_s: float) -> None:
         """Note whether the collector has ended."""
         time.sleep(timeout_s)
-        if self.tool is not None:
-            self.tool.recorder.reap()
+        for recorder in self.recorders:
+            recorder.reap()
+
+    def finish_recorders(self) -> None:
+        """Ask the collector to write what it still holds and wait; CollectError when that takes too long."""
+        for recorder in self.recorders:
+            recorder.died_first = recorder.reap()
+            recorder.finish()
+        deadline = time.monotonic() + FINISH_TIMEOUT_S
+        while not all(recorder.reap() for recorder in self.recorders):
+            if time.monotonic() > deadline:
+                raise CollectError(
+                    f"The collector did not end within {FINISH_TIMEOUT_S:.0f} s.",
+                    "Record again for the whole.",
+                    "native",
+                )
+            time.sleep(0.005)
+
+    def kill(self) -> None:
+        """End the collector, leaving no process behind."""
+        for recorder in self.recorders:
+            recorder.send(signal.SIGKILL)
+            while not recorder.reap():
+                time.sleep(0.001)
 
 
 class OwnRecording:
-    """One recording of this process, all of its threads and whatever it starts; `start` and `stop` once each."""
+    """One recording of this process, all of its threads and whatever it starts; `stop` once."""
 
-    def __init__(self, request: RecordRequest, writer: CaptureWriter) -> None:
-        native.check(request)
-        self._request, self._writer = request, writer
-        self._places = ExitStack()
-        self._patience = _Patience()
-
-    def start(self) -> None:
+    def __init__(self, request: RecordRequest, directory: Path) -> None:
         """Begin; CollectError when the kernel does not allow it."""
-        self._notes = [kallsyms.save(self._writer.path)]
-        try:
-            control = self._places.enter_context(open_control())
-            self._tool = self._patience.tool = Attached(self._request, self._writer, ThisProcess(), control)
-            self._tool.await_ready(self._patience)
-        except BaseException:
-            if self._patience.tool is not None:
-                self._kill(self._patience.tool.recorder)
-            self._places.close()
-            raise
-        self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
-        self._counters, self._usage = counters.read(), self._resources()
-        self._started_ns = time.monotonic_ns()
+        self._process = _ThisProcess()
+        with ExitStack() as places:
+            self._run = Run(request, directory, places, beside=())
+            self._patience = _Patience(self._run.tools)
+            places.callback(self._patience.kill)
+            self._run.begin(self._process, self._patience)
+            self._places = places.pop_all()
 
     def stop(self, *, interrupted: bool = False) -> Outcome:
-        """End; what was recorded lies in the writer's directory then."""
-        ended_ns = time.monotonic_ns()
-        used = {name: value - self._usage.get(name, 0) for name, value in self._resources().items()}
-        grown = counters.growth(self._counters, counters.read())
-        recorder = self._tool.recorder
-        died = recorder.reap()
-        recorder.died_first = died
-        recorder.finish()
-        deadline = time.monotonic() + FINISH_TIMEOUT_S
-        try:
-            while not recorder.reap() and time.monotonic() < deadline:
-                time.sleep(0.005)
-        except BaseException:  # broken off a second time
-            self._kill(recorder)
-            self._places.close()
-            raise
-        if recorder.wait_status is None:
-            self._kill(recorder)
-            self._places.close()
-            raise CollectError(
-                f"The collector did not end within {FINISH_TIMEOUT_S:.0f} s.", "Record again for the whole.", "native"
-            )
-        self._places.close()
-        result = self._tool.result()
-        notes = (*self._notes, *result.notes)
-        return Outcome(
-            state="failed" if result.failure else "interrupted" if interrupted else "complete",
-            exit_status=0,
-            started_utc=self._started_utc,
-            duration_ns=ended_ns - self._started_ns,
-            resources=used,
-            counters=grown,
-            collectors=(result.facts,),
-            notes=tuple(dict.fromkeys(note for note in notes if note)),
-            failure=result.failure,
-        )
-
-    @staticmethod
-    def _kill(recorder: Recorder) -> None:
-        """End the collector, leaving no process behind."""
-        recorder.send(signal.SIGKILL)
-        while not recorder.reap():
-            time.sleep(0.001)
-
-    def _resources(self) -> dict[str, int]:
-        return resources(resource.getrusage(resource.RUSAGE_SELF))
+        """End; what was recorded lies in the capture's directory then."""
+        # Broken off a second time, it leaves no process behind either.
+        with self._places:
+            self._process.end()
+            self._run.program_ended()
+            self._patience.finish_recorders()
+        return self._run.outcome(self._process, interrupted=interrupted)

@@ -20,7 +20,7 @@ MAX_THREADS = 1024
 """More than any machine has CPUs for; a typing error otherwise."""
 
 _DISTINCT_VALUES = 1 << 16
-"""Fill values repeat after so many iterations; all of them, plus 2, are exact in float32."""
+"""After how many iterations fill values repeat; all of them, plus 2, are exact in float32."""
 
 _PIECE_UNIT = 4096
 """Pieces of memory begin at multiples of it."""

@@ -60,7 +60,7 @@ class ScenarioSpec:
     threaded: bool = False
     """Whether `--threads` means anything to it."""
     many_calls: bool = False
-    """Whether it makes so many CUDA calls that tracing each would be what is measured."""
+    """Whether tracing each of its CUDA calls would be what is measured."""
     shows: str = ""
     """What reports say first about it, if that is not where time went (`Manifest.scenario_shows`)."""
     needs: str = ""

@@ -21,19 +21,19 @@ from collections import Counter
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pinprof import analyze, read
-from pinprof.collect import perf
-from pinprof.collect.base import Program, RecordRequest, Session, signals_held
-from pinprof.collect.control import open_control
+from pinprof.collect import load
+from pinprof.collect.collector import Setup
 from pinprof.collect.kallsyms import save as save_kallsyms
-from pinprof.collect.native import attached
+from pinprof.collect.program import Program
+from pinprof.collect.request import RecordRequest
+from pinprof.collect.session import Session, signals_held
 from pinprof.model import Capture
 from pinprof.store import CaptureWriter, new_manifest
 
 COUNT_LIMIT, LEAF_LIMIT, CPU_LIMIT = 0.02, 0.015, 0.02
-TOOLS: dict[str, Any] = {"native": attached.Attached, "perf": perf.Attached}
+SAMPLERS = ("native", "perf")
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,12 @@ def record(names: list[str], request: RecordRequest, place: Path) -> dict[str, R
     """One run under one recorder or both."""
     writers = {name: CaptureWriter.create(place / name, new_manifest(), force=True) for name in names}
     with ExitStack() as places, signals_held() as signals:
-        program = Program(request.command, {"PATH": "/usr/bin:/bin"}, signals)
-        tools = [TOOLS[name](request, writers[name], program, places.enter_context(open_control())) for name in names]
-        session = Session(program, [tool.recorder for tool in tools], signals)
+        environment = {"PATH": "/usr/bin:/bin"}
+        tools = [load(name).join(Setup(request, writers[name].path, places, environment))[0] for name in names]
+        program = Program(request.command, environment, signals)
+        session = Session(program, tools, signals)
+        for tool in tools:
+            tool.attach(program)
         for tool in tools:
             tool.await_ready(session)
         program.start()
@@ -115,14 +118,14 @@ def main() -> int:
         *("--size-bytes=268435456", "--iterations=8"),
     ]
     request = RecordRequest(tuple(command), frequency=given.frequency)
-    turns: dict[str, list[Run]] = {name: [] for name in TOOLS}
-    together: dict[str, list[Run]] = {name: [] for name in TOOLS}
+    turns: dict[str, list[Run]] = {name: [] for name in SAMPLERS}
+    together: dict[str, list[Run]] = {name: [] for name in SAMPLERS}
     with tempfile.TemporaryDirectory() as directory:
         for turn in range(given.rounds):
-            for name in list(TOOLS) if turn % 2 else list(TOOLS)[::-1]:
+            for name in SAMPLERS if turn % 2 else SAMPLERS[::-1]:
                 turns[name].append(record([name], request, Path(directory))[name])
         for _ in range(given.rounds):
-            for name, run in record(list(TOOLS), replace(request, off_cpu=False), Path(directory)).items():
+            for name, run in record(list(SAMPLERS), replace(request, off_cpu=False), Path(directory)).items():
                 together[name].append(run)
 
     print(f"\n{'in turns, a second of CPU time':<44}{'native':>12}{'perf':>12}{'ratio':>9}")

@@ -9,12 +9,14 @@ import signal
 import subprocess
 import sys
 from collections import Counter
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
 
 from pinprof import store
-from pinprof.collect import nvtx
+from pinprof.collect import RecordRequest, nvtx
+from pinprof.collect.collector import Setup
 from pinprof.collect.nvtx import build
 from pinprof.errors import ToolMissing
 from pinprof.read import ReadOptions, read
@@ -299,12 +301,19 @@ with phase("outer"):
     ]
 
 
+def joined(capture: Path, *collectors: str) -> Setup:
+    """A recording by these collectors, perf alone by default, that the library has joined."""
+    setup = Setup(RecordRequest(("true",), collectors or ("perf",)), capture, ExitStack(), dict(os.environ))
+    assert nvtx.COLLECTOR.join(setup) == []
+    return setup
+
+
 def test_a_library_that_the_user_set_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(nvtx.LIBRARY_VARIABLE, "/their/tool.so")
-    plan = nvtx.prepare(["perf"], tmp_path)
-    assert plan.environment == {}
-    assert plan.notes == ("NVTX_INJECTION64_PATH is set: NVTX ranges go to that library, not into the capture.",)
-    assert nvtx.prepare(["perf", "nsys"], tmp_path) == nvtx.Injection()
+    setup = joined(tmp_path)
+    assert setup.environment == dict(os.environ)
+    assert setup.notes == ["NVTX_INJECTION64_PATH is set: NVTX ranges go to that library, not into the capture."]
+    assert joined(tmp_path, "perf", "nsys").notes == []
     assert list(tmp_path.iterdir()) == []
 
 
@@ -313,8 +322,9 @@ def test_under_another_pinprof_the_inner_one_records(
 ) -> None:
     monkeypatch.setenv(nvtx.LIBRARY_VARIABLE, str(library))
     monkeypatch.setenv(nvtx.FOLDER_VARIABLE, "/outer")
-    assert nvtx.prepare(["perf"], tmp_path).environment[nvtx.FOLDER_VARIABLE] == str(tmp_path / "nvtx")
-    nvtx.tidy(tmp_path)
+    setup = joined(tmp_path)
+    assert setup.environment[nvtx.FOLDER_VARIABLE] == str(tmp_path / "nvtx")
+    setup.places.close()
     assert list(tmp_path.iterdir()) == []
 
 
@@ -341,10 +351,10 @@ def test_without_library_and_compiler_the_recording_goes_on_and_says_so(
     monkeypatch.setattr(nvtx, "__file__", str(tmp_path / "__init__.py"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
-    plan = nvtx.prepare(["perf"], tmp_path)
-    assert plan.environment == {}
-    assert "no C compiler" in plan.notes[0]
+    setup = joined(tmp_path)
+    assert setup.environment == dict(os.environ)
+    assert "no C compiler" in setup.notes[0]
     monkeypatch.setenv("PATH", os.defpath)
     monkeypatch.setenv("CC", "false")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert "could not be compiled" in nvtx.prepare(["perf"], tmp_path).notes[0]
+    assert "could not be compiled" in joined(tmp_path).notes[0]

@@ -14,10 +14,13 @@ left to perf.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof.collect.base import RecordRequest, find_program
+from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, UsageError
+from pinprof.store import PERF_DATA
 
 _MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 
@@ -25,17 +28,15 @@ _MAX_SAMPLE_RATE = Path("/proc/sys/kernel/perf_event_max_sample_rate")
 def check(request: RecordRequest) -> None:
     """Raise before anything is written when this request cannot be recorded here."""
     from pinprof.collect import permission
-    from pinprof.collect.limits import check_values
+    from pinprof.collect.limits import check_request
 
-    check_values(request)
+    check_request(request)
     if request.call_graph != "fp":
         raise UsageError(
             f"The native collector follows frame pointers only, not --call-graph {request.call_graph}.",
             "Record with perf for that (`pinprof run … --record perf`, `pinprof record --with perf`).",
             "call-graph",
         )
-    if not request.pid:
-        find_program(request.command[0])
     most = max_sample_rate()
     if most is not None and request.frequency > most:
         raise CollectError(
@@ -69,3 +70,12 @@ def max_sample_rate() -> int | None:
         return int(_MAX_SAMPLE_RATE.read_text())
     except (OSError, ValueError):
         return None
+
+
+def _join(setup: Setup) -> Sequence[Tool]:
+    from pinprof.collect.native.attached import Attached
+
+    return [Attached(setup, kernel=samples_kernel(setup.request))]
+
+
+COLLECTOR = Collector(_join, check, samples=True, leaves=(PERF_DATA,))

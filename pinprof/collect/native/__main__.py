@@ -39,8 +39,8 @@ def _record(place: Path, stopped: list[int], wake: int, probes: contextlib.ExitS
     try:
         orders = Orders.load(place)
         if orders.probes:
-            found = probes.enter_context(tracefs.probes(orders.probes))
-            orders = replace(orders, events=(*call_events(found), *orders.events))
+            tracepoints = probes.enter_context(tracefs.probes(orders.probes))
+            orders = replace(orders, events=(*call_events(tracepoints), *orders.events))
         sampler = Sampler(orders)
     except Refused as error:
         _say(refused=error.what, errno=error.number)

@@ -5,22 +5,23 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
-from pinprof.collect import native, permission
-from pinprof.collect.base import Process, Recorder, RecordRequest, ToolResult, Waiting
-from pinprof.collect.control import Control
+from pinprof.collect import permission
+from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
+from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.native import events
-from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.sampler import SAID, Orders
+from pinprof.collect.program import Program
+from pinprof.collect.recorder import Recorder
+from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError
-from pinprof.store import LOG, PERF_DATA, CaptureWriter
+from pinprof.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
 """Every process of the machine is listed first with --system-wide."""
@@ -34,53 +35,52 @@ _UNPRIVILEGED_RING_BYTES = 512 << 10
 """What kernel.perf_event_mlock_kb grants each CPU by default, besides a page."""
 
 
-class Attached:
+class Attached(Tool):
     """The native collector at work; perf.data lies in the capture directory afterwards."""
 
-    def __init__(
-        self,
-        request: RecordRequest,
-        writer: CaptureWriter,
-        program: Process,
-        control: Control,
-        extra: Sequence[EventSpec] = (),
-    ) -> None:
-        """`extra`: events besides the standard ones."""
-        self._request, self._control, self._log = request, control, writer.path / LOG
-        self._kernel, self._pid = native.samples_kernel(request), program.pid
+    recorder: Recorder
+
+    def __init__(self, setup: Setup, *, kernel: bool) -> None:
+        """`kernel`: its part of the program may be sampled too."""
+        request = setup.request
+        self._request, self._control = request, sampler_control(setup)
+        self._data, self._log = setup.directory / PERF_DATA, setup.directory / LOG
+        self._kernel = kernel
         # Switches happen in the kernel: without its part there are no stacks of them.
         self._off_cpu = request.off_cpu and self._kernel
         self._shown = shown_command(request)
+
+    def attach(self, program: Program) -> None:
+        """Start the collector's process."""
+        request, control, self._pid = self._request, self._control, program.pid
         standard = events.standard(
             frequency=request.frequency,
             fault_period=request.fault_period,
             off_cpu=self._off_cpu,
             kernel=self._kernel,
         )
-        place = control.ctl.with_name("orders.json")
-        Orders(
-            output=str(writer.path / PERF_DATA),
-            events=(*standard, *extra),
+        orders = Orders(
+            output=str(self._data),
+            events=tuple(standard),
             pid=None if request.system_wide else program.pid,
             ring_bytes=ring_bytes(),
             control=(str(control.ctl), str(control.ack)),
             command=self._shown,
             version=f"pinprof {__version__}",
-        ).save(place)
-        argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
+        )
         try:
-            self.recorder = Recorder(argv, collector_environment(), self._log)
+            self.recorder = start(orders, control, self._log)
         except OSError as error:
             raise CollectError(
                 f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
             ) from error
 
-    def await_ready(self, session: Waiting) -> None:
+    def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
         deadline = time.monotonic() + START_TIMEOUT_S
-        self._command("ping", session, deadline)
-        if not self._request.region_only:
-            self._command("enable", session, deadline)
+        for word in ("ping",) if self._request.region_only else ("ping", "enable"):
+            for _ in self._control.asked(word, waiter):
+                self._still_starting(deadline)
         self._control.close()
 
     def result(self) -> ToolResult:
@@ -109,20 +109,16 @@ class Attached:
             notes.append(user_only_note())
         return ToolResult(facts, tuple(notes), failure=self._failure(said))
 
-    def _command(self, word: str, session: Waiting, deadline: float) -> None:
-        self._control.send(word)
-        while not self._control.acknowledged(0.02):
-            session.wait(0)
-            if session.interruptions:
-                raise KeyboardInterrupt(session.interrupted_by)
-            if self.recorder.wait_status is not None:
-                raise self._start_failure()
-            if time.monotonic() > deadline:
-                raise CollectError(
-                    f"The collector was not ready after {START_TIMEOUT_S:.0f} s.",
-                    "Try again when the machine is less busy, or without --system-wide.",
-                    "native",
-                )
+    def _still_starting(self, deadline: float) -> None:
+        """Raise when the collector has ended before the program began, or takes too long."""
+        if self.recorder.wait_status is not None:
+            raise self._start_failure()
+        if time.monotonic() > deadline:
+            raise CollectError(
+                f"The collector was not ready after {START_TIMEOUT_S:.0f} s.",
+                "Try again when the machine is less busy, or without --system-wide.",
+                "native",
+            )
 
     def _start_failure(self) -> CollectError:
         """Why the collector ended before the program began."""
@@ -161,25 +157,8 @@ class Attached:
         finished = "lost_records" in said
         if not recorder.died_first and recorder.ended_well and (finished or not recorder.status_lost):
             return None
-        when = "while the program was running" if recorder.died_first else "before it had written everything"
-        if os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT):
-            return CollectError(
-                f"The disk is full: the collector stopped {when}; what it recorded until then is kept.",
-                "Free some room, or write to another disk with -o.",
-                "disk-full",
-            )
-        if recorder.status_lost:
-            how = "ended"
-        elif os.WIFSIGNALED(recorder.wait_status):
-            how = f"was ended by {signal.Signals(os.WTERMSIG(recorder.wait_status)).name}"
-        else:
-            how = f"ended with status {os.waitstatus_to_exitcode(recorder.wait_status)}"
-        reason = f" ({said['failed']})" if "failed" in said else ""
-        return CollectError(
-            f"The collector {how} {when}{reason}; what it recorded until then is kept.",
-            "Record again for the whole.",
-            "native",
-        )
+        full = os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT)
+        return recorder.unfinished("the collector", "native", disk_full=full, reason=str(said.get("failed", "")))
 
 
 def shown_command(request: RecordRequest) -> tuple[str, ...]:
@@ -213,6 +192,14 @@ def ring_bytes() -> int:
     while size > 256 << 10 and size * (os.cpu_count() or 1) > _ALL_RINGS_BYTES:
         size //= 2
     return size
+
+
+def start(orders: Orders, control: Control, log: Path) -> Recorder:
+    """The collector's process, which keeps its orders beside its FIFOs."""
+    place = control.ctl.with_name("orders.json")
+    orders.save(place)
+    argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
+    return Recorder(argv, collector_environment(), log)
 
 
 def collector_environment() -> dict[str, str]:

@@ -8,42 +8,53 @@ of a scenario too, since that is where a context is created. What keeps it from 
 from __future__ import annotations
 
 import errno
-import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pinprof import __version__
-from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult
-from pinprof.collect.control import Control
-from pinprof.collect.cuda_libraries import find_sites
+from pinprof.collect import chosen
+from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
+from pinprof.collect.control import open_control
 from pinprof.collect.native import events, tracefs
-from pinprof.collect.native.attached import collector_environment, last_word
+from pinprof.collect.native.attached import last_word, start
 from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import Site
-from pinprof.store import CALLS_DATA, CALLS_LOG, CaptureWriter
+from pinprof.collect.program import Program, find_program
+from pinprof.collect.recorder import Recorder
+from pinprof.store import CALLS_DATA, CALLS_LOG
 
 _RING_BYTES = 512 << 10
 """Room for some two thousand calls between two readings, on each CPU."""
 _START_TIMEOUT_S = 20.0
 
 
-def sites(request: RecordRequest, environment: Mapping[str, str], executable: str) -> list[Site]:
-    """What to probe for this request; empty where there is no CUDA or nothing is wanted."""
-    if not request.cuda_calls or not tracefs.supported():
+def _join(setup: Setup) -> Sequence[Tool]:
+    """A tracer, unless there is no CUDA, nothing is wanted, or a collector records calls itself."""
+    request = setup.request
+    if not request.cuda_calls or not tracefs.supported() or any(part.traces_cuda for part in chosen(request)):
         return []
-    return find_sites(executable, environment)
+    from pinprof.collect.cuda_libraries import find_sites
+
+    executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
+    sites = find_sites(executable, setup.environment)
+    return [CallTracer(setup, sites)] if sites else []
 
 
-class CallTracer:
+class CallTracer(Tool):
     """The process that records CUDA calls, attached to a program that waits behind its gate."""
 
-    def __init__(self, writer: CaptureWriter, program: Program, control: Control, probed: list[Site]) -> None:
-        self._control, self._log, self._data = control, writer.path / CALLS_LOG, writer.path / CALLS_DATA
-        self._files = len({site.path for site in probed})
+    recorder: Recorder
+
+    def __init__(self, setup: Setup, sites: Sequence[Site]) -> None:
+        self._control = setup.places.enter_context(open_control())
+        self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
         self._refusal = ""
-        place = control.ctl.with_name("calls.json")
-        Orders(
+
+    def attach(self, program: Program) -> None:
+        """Start the process."""
+        control = self._control
+        orders = Orders(
             output=str(self._data.resolve()),
             events=(events.mappings(data=True),),
             pid=program.pid,
@@ -51,20 +62,15 @@ class CallTracer:
             control=(str(control.ctl), str(control.ack)),
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
-            probes=tuple(probed),
-        ).save(place)
-        argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
-        self.recorder = Recorder(argv, collector_environment(), self._log)
+            probes=tuple(self._sites),
+        )
+        self.recorder = start(orders, control, self._log)
 
-    def await_ready(self, session: Session) -> None:
+    def await_ready(self, waiter: Waiter) -> None:
         """Wait until calls are recorded; where they cannot be, the recording goes on without them."""
         deadline = time.monotonic() + _START_TIMEOUT_S
         for word in ("ping", "enable"):
-            self._control.send(word)
-            while not self._control.acknowledged(0.02):
-                session.wait(0)
-                if session.interruptions:
-                    raise KeyboardInterrupt(session.interrupted_by)
+            for _ in self._control.asked(word, waiter):
                 if self.recorder.wait_status is not None or time.monotonic() > deadline:
                     self._refusal = _reason(last_word(self._log))
                     self._control.close()
@@ -77,7 +83,7 @@ class CallTracer:
         facts: dict[str, Any] = {
             "name": "cuda-calls",
             "version": __version__,
-            "options": {"files": self._files},
+            "options": {"files": len({site.path for site in self._sites})},
             "cpu_ns": self.recorder.cpu_ns,
             **{name: said[name] for name in ("recording_cpu_ns", "lost_records") if name in said},
         }
@@ -98,3 +104,6 @@ def _reason(said: Mapping[str, Any]) -> str:
     if number in (errno.ENODEV, errno.ENOENT):
         return "this kernel has no uprobe events"
     return str(said.get("refused") or said.get("failed") or "the collector ended early").rstrip(".")
+
+
+COLLECTOR = Collector(_join)

@@ -85,7 +85,7 @@ def event(
 
 def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) -> list[EventSpec]:
     """The events of every recording, the one whose records lead the file first."""
-    found = [
+    specs = [
         event(
             f"cpu-clock/freq={frequency}/",
             pe.TYPE_SOFTWARE,
@@ -105,7 +105,7 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
         ),
     ]
     if off_cpu:
-        found.append(
+        specs.append(
             event(
                 "context-switches/period=1/",
                 pe.TYPE_SOFTWARE,
@@ -115,17 +115,25 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
                 flags=pe.CONTEXT_SWITCH,
             )
         )
-    found.append(mappings())
-    return found
+    specs.append(mappings())
+    return specs
 
 
-def call_events(found: Tracepoints) -> list[EventSpec]:
+def call_events(tracepoints: Tracepoints) -> list[EventSpec]:
     """Watched functions being entered, with arguments and the program's stack, and returning, with their result."""
     exclude = pe.EXCLUDE_CALLCHAIN_KERNEL
     fields = IDENTITY | pe.SAMPLE_RAW
     return [
-        event("call-enter", pe.TYPE_TRACEPOINT, found.enter, 1, kernel=True, sample_type=fields | STACK, flags=exclude),
-        event("call-leave", pe.TYPE_TRACEPOINT, found.leave, 1, kernel=True, sample_type=fields),
+        event(
+            "call-enter",
+            pe.TYPE_TRACEPOINT,
+            tracepoints.enter,
+            1,
+            kernel=True,
+            sample_type=fields | STACK,
+            flags=exclude,
+        ),
+        event("call-leave", pe.TYPE_TRACEPOINT, tracepoints.leave, 1, kernel=True, sample_type=fields),
     ]
 
 
@@ -156,9 +164,9 @@ _LATER = ((pe.FORMAT_LOST, 0), (0, pe.BUILD_ID))
 
 def for_older_kernels(specs: Sequence[EventSpec]) -> list[list[EventSpec]]:
     """The same events without what ever older kernels refuse, newest first and whole ones to begin with."""
-    found = [list(specs)]
+    batches = [list(specs)]
     for read_bits, flag_bits in _LATER:
-        found.append(
+        batches.append(
             [
                 replace(
                     spec,
@@ -168,7 +176,7 @@ def for_older_kernels(specs: Sequence[EventSpec]) -> list[list[EventSpec]]:
                         flags=spec.attr.flags & ~flag_bits,
                     ),
                 )
-                for spec in found[-1]
+                for spec in batches[-1]
             ]
         )
-    return found
+    return batches

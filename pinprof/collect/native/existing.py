@@ -76,29 +76,29 @@ class Listing:
         except OSError:
             return
         for line in lines:
-            found = _MAPPING.match(line)
-            if not found:
+            mapping = _MAPPING.match(line)
+            if not mapping:
                 continue
-            start, end, offset = (int(found[group], 16) for group in (1, 2, 4))
-            path = _unescaped(found[8])[:_LONGEST_PATH] or b"//anon"
-            protection = _PROT_EXEC | (_PROT_READ if found[3][:1] == b"r" else 0)
-            protection |= _PROT_WRITE if found[3][1:2] == b"w" else 0
-            flags = _MAP_SHARED if found[3][3:] == b"s" else _MAP_PRIVATE
-            build_id = self._build_id(pid, found, path)
+            start, end, offset = (int(mapping[group], 16) for group in (1, 2, 4))
+            path = _unescaped(mapping[8])[:_LONGEST_PATH] or b"//anon"
+            protection = _PROT_EXEC | (_PROT_READ if mapping[3][:1] == b"r" else 0)
+            protection |= _PROT_WRITE if mapping[3][1:2] == b"w" else 0
+            flags = _MAP_SHARED if mapping[3][3:] == b"s" else _MAP_PRIVATE
+            build_id = self._build_id(pid, mapping, path)
             if build_id:
                 misc = pe.MISC_USER | pe.MISC_MMAP_BUILD_ID
                 identity = struct.pack("<BBH20s", len(build_id), 0, 0, build_id)
             else:
                 misc = pe.MISC_USER
-                identity = struct.pack("<IIQQ", int(found[5], 16), int(found[6], 16), int(found[7]), 0)
+                identity = struct.pack("<IIQQ", int(mapping[5], 16), int(mapping[6], 16), int(mapping[7]), 0)
             body = struct.pack("<iiQQQ", pid, pid, start, end - start, offset) + identity
             yield self._record(pe.RECORD_MMAP2, misc, body + struct.pack("<II", protection, flags) + _text(path))
 
-    def _build_id(self, pid: int, found: re.Match[bytes], path: bytes) -> bytes:
-        """Of a mapped file, looked at where the process sees it: it may live in a container."""
-        if not path.startswith(b"/") or path.endswith(b" (deleted)") or found[7] == b"0":
+    def _build_id(self, pid: int, mapping: re.Match[bytes], path: bytes) -> bytes:
+        """The build id of a mapped file, read where the process sees it: it may live in a container."""
+        if not path.startswith(b"/") or path.endswith(b" (deleted)") or mapping[7] == b"0":
             return b""
-        key = (found[5], found[6], found[7])
+        key = (mapping[5], mapping[6], mapping[7])
         if key not in self._build_ids:
             self._build_ids[key] = _build_id_of_file(b"/proc/%d/root%s" % (pid, path))
         return self._build_ids[key]
@@ -184,9 +184,9 @@ def _build_id_in_segments(read: Callable[[int, int], bytes], table: int, entry: 
     for place in range(0, len(raw) - 55, max(entry, 56)):
         kind, _, offset, _, _, size = struct.unpack_from("<IIQQQQ", raw, place)
         if kind == _PT_NOTE:
-            found = _build_id_in_notes(read(offset, min(size, _MOST_NOTES)))
-            if found:
-                return found
+            build_id = _build_id_in_notes(read(offset, min(size, _MOST_NOTES)))
+            if build_id:
+                return build_id
     return b""
 
 

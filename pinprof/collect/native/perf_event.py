@@ -75,7 +75,7 @@ class EventAttr:
     config: int
     sample_type: int
     period_or_freq: int = 0
-    """A frequency in Hz where `flags` has FREQ, else one sample for so many events."""
+    """A frequency in Hz where `flags` has FREQ, else the number of events for each sample."""
     flags: int = 0
     read_format: int = 0
     wakeup: int = 0

@@ -109,7 +109,7 @@ class PerfFile:
 
 
 def _behind(pieces: Sequence[bytes | memoryview], written: int) -> list[memoryview]:
-    """What is left of `pieces` after so many bytes."""
+    """What is left of `pieces` after the first `written` bytes."""
     rest = []
     for piece in pieces:
         if written < len(piece):
@@ -140,7 +140,7 @@ def features(
     """The feature sections: of this machine what reading needs, its name not among it; `times_ns` first and last."""
     wall_ns, clock_ns = time.time_ns(), time.monotonic_ns()
     resolution_ns = max(round(time.clock_getres(time.CLOCK_MONOTONIC) * 1e9), 1)
-    found = {
+    sections = {
         OSRELEASE: _string(os.uname().release),
         VERSION: _string(version),
         ARCH: _string(platform.machine()),
@@ -154,12 +154,12 @@ def features(
         CLOCK_DATA: struct.pack("<IIQQ", 1, CLOCK_MONOTONIC, wall_ns, clock_ns),
     }
     if kernel_build_id:
-        found[BUILD_ID] = _kernel_build_id(kernel_build_id)
-    return found
+        sections[BUILD_ID] = _kernel_build_id(kernel_build_id)
+    return sections
 
 
 def lost_samples(spec: EventSpec, number: int, count: int) -> bytes:
-    """A LOST_SAMPLES record: so many records of the event with id `number` found no room."""
+    """A LOST_SAMPLES record: how many records of the event with id `number` found no room."""
     body = struct.pack("<Q", count) + trailer(spec, number)
     return struct.pack("<IHH", pe.RECORD_LOST_SAMPLES, 0, 8 + len(body)) + body
 

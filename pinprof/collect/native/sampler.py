@@ -109,7 +109,7 @@ def open_all(orders: Orders, cpus: Sequence[int]) -> Opened:
 
 
 def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int], ring_bytes: int) -> Opened:
-    found = Opened([], [], [], [])
+    opened = Opened([], [], [], [])
     on_cpu: dict[int, list[int]] = {cpu: [] for cpu in cpus}
     try:
         for spec in specs:
@@ -118,13 +118,13 @@ def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int
             except OSError as error:
                 if not spec.optional:
                     raise Refused(spec.name, error) from error
-                found.notes.append(f"{spec.name} was not recorded: {error.strerror}.")
+                opened.notes.append(f"{spec.name} was not recorded: {error.strerror}.")
                 continue
-            found.specs.append(spec)
-            found.files.append(files)
+            opened.specs.append(spec)
+            opened.files.append(files)
         present = [files for files in on_cpu.values() if files]
-        found.rings = map_rings([files[0] for files in present], ring_bytes, LEAST_RING_BYTES)
-        for files, ring in zip(present, found.rings, strict=True):
+        opened.rings = map_rings([files[0] for files in present], ring_bytes, LEAST_RING_BYTES)
+        for files, ring in zip(present, opened.rings, strict=True):
             share(files, ring)
     except (OSError, Refused) as error:
         for file in (file for files in on_cpu.values() for file in files):
@@ -132,7 +132,7 @@ def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int
         if isinstance(error, Refused):
             raise
         raise Refused("the ring", error) from error
-    return found
+    return opened
 
 
 def _instances(spec: EventSpec, targets: Sequence[int], on_cpu: Mapping[int, list[int]]) -> Iterator[int]:
@@ -303,11 +303,11 @@ def online_cpus() -> list[int]:
 
 def parse_cpus(text: str) -> list[int]:
     """`0-3,8` → 0, 1, 2, 3, 8 (Documentation/admin-guide/cputopology.rst)."""
-    found: list[int] = []
+    cpus: list[int] = []
     for part in filter(None, text.strip().split(",")):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
 
 
 def _cpu_ns() -> int:

@@ -38,7 +38,7 @@ class Site:
 
     path: str
     offset: int
-    """Of its first instruction, in the file."""
+    """The offset of its first instruction in the file."""
 
 
 @dataclass(frozen=True)
@@ -101,16 +101,16 @@ def _spelled(paths: Iterable[str]) -> Iterator[dict[str, str]]:
     a path that holds such, which may be somebody's on purpose, is named by an open file instead.
     """
     with contextlib.ExitStack() as opened:
-        found = {}
+        names = {}
         for path in paths:
             if _PLAIN.fullmatch(path):
-                found[path] = path
+                names[path] = path
                 continue
             with contextlib.suppress(OSError):
                 file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
                 opened.callback(os.close, file)
-                found[path] = f"/proc/self/fd/{file}"
-        yield found
+                names[path] = f"/proc/self/fd/{file}"
+        yield names
 
 
 def _define(root: Path, lines: Iterable[str]) -> None:

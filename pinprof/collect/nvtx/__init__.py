@@ -9,14 +9,16 @@ into the user's cache. Files that it writes are read by `read/nvtx/injection.py`
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import subprocess
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence
 from pathlib import Path
 
 from pinprof import store
+from pinprof.collect import chosen
+from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.nvtx import build
 from pinprof.errors import ToolMissing
 
@@ -28,39 +30,37 @@ FOLDER_VARIABLE = "PINPROF_NVTX"
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
-@dataclass(frozen=True)
-class Injection:
-    """What the program's environment needs for its NVTX ranges to be recorded, or why they are not."""
-
-    environment: Mapping[str, str] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-
-
-def prepare(collectors: Collection[str], capture: Path) -> Injection:
-    """Make the folder for the library's files inside a capture; nothing where nsys records NVTX already."""
-    if "nsys" in collectors:
-        return Injection()
+def _join(setup: Setup) -> Sequence[Tool]:
+    """Put the library into the program's environment, or note why not; unless a collector records NVTX itself."""
     given = os.environ.get(LIBRARY_VARIABLE)
     # Under another pinprof, both variables are that one's.
-    if given is not None and not (FOLDER_VARIABLE in os.environ and Path(given).name.startswith(build.LIBRARY_PREFIX)):
-        return Injection(notes=(f"{LIBRARY_VARIABLE} is set: NVTX ranges go to that library, not into the capture.",))
-    try:
-        library = find_library()
-        folder = (capture / store.NVTX).resolve()
-        folder.mkdir(exist_ok=True)
-    except ToolMissing as error:
-        return Injection(notes=(f"NVTX ranges are not recorded: {error}",))
-    except OSError as error:
-        return Injection(notes=(f"NVTX ranges are not recorded: {error.strerror}.",))
-    return Injection({LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder)})
+    anothers = setup.environment.pop(FOLDER_VARIABLE, None) is not None
+    if any(part.traces_cuda for part in chosen(setup.request)):
+        return []
+    if given is not None and not (anothers and Path(given).name.startswith(build.LIBRARY_PREFIX)):
+        reason = f"{LIBRARY_VARIABLE} is set: NVTX ranges go to that library, not into the capture."
+    else:
+        try:
+            library = find_library()
+            folder = (setup.directory / store.NVTX).resolve()
+            folder.mkdir(exist_ok=True)
+        except ToolMissing as error:
+            reason = f"NVTX ranges are not recorded: {error}"
+        except OSError as error:
+            reason = f"NVTX ranges are not recorded: {error.strerror}."
+        else:
+            setup.environment.update({LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder)})
+            setup.places.callback(_remove_empty, folder)
+            return []
+    if not setup.request.region_only:  # a scenario writes its ranges itself
+        setup.notes.append(reason)
+    return []
 
 
-def tidy(capture: Path) -> None:
+def _remove_empty(folder: Path) -> None:
     """Remove the folder of a program that said nothing through NVTX."""
-    try:
-        (capture / store.NVTX).rmdir()
-    except OSError:  # it holds files, or was never made
-        return
+    with contextlib.suppress(OSError):  # it holds files
+        folder.rmdir()
 
 
 def find_library() -> Path:
@@ -100,3 +100,6 @@ def find_library() -> Path:
             "Set XDG_CACHE_HOME to a directory that you can write to.",
             "nvtx-library",
         ) from error
+
+
+COLLECTOR = Collector(_join)

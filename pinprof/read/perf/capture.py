@@ -81,6 +81,13 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     manifest = store.read_manifest(directory)
     path = directory / store.PERF_DATA
     if not path.is_file():
+        if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
+            names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
+            raise CaptureError(
+                f"{directory} holds no samples: none of its collectors ({names}) takes any.",
+                "Look into the capture itself, or record with a sampler too, for example native.",
+                "no-samples",
+            )
         raise CaptureError(
             f"{directory} holds no {store.PERF_DATA}: its recording ended before the first sample.",
             "See its collector.log, and record again.",

@@ -7,16 +7,28 @@ import mmap
 import os
 import subprocess
 import sys
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from pinprof.collect import memory
+from pinprof.collect.collector import Setup
 from pinprof.collect.memory import MemoryWatch
+from pinprof.collect.program import Program
+from pinprof.collect.request import RecordRequest
 from pinprof.store import MEMORY
 
 MIB = 1 << 20
+
+
+def watching(directory: Path, pid: int = 0) -> MemoryWatch:
+    """A watch of a process, this one by default."""
+    watch = MemoryWatch(Setup(RecordRequest(()), directory, ExitStack(), {}))
+    watch.attach(cast("Program", SimpleNamespace(pid=pid or os.getpid())))
+    return watch
 
 
 def lines(directory: Path) -> list[dict[str, Any]]:
@@ -24,12 +36,12 @@ def lines(directory: Path) -> list[dict[str, Any]]:
 
 
 def test_a_look_says_what_the_process_holds(tmp_path: Path) -> None:
-    watch = MemoryWatch(tmp_path, os.getpid())
-    watch.look()
+    watch = watching(tmp_path)
+    watch.sample()
     with mmap.mmap(-1, 32 * MIB) as shared:
         for place in range(0, len(shared), mmap.PAGESIZE):
             shared[place] = 1
-        watch.look()
+        watch.sample()
     watch.close()
     before, after = (line["processes"][0] for line in lines(tmp_path))
     assert before["pid"] == os.getpid()
@@ -41,9 +53,9 @@ def test_a_look_says_what_the_process_holds(tmp_path: Path) -> None:
 
 
 def test_counters_of_the_machine_never_fall(tmp_path: Path) -> None:
-    watch = MemoryWatch(tmp_path, os.getpid())
-    watch.look()
-    watch.look()
+    watch = watching(tmp_path)
+    watch.sample()
+    watch.sample()
     watch.close()
     first, second = (line["machine"] for line in lines(tmp_path))
     assert first.keys() == second.keys()
@@ -56,8 +68,8 @@ def test_descendants_are_followed(tmp_path: Path) -> None:
     try:
         assert child.stdout is not None
         child.stdout.readline()
-        watch = MemoryWatch(tmp_path, os.getpid())
-        watch.look()
+        watch = watching(tmp_path)
+        watch.sample()
         watch.close()
         assert child.pid in {process["pid"] for process in lines(tmp_path)[0]["processes"]}
     finally:
@@ -67,10 +79,10 @@ def test_descendants_are_followed(tmp_path: Path) -> None:
 def test_a_process_that_has_ended_is_left_out(tmp_path: Path) -> None:
     child = subprocess.Popen(["true"])
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    watch = MemoryWatch(tmp_path, child.pid)
-    watch.look()
+    watch = watching(tmp_path, child.pid)
+    watch.sample()
     child.wait()
-    watch.look()
+    watch.sample()
     watch.close()
     assert [line["processes"] for line in lines(tmp_path)] == [[], []]
 
@@ -81,29 +93,29 @@ def test_it_looks_when_due_and_less_often_where_looking_costs_more(
     now = {"monotonic": 100.0, "thread": 0.0}
     monkeypatch.setattr(memory.time, "monotonic", lambda: now["monotonic"])
     monkeypatch.setattr(memory.time, "thread_time", lambda: now["thread"])
-    watch = MemoryWatch(tmp_path, os.getpid())
+    watch = watching(tmp_path)
     looks: list[float] = []
 
     def look() -> None:
         looks.append(now["monotonic"])
         now["thread"] += 0.004
 
-    monkeypatch.setattr(watch, "look", look)
-    assert watch() == pytest.approx(1.0)
+    monkeypatch.setattr(watch, "sample", look)
+    assert watch.watch() == pytest.approx(1.0)
     now["monotonic"] += 0.4
-    assert watch() == pytest.approx(0.6)
+    assert watch.watch() == pytest.approx(0.6)
     assert len(looks) == 1
     now["monotonic"] += 0.6
-    watch()
+    watch.watch()
     assert len(looks) == 2
 
 
 def test_a_place_that_cannot_be_written_ends_the_looking_not_the_recording(tmp_path: Path) -> None:
-    watch = MemoryWatch(tmp_path / "missing", os.getpid())
-    assert watch() == float("inf")
-    watch.look()
+    watch = watching(tmp_path / "missing")
+    assert watch.watch() == float("inf")
+    watch.sample()
     watch.close()
-    full = MemoryWatch(tmp_path, os.getpid())
+    full = watching(tmp_path)
     os.dup2(os.open("/dev/full", os.O_WRONLY), full._file)
-    full.look()
-    assert full() == float("inf")
+    full.sample()
+    assert full.watch() == float("inf")

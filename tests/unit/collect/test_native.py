@@ -291,8 +291,8 @@ def test_auto_takes_what_sees_most(
 
     monkeypatch.setattr(native, "samples_kernel", samples_kernel)
     monkeypatch.setattr(perf_tool, "check", check)
-    request = RecordRequest(("true",), call_graph=call_graph)
-    assert collect.resolve(("auto", "nsys"), request) == (chosen, "nsys")
+    request = RecordRequest(("true",), ("auto", "nsys"), call_graph=call_graph)
+    assert collect.resolve(request).collectors == (chosen, "nsys")
 
 
 def test_copied_stacks_are_left_to_perf() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import sys
+from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -13,7 +14,9 @@ from typing import cast
 import pytest
 
 from pinprof.collect import python
-from pinprof.collect.base import Recorder, RecordRequest
+from pinprof.collect.collector import Setup
+from pinprof.collect.recorder import Recorder
+from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
 
 AUTO = RecordRequest(command=("python3",), python="auto")
@@ -34,24 +37,25 @@ def asked(way: str) -> RecordRequest:
     ("way", "variable", "py_spy"),
     [("auto", 0, 1), ("trampoline", 1, 0), ("py-spy", 0, 1), ("both", 1, 1), ("off", 0, 0)],
 )
-def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int) -> None:
-    plan = python.plan(["perf"], asked(way))
+def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int, tmp_path: Path) -> None:
+    plan = python.plan(asked(way))
     assert plan.environment == ({"PYTHONPERFSUPPORT": "1"} if variable else {})
     assert bool(plan.py_spy) == bool(py_spy)
-    assert len(plan.results()) == variable
+    assert len(python.COLLECTOR.join(Setup(asked(way), tmp_path, ExitStack(), {}))) == variable + py_spy
 
 
-def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(python.VARIABLE, "0")
-    plan = python.plan(["perf"], asked("both"))
+    plan = python.plan(asked("both"))
     assert plan.environment == {}
-    assert plan.results() == [], "so that its maps are not removed either"
+    tools = python.COLLECTOR.join(Setup(asked("both"), tmp_path, ExitStack(), {}))
+    assert [type(tool) for tool in tools] == [python.Beside], "so that its maps are not removed either"
 
 
 def test_scenarios_are_left_alone_unless_asked() -> None:
     scenario = dataclasses.replace(AUTO, region_only=True)
-    assert python.plan(["perf"], scenario) == python.NOTHING
-    assert python.plan(["perf"], dataclasses.replace(scenario, python="py-spy")).py_spy
+    assert python.plan(scenario) == python.NOTHING
+    assert python.plan(dataclasses.replace(scenario, python="py-spy")).py_spy
 
 
 def fake_python(folder: Path, supported: int, frame_pointers: int) -> str:
@@ -71,7 +75,7 @@ def test_without_py_spy_auto_takes_the_trampoline_where_chains_reach_it(
 ) -> None:
     monkeypatch.setattr(python, "find_py_spy", lambda: None)
     command = (fake_python(tmp_path, supported, frame_pointers), "train.py")
-    plan = python.plan(["perf"], dataclasses.replace(AUTO, command=command, call_graph=call_graph))
+    plan = python.plan(dataclasses.replace(AUTO, command=command, call_graph=call_graph))
     assert bool(plan.environment) == on
     assert "pip install py-spy" in plan.notes[0]
 
@@ -82,7 +86,7 @@ def test_a_real_interpreter_answers() -> None:
 
 def test_without_py_spy_other_programs_need_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python, "find_py_spy", lambda: None)
-    assert python.plan(["perf"], dataclasses.replace(AUTO, command=("true",))) == python.NOTHING
+    assert python.plan(dataclasses.replace(AUTO, command=("true",))) == python.NOTHING
 
 
 def test_the_interpreter_of_a_script_is_in_its_first_line(tmp_path: Path) -> None:
@@ -104,45 +108,41 @@ def test_the_interpreter_of_a_script_is_in_its_first_line(tmp_path: Path) -> Non
 def test_py_spy_that_is_missing_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     monkeypatch.setattr(python, "find_py_spy", lambda: None)
     with pytest.raises(ToolMissing, match="pip install"):
-        python.plan(["perf"], asked(way))
+        python.plan(asked(way))
 
 
 def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
-    plan = python.plan(["perf"], dataclasses.replace(AUTO, command=(fake_python(tmp_path, 0, 0),)))
+    plan = python.plan(dataclasses.replace(AUTO, command=(fake_python(tmp_path, 0, 0),)))
     assert not plan.py_spy
     assert "ptrace_scope is 1" in plan.notes[0]
     with pytest.raises(CollectError, match=r"sysctl kernel\.yama\.ptrace_scope=0"):
-        python.plan(["perf"], asked("py-spy"))
+        python.plan(asked("py-spy"))
 
 
 @pytest.mark.parametrize("change", [{"python": "pyspy"}, {"python_rate": 0}, {"python_rate": 1001}])
 def test_requests_that_cannot_be_meant(change: dict[str, object]) -> None:
     with pytest.raises(UsageError):
-        python.plan(["perf"], dataclasses.replace(AUTO, **change))  # type: ignore[arg-type]
+        python.plan(dataclasses.replace(AUTO, **change))  # type: ignore[arg-type]
 
 
 def test_nsys_alone_has_no_stacks_for_python() -> None:
-    assert python.plan(["nsys"], AUTO) == python.NOTHING
+    alone = dataclasses.replace(AUTO, collectors=("nsys",))
+    assert python.plan(alone) == python.NOTHING
     with pytest.raises(UsageError, match="sampler"):
-        python.plan(["nsys"], asked("py-spy"))
+        python.plan(dataclasses.replace(alone, python="py-spy"))
+    assert python.plan(dataclasses.replace(alone, collectors=("nsys", "perf"))).py_spy
 
 
 def test_a_program_that_runs_already_can_be_looked_at_but_not_told_anything() -> None:
     running = dataclasses.replace(AUTO, command=(), pid=os.getpid())
-    assert python.plan(["perf"], running).py_spy
-    assert not python.plan(["perf"], running).environment
+    assert python.plan(running).py_spy
+    assert not python.plan(running).environment
     for way in ("trampoline", "both"):
         with pytest.raises(UsageError, match="runs already"):
-            python.plan(["perf"], dataclasses.replace(running, python=way))
-
-
-def test_only_collectors_that_sample_stacks_are_served() -> None:
-    assert python.served_by(["perf", "nsys"])
-    assert python.served_by(["native"])
-    assert not python.served_by(["nsys"])
+            python.plan(dataclasses.replace(running, python=way))
 
 
 def test_only_the_trampolines_maps_of_the_programs_processes_are_removed() -> None:

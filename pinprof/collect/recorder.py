@@ -1,0 +1,119 @@
+"""The process of a recording tool: who it listens to, and how it ended."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pinprof.errors import CollectError
+
+STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+FINISH_TIMEOUT_S = 60.0
+"""For a recorder to write its file after the program has ended."""
+
+
+class Recorder:
+    """The recording tool: its own process group, so that a terminal's Ctrl-C is not for it; prints into `log`."""
+
+    finish_timeout_s = FINISH_TIMEOUT_S
+
+    def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        # In system-wide mode perf runs a `cat` that reads this pipe: it ends when pinprof is killed, and perf with it.
+        lifeline, self._lifeline = os.pipe()
+        try:
+            self.pid = os.posix_spawnp(
+                command[0],
+                list(command),
+                dict(environment),
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, lifeline, 0),
+                    (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                    (os.POSIX_SPAWN_DUP2, 1, 2),
+                ],
+                setpgroup=0,
+                setsigmask=[],
+                setsigdef=[*STOP_SIGNALS, signal.SIGPIPE, signal.SIGCHLD],
+            )
+        finally:
+            os.close(lifeline)
+        self._process = -1
+        with contextlib.suppress(OSError):  # before Linux 5.3
+            self._process = os.pidfd_open(self.pid)
+        self.wait_status: int | None = None
+        self.status_lost = False
+        """Another part of this process took its status, or nobody can (SIGCHLD ignored): `wait_status` says nothing."""
+        self.cpu_ns = 0
+        """CPU time that it used, known once it has ended."""
+        self.died_first = False
+        """It ended, not by itself, while the program was running."""
+
+    def finish(self) -> None:
+        """Ask it to write what it still holds and to end."""
+        self.send(signal.SIGINT)
+
+    def stalled(self) -> bool:
+        """Whether it will never finish, as far as can be told."""
+        return False
+
+    def reap(self) -> bool:
+        """Whether the recorder has ended; does not wait."""
+        if self.wait_status is None:
+            try:
+                pid, status, usage = os.wait4(self.pid, os.WNOHANG)
+            except ChildProcessError:
+                self.wait_status, self.status_lost = 0, True
+            else:
+                if not pid:
+                    return False
+                self.wait_status = status
+                self.cpu_ns = round((usage.ru_utime + usage.ru_stime) * 1e9)
+            for file in (self._lifeline, self._process):
+                if file >= 0:
+                    os.close(file)
+        return True
+
+    def send(self, number: int) -> None:
+        """Send the recorder a signal, unless it has ended; nobody else, whoever has its pid by now."""
+        if self.wait_status is None:
+            with contextlib.suppress(ProcessLookupError):
+                if self._process >= 0:
+                    signal.pidfd_send_signal(self._process, number)
+                else:
+                    os.kill(self.pid, number)
+
+    def unfinished(self, name: str, slug: str, *, disk_full: bool, reason: str) -> CollectError:
+        """Why its recording is not whole, once it has ended: `name` is the tool's, `reason` what it printed itself."""
+        assert self.wait_status is not None
+        when = "while the program was running" if self.died_first else "before it had written everything"
+        if disk_full:
+            return CollectError(
+                f"The disk is full: {name} stopped {when}; what it recorded until then is kept.",
+                "Free some room, or write to another disk with -o.",
+                "disk-full",
+            )
+        if self.status_lost:
+            how = "ended"
+        elif os.WIFSIGNALED(self.wait_status):
+            how = f"was ended by {signal.Signals(os.WTERMSIG(self.wait_status)).name}"
+        else:
+            how = f"ended with status {os.waitstatus_to_exitcode(self.wait_status)}"
+        subject = name[0].upper() + name[1:] if name.startswith("the ") else name
+        return CollectError(
+            f"{subject} {how} {when}{f' ({reason})' if reason else ''}; what it recorded until then is kept.",
+            "Record again for the whole.",
+            slug,
+        )
+
+    @property
+    def ended_well(self) -> bool:
+        """It exited with 0, by the SIGINT that asks it to finish, or by the SIGTERM with which it then ends its `cat`.
+
+        perf record ends itself by the signal that ended it or its command, after the file is written.
+        """
+        status = self.wait_status
+        if status is None or not os.WIFSIGNALED(status):
+            return status == 0
+        return os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM)

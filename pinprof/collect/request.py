@@ -1,0 +1,73 @@
+"""What a recording is asked for, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal
+
+from pinprof.errors import CollectError
+
+
+@dataclass(frozen=True)
+class RecordRequest:
+    """What to record and how."""
+
+    command: tuple[str, ...]
+    collectors: tuple[str, ...] = ("native",)
+    """Their names; `auto` until `resolve` has chosen."""
+    pid: int = 0
+    """Record this process, which runs already, instead of starting the command, which then is its command line."""
+    duration_s: float = 0.0
+    """How long a running process is recorded; 0: until it ends or the user says so."""
+    region_only: bool = False
+    """The program switches sampling on and off itself (scenario.measured); else all of it is sampled."""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    """Variables added to the program's environment; never stored."""
+    frequency: int = 999
+    """CPU samples a second and thread."""
+    call_graph: str = "fp"
+    """`fp`, `dwarf` or `lbr`."""
+    fault_period: int = 64
+    """Page faults for each sample."""
+    off_cpu: bool = True
+    """Record why threads leave the processors, and for how long."""
+    cuda_calls: bool = True
+    """Record when CUDA's functions are entered and left, where that can be done."""
+    system_wide: bool = False
+    python: str = "off"
+    """How Python functions are seen: `auto`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
+    python_rate: int = 100
+    """How often py-spy looks, a second."""
+    keep_report: bool = False
+    """Keep nsys's own report, which holds the program's environment and the machine's process list."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a recording ended."""
+
+    state: Literal["complete", "interrupted", "failed"]
+    """`failed`: the recorder ended before the program did."""
+    exit_status: int
+    """The program's own, as a shell reports it: 128 + n for a program that signal n ended."""
+    started_utc: str
+    duration_ns: int
+    """From the program's start to its end."""
+    resources: Mapping[str, int]
+    """getrusage(2) of the program and its children: CPU nanoseconds, peak resident bytes, faults, switches."""
+    counters: Mapping[str, int]
+    """What the machine's counters grew by meanwhile (counters.py)."""
+    collectors: tuple[Mapping[str, Any], ...]
+    """`name, version, command, options` of each tool."""
+    notes: tuple[str, ...] = ()
+    failure: CollectError | None = None
+    """Why the recorder ended early."""
+
+    def to_manifest(self) -> dict[str, Any]:
+        """`outcome` of the capture's manifest."""
+        facts = {entry.name: getattr(self, entry.name) for entry in fields(self)}
+        del facts["collectors"], facts["failure"]
+        if self.failure:
+            facts["notes"] = (*self.notes, str(self.failure))
+        return facts

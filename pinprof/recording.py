@@ -1,0 +1,127 @@
+"""The way of every recording, whoever asks for it: create the capture, record into it, seal it, give it its name.
+
+What was recorded is kept whatever happens: an error while recording leaves `NAME.pinprof.partial`, and what keeps a
+capture from being sealed becomes a note in it.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from pinprof import collect, rates, read
+from pinprof.collect import Outcome, RecordRequest, host, python, run
+from pinprof.errors import PinprofError
+from pinprof.manifest import Manifest
+from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
+from pinprof.store import RATES, CaptureWriter, holds_recording, new_manifest
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A recording that has ended."""
+
+    outcome: Outcome
+    path: Path | None = None
+    """The capture; None of a scenario that refused to start and has said why."""
+    notes: tuple[str, ...] = ()
+    """The outcome's, and what kept the capture from being sealed."""
+    broken_off: KeyboardInterrupt | None = None
+    """What came while it was sealed: for the caller to raise, once it has said where the capture is."""
+
+
+def create(request: RecordRequest, target: Path, command: Sequence[str], *, force: bool) -> CaptureWriter:
+    """A new capture whose manifest names `command`.
+
+    PinprofError when the request cannot be recorded here, or the place cannot be written; nothing is left then.
+    """
+    collect.check(request)
+    manifest = new_manifest(command=tuple(command), host=host.facts(), outcome={"state": "recording"})
+    return CaptureWriter.create(target, manifest, force=force)
+
+
+def record(
+    request: RecordRequest,
+    target: Path,
+    command: Sequence[str],
+    *,
+    force: bool = False,
+    scenario: bool = False,
+    rank: Mapping[str, Any] | None = None,
+) -> Recorded:
+    """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
+
+    Raises as `create` does, and what ends the recording early.
+    """
+    writer = create(request, target, command, force=force)
+    try:
+        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
+            facts = Path(directory) / "scenario.json"
+            places = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
+            outcome = run.record(replace(request, environment=places), writer.path)
+            described = _read_facts(facts)
+    except BaseException:
+        # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
+        files = (writer.path / name for name in collect.leaves(request))
+        if not any(file.exists() and file.stat().st_size > 0 for file in files):
+            writer.discard()
+        raise
+    if scenario and outcome.exit_status and not writer.ranges.exists():
+        writer.discard()
+        return Recorded(outcome)
+    return finish(writer, outcome, described, rank)
+
+
+def finish(
+    writer: CaptureWriter,
+    outcome: Outcome,
+    scenario: Mapping[str, Any] | None = None,
+    rank: Mapping[str, Any] | None = None,
+) -> Recorded:
+    """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why."""
+    writer.release_reserve()
+    notes: list[str] = []
+    broken_off: KeyboardInterrupt | None = None
+    manifest = replace(writer.manifest, scenario=scenario or {}, collectors=outcome.collectors)
+    for what, store in (("Symbols", _store_symbols), ("Rates of this machine", _store_rates)):
+        try:
+            store(writer.path, manifest)
+        except PinprofError as error:
+            notes.append(f"{what} were not stored: {error.problem}")
+        except OSError as error:
+            notes.append(f"{what} were not stored: {error.strerror}.")
+        except KeyboardInterrupt as error:
+            notes, broken_off = [f"{what} were not stored: the recording was broken off then."], error
+            break
+    facts = outcome.to_manifest()
+    facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
+    path = writer.finish(replace(manifest, outcome=facts))
+    return Recorded(outcome, path, (*outcome.notes, *notes), broken_off)
+
+
+def _store_symbols(directory: Path, manifest: Manifest) -> None:
+    if holds_recording(directory):
+        processes = read.seal_symbols(directory)
+        if any(facts.get("name") == python.TRAMPOLINE for facts in manifest.collectors):
+            python.remove_maps(processes)
+
+
+def _store_rates(directory: Path, manifest: Manifest) -> None:
+    """Put the rates of this machine beside the samples, if `pinprof bench` has measured any."""
+    backend = manifest.scenario.get("backend")
+    measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
+    if measured is not None:
+        (directory / RATES).write_text(rates.to_json(measured), "utf-8")
+
+
+def _read_facts(path: Path) -> Mapping[str, Any]:
+    """What the scenario said about itself; empty when it did not come that far."""
+    try:
+        facts = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return facts if isinstance(facts, dict) else {}

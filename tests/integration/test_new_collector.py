@@ -1,0 +1,147 @@
+"""A collector made as docs/extending.md says, one module and one line: it records end to end."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect import RecordRequest, native
+from pinprof.errors import PinprofError
+from pinprof.read import ReadOptions, read
+
+EXTENDING = Path(__file__).parents[2] / "docs" / "extending.md"
+WITH_IT = """
+import sys
+from pinprof import collect
+from pinprof.__main__ import main
+collect.__path__.append(sys.argv.pop(1))
+collect.COLLECTORS[sys.argv.pop(1)] = "what it records"
+main()
+"""
+LOOKS = """
+from pinprof.collect.collector import Collector, Tool, ToolResult
+
+class Looks(Tool):
+    def __init__(self, setup):
+        self.file = setup.directory / "looks.txt"
+        setup.environment["LOOKED_AT"] = "yes"
+        setup.notes.append("It is looked at.")
+
+    def attach(self, program):
+        self.program, self.seen = program, ["attach"]
+
+    def watch(self):
+        self.seen.append("watch")
+        return 0.05
+
+    def ended(self):
+        self.seen.append("ended")
+
+    def result(self):
+        self.file.write_text(" ".join(self.seen))
+        return ToolResult({"name": "looks", "version": "1", "command": [], "options": {}})
+
+COLLECTOR = Collector(lambda setup: [Looks(setup)], leaves=("looks.txt",))
+"""
+REFUSES = """
+from pinprof.collect.collector import Collector, Tool
+from pinprof.errors import CollectError
+
+class Refuses(Tool):
+    def attach(self, program):
+        raise CollectError("It does not want to.", "Ask another one.", "refuses")
+
+COLLECTOR = Collector(lambda setup: [Refuses()], leaves=("refuses.txt",))
+"""
+
+
+def missing() -> str:
+    """Why the native collector cannot record here; empty when it can."""
+    try:
+        native.check(RecordRequest((sys.executable,)))
+    except PinprofError as error:
+        return str(error)
+    return ""
+
+
+needs_native = pytest.mark.skipif(bool(missing()), reason=missing() or "recording works")
+
+
+def documented() -> str:
+    """The module of docs/extending.md's section about collectors."""
+    section = EXTENDING.read_text("utf-8").partition("## A collector\n")[2]
+    match = re.search(r"```python\n(.*?)```", section, re.DOTALL)
+    assert match
+    return match[1]
+
+
+def pinprof(folder: Path, name: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """pinprof with a collector more, called in `folder`."""
+    modules = folder.with_name(f"{folder.name}-modules")
+    modules.mkdir(exist_ok=True)
+    (modules / f"{name}.py").write_text(module)
+    command = [sys.executable, "-c", WITH_IT, str(modules), name, *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=120)
+
+
+@pytest.mark.skipif(shutil.which("top") is None, reason="top is not installed")
+def test_the_documented_collector_records_with_a_tool_of_its_own(tmp_path: Path) -> None:
+    result = pinprof(
+        tmp_path, "top", documented(), *("record", "--with", "top", "-o", "out", "--", "sh", "-c", "echo hi; exit 3")
+    )
+    assert (result.returncode, result.stdout) == (3, "hi\n")
+    assert "Capture: out.pinprof" in result.stderr
+    manifest = json.loads((tmp_path / "out.pinprof/manifest.json").read_text())
+    assert [entry["name"] for entry in manifest["collectors"] if entry["name"] != "cuda-calls"] == ["top"]
+    assert manifest["outcome"]["state"] == "complete"
+    assert "COMMAND" in (tmp_path / "out.pinprof/top.txt").read_text()
+
+
+def test_a_capture_without_samples_names_its_collectors_and_says_what_to_do(tmp_path: Path) -> None:
+    result = pinprof(tmp_path, "looks", LOOKS, "record", "--with", "looks", "-o", "out", "--", "true")
+    words = "out.pinprof holds no samples: none of its collectors (looks"
+    assert result.returncode == 0
+    assert words in result.stderr
+    assert "Symbols were not stored" not in result.stderr
+    report = pinprof(tmp_path, "looks", LOOKS, "report", "out.pinprof")
+    assert report.returncode == 1
+    assert words in report.stderr
+    assert "native" in report.stderr
+
+
+@needs_native
+def test_it_records_beside_a_sampler_and_takes_every_step(tmp_path: Path) -> None:
+    program = ("sh", "-c", 'echo "$LOOKED_AT"; sleep 0.3')
+    arguments = ("record", "--with", "native,looks", "-o", "out", "--no-report", "--", *program)
+    result = pinprof(tmp_path, "looks", LOOKS, *arguments)
+    assert (result.returncode, result.stdout) == (0, "yes\n")
+    assert "It is looked at." in result.stderr
+    first, *looks, last = (tmp_path / "out.pinprof/looks.txt").read_text().split()
+    assert (first, last) == ("attach", "ended")
+    assert len(looks) >= 3
+    assert set(looks) == {"watch"}
+    capture = read(str(tmp_path / "out.pinprof"), ReadOptions())
+    assert [entry["name"] for entry in capture.manifest.collectors][:2] == ["native", "looks"]
+
+
+@needs_native
+def test_one_that_cannot_begin_keeps_the_program_from_running_and_leaves_nothing(tmp_path: Path) -> None:
+    arguments = ("record", "--with", "native,refuses", "-o", "out", "--", "touch", "ran")
+    result = pinprof(tmp_path, "refuses", REFUSES, *arguments)
+    assert result.returncode == 1
+    assert result.stderr == "pinprof: error: It does not want to. Ask another one. [refuses]\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_two_that_start_the_program_are_refused(tmp_path: Path) -> None:
+    launches = LOOKS.replace("leaves=", "launches=True, leaves=")
+    result = pinprof(tmp_path, "looks", launches, "record", "--with", "nsys,looks", "--", "true")
+    assert "'nsys,looks' names two collectors that start the program" in result.stderr
+    running = pinprof(tmp_path, "looks", launches, "record", "--with", "looks", "--pid", "1")
+    assert "looks starts the program itself" in running.stderr
