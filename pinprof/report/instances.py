@@ -33,13 +33,13 @@ class Instances:
     """Rows of one kind in order of their start; columns of one length."""
 
     group: Int32
-    """The row of the section's table that it is counted in; of ranges the index into `ReportData.ranges`."""
+    """The row of the section's table that it is counted in; of ranges the index into `Shared.ranges`."""
     start_ns: Int64
     length_ns: Int64
     before_ns: Int64
     """How long before its start the moment lies that says which ranges it belongs to."""
     thread: Int32
-    """Index into `ReportData.threads`, -1 where none is known."""
+    """Index into `Shared.threads`, -1 where none is known."""
     pid: Int32
     size_bytes: Int64
     count: Int64
@@ -66,7 +66,7 @@ class InstanceData:
     time_leaf: Int32
     time_ns: Int64
     scope: Int64
-    """Per merged interval of a range's events, the index into `ReportData.ranges`; columns with the next three."""
+    """Per merged interval of a range's events, the index into `Shared.ranges`; columns with the next three."""
     scope_start_ns: Int64
     scope_length_ns: Int64
     scope_pid: Int64

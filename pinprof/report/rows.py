@@ -65,6 +65,25 @@ def start_ns(capture: Capture) -> int:
     return min((int(column.min()) for column in times), default=0)
 
 
+def end_ns(capture: Capture) -> int:
+    """The end of the last range, call or GPU work, or just after the last timed sample; 0 when nothing has any."""
+    columns = [capture.ranges.end_ns]
+    if is_timed(capture):
+        columns.append(capture.samples.time_ns + 1)
+    if capture.activity is not None:
+        columns += [capture.activity.calls.end_ns, capture.activity.gpu_ops.end_ns]
+    return max((int(column.max()) for column in columns if len(column)), default=0)
+
+
+def timed_span(capture: Capture) -> tuple[int, int] | None:
+    """(start, end) of everything that has a time, on the capture's clock; None where nothing does."""
+    timed = is_timed(capture) and len(capture.samples) > 0
+    if not timed and not len(capture.ranges) and capture.activity is None:
+        return None
+    start, end = start_ns(capture), end_ns(capture)
+    return (start, end) if end > start else None
+
+
 def range_threads(capture: Capture) -> list[tuple[int, int]]:
     """Per range the (pid, tid) to show it under: of an unknown process the most sampled one, of unknown threads 0."""
     sampled, count = np.unique(capture.samples.pid[capture.samples.pid > 0], return_counts=True)

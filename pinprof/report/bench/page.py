@@ -15,9 +15,9 @@ from markupsafe import Markup
 
 from pinprof import __version__
 from pinprof.rates import MEASURES
-from pinprof.report import html
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
+from pinprof.report.page import html
 
 MODULES = ("format", "columns", "embedded", "theme", "plotscript", "plots", "bench")
 """ES modules under assets/, each after those it imports."""

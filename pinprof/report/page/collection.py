@@ -16,8 +16,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pinprof import __version__
-from pinprof.report import html
-from pinprof.report.data import RangeData, ReportData
+from pinprof.report.data import LEVEL_TITLES, RangeData, ReportData
+from pinprof.report.page import html
 
 MODULES = ("format", "columns", "embedded", "theme", "collection")
 """ES modules under assets/ of the outer page, each after those it imports."""
@@ -36,9 +36,9 @@ def write_collection(reports: Sequence[ReportData], path: Path) -> None:
 def render(reports: Sequence[ReportData]) -> str:
     """The page as text."""
     pages = [html.render(data) for data in reports]
-    plot = next((found[0] for found in map(_PLOT.search, pages) if found), "")
+    plot = next((match[0] for match in map(_PLOT.search, pages) if match), "")
     script = html.modules(*MODULES)
-    policies = " ".join(found[1] for found in map(_POLICY.search, pages) if found)
+    policies = " ".join(match[1] for match in map(_POLICY.search, pages) if match)
     hashes = sorted({html.script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
     return (
         html.environment()
@@ -46,7 +46,7 @@ def render(reports: Sequence[ReportData]) -> str:
         .render(
             reports=reports,
             rows=comparable_ranges(reports),
-            level_titles={level: title for data in reports for level, title in data.level_titles.items()},
+            level_titles=LEVEL_TITLES,
             style=Markup(html.asset("page.css") + html.asset("collection.css") + html.level_rules()),  # noqa: S704  # ours
             script=Markup(script),  # noqa: S704  # the project's own modules
             policy=(
@@ -65,8 +65,8 @@ def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, lis
     keys: dict[tuple[str, int], None] = {}
     for data in reports:
         keys.update(dict.fromkeys((entry.name, entry.depth) for entry in data.ranges))
-    found = [(name, depth, [_range(data, name, depth) for data in reports]) for name, depth in keys]
-    return sorted(found, key=lambda row: _order(reports, row[0], row[1]))
+    rows = [(name, depth, [_range(data, name, depth) for data in reports]) for name, depth in keys]
+    return sorted(rows, key=lambda row: _order(reports, row[0], row[1]))
 
 
 def _packed(page: str) -> str:

@@ -22,14 +22,15 @@ import jinja2
 from markupsafe import Markup
 
 from pinprof import __version__, units
+from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.errors import PinprofError
-from pinprof.report import activity_rows, chart, cost_rows, drawing, memory_rows, palette, plots, styles, summary
-from pinprof.report.data import Cause, ReportData
+from pinprof.report import palette, sections, styles
+from pinprof.report.data import LEVEL_TITLES, ReportData
 from pinprof.report.export.streams import binary_output
-from pinprof.report.flame import Thread, pack_columns, pack_strings
+from pinprof.report.flame import Layout, pack, pack_columns
+from pinprof.report.instances import InstanceData
 from pinprof.report.names import printable
-from pinprof.report.panels import panels_for
-from pinprof.report.python_data import main_threads
+from pinprof.report.section import ForScripts
 
 MODULES = (
     "format", "columns", "embedded", "theme", "state",
@@ -40,6 +41,9 @@ MODULES = (
     "causesview", "rangesview", "activityview", "linked", "page",
 )  # fmt: skip
 """ES modules under assets/, each after those it imports; the page carries them as one script."""
+
+LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
+"""Where templates come from."""
 
 PLOT_SCRIPT = "plotly.min.js"
 SHARED_NAME = "pinprofPage"
@@ -73,78 +77,52 @@ def write_whole(page: str, path: Path) -> None:
         file.write(page.encode("utf-8", "replace"))
 
 
-def render(data: ReportData, plot_source: str | None = None, script_source: str | None = None) -> str:
+def render(report: ReportData, plot_source: str | None = None, script_source: str | None = None) -> str:
     """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them."""
     script = bundle() if script_source is None else f"{SHARED_NAME}();"
-    style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(data)
-    plot = _plot_script() if _has_plot(data) and plot_source is None else None
-    figures = _plots(data)
-    layout, packed = data.flame.packed() if data.flame else ([], "")
-    rows, rows_packed = pack_columns(data.instances.columns()) if data.instances else ([], "")
-    instances = (
-        {
-            "layout": rows,
-            "samplesStart": data.instances.samples_start_ns,
-            "scoped": data.instances.scoped,
-            "merged": data.instances.merged,
-            "run": data.activity.analysis.span_ns if data.activity else 0,
-        }
-        if data.instances
-        else None
-    )
+    style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(report)
+    given = for_scripts(report)
+    plot = _plot_script() if given.plots and plot_source is None else None
+    shown = [section for section in sections.SECTIONS if section.shown(report)]
     return (
         environment()
-        .get_template("page.html.j2")
+        .get_template("report.html.j2")
         .render(
-            data=data,
-            panels=panels_for(data),
-            causes=data.by_key(),
-            cause_index={cause.key: index for index, cause in enumerate(data.causes)},
-            has_chart=_has_chart(data),
-            hero_facts=summary.hero_facts,
-            quality_tiles=summary.quality_tiles,
-            clock_rows=summary.clock_rows,
-            quality_notes=summary.quality_notes,
+            report=report,
+            sections=shown,
+            causes=report.by_key(),
+            cause_index={cause.key: index for index, cause in enumerate(report.causes)},
+            level_titles=LEVEL_TITLES,
+            styles=styles,
             style=Markup(style),  # noqa: S704  # the project's own style sheet and palette
             script=Markup(script),  # noqa: S704  # the project's own modules
             policy=_policy(script, plot, shared=plot_source is not None or script_source is not None),
-            plot_packed=_packed(plot) if plot else None,
             plot_source=plot_source,
             script_source=script_source,
-            page_data=embed_json(_page_data(data, layout, instances) | {"plots": figures}),
-            plots=figures,
-            drawings_packed=drawing.packed(data),
-            flame_packed=packed,
-            instances_packed=rows_packed,
-            names_packed=pack_strings(printable(name) for name in data.names),
-            command=summary.quoted(data.capture.command),
-            collectors=[(entry.get("name", ""), _command_of(entry)) for entry in data.capture.collectors],
-            python_of=lambda name: next((table for table in data.python if table.event == name), None),
-            main_threads=main_threads,
-            measures=chart.MEASURES,
-            purposes=styles.PURPOSES,
-            migration_styles=styles.CAUSES,
-            directions=styles.DIRECTIONS,
-            memory_style=styles.memory_style,
-            split_parts=activity_rows.split_parts,
-            told_parts=activity_rows.told_parts,
-            has_splits=activity_rows.has_splits,
-            range_activity=activity_rows.range_activity,
-            context_sentence=activity_rows.context_sentence,
-            device_sentence=activity_rows.device_sentence,
-            memory_tiles=memory_rows.memory_tiles,
-            memory_notes=memory_rows.memory_notes,
-            uvm_tiles=activity_rows.uvm_tiles,
-            uvm_notes=activity_rows.uvm_notes,
-            saving_sentence=cost_rows.saving_sentence,
-            mode_rows=cost_rows.mode_rows,
-            mode_difference=cost_rows.difference,
-            mode_notes=cost_rows.notes,
-            pinning_rows=cost_rows.pinning_rows,
-            pinning_drawing=cost_rows.drawing,
+            page_data=embed_json({**given.data, "plots": given.figures}),
+            packed={**given.packed, **({"plot-script": _packed(plot)} if plot else {})},
             version=__version__,
         )
     )
+
+
+def for_scripts(report: ReportData) -> ForScripts:
+    """What the page's scripts read, of all sections together; names are made printable, so that no script has to."""
+    parts = [section.for_scripts(section.of(report), report) for section in sections.SECTIONS]
+    data, packed = _shared_data(report), dict[str, str]()
+    figures, drawings = dict[str, Any](), dict[str, Any]()
+    for part in parts:
+        data |= part.data
+        figures |= part.figures
+        drawings |= part.drawings
+        packed |= part.packed
+    if report.instances:
+        layout, packed["instances"] = pack_columns(report.instances.columns())
+        data["instances"] = _instances(report.instances, report.activity, layout)
+    if any(drawings.values()):
+        text = json.dumps(drawings, ensure_ascii=False, separators=(",", ":"))
+        packed["drawings"] = pack(text.encode("utf-8", "replace"))
+    return ForScripts(data, figures, drawings, packed, bool(figures) or any(part.plots for part in parts))
 
 
 def embed_json(value: Any) -> Markup:
@@ -196,106 +174,44 @@ def _quantity(key: str, value: Any) -> str:
     return str(value)
 
 
-def _page_data(
-    data: ReportData, layout: list[tuple[str, str, int]], instances: dict[str, Any] | None
-) -> dict[str, Any]:
-    """What the scripts need: names are made printable here, so that no script has to."""
-    flame, timed = data.flame, data.flame is not None and data.flame.timed
+def _shared_data(report: ReportData) -> dict[str, Any]:
     return {
-        "causes": [_cause(cause) for cause in data.causes],
-        "dsos": [printable(dso) for dso in data.dsos],
-        "events": [{"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in data.events],
-        "ranges": [_range(data, index) for index in range(len(data.ranges))],
-        "threads": [_thread_name(thread) for thread in data.threads or (flame.threads if flame else ())],
-        "timed": timed,
-        "title": re.sub(r"[^\w.-]+", "-", data.capture.path) or "pinprof",
-        "flame": {
-            "layout": layout,
-            "facts": {
-                "causes": len(data.causes),
-                "dsos": len(data.dsos),
-                "frames": len(flame.frame_name) if flame else 0,
-                "threads": len(flame.threads) if flame else 0,
-                "timed": timed,
-            },
-        },
-        "instances": instances,
-        "links": _link_rates(data),
-    }
-
-
-def _range(data: ReportData, index: int) -> dict[str, Any]:
-    entry = data.ranges[index]
-    number = {cause.key: index for index, cause in enumerate(data.causes)}
-    return {
-        "name": printable(entry.name),
-        "label": chart.label(entry),
-        "depth": entry.depth,
-        "count": entry.count,
-        "wall": entry.wall_ns,
-        "spread": [entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns],
-        "leaves": [
-            [[number[leaf], weight] for leaf, weight in part.leaves.items()]
-            if (part := entry.event(event.name))
-            else []
-            for event in data.events
+        "causes": [
+            {
+                "key": cause.key,
+                "slug": cause.slug,
+                "meaning": cause.meaning,
+                "remedy": cause.remedy,
+                "rule": cause.rule,
+            }
+            for cause in report.causes
         ],
-        "tiles": _tiles(data, index),
+        "events": [
+            {"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in report.events
+        ],
+        "threads": [
+            printable(f"{thread.name} {thread.tid}".strip())
+            for thread in report.threads or (report.flame.threads if report.flame else ())
+        ],
+        "title": re.sub(r"[^\w.-]+", "-", report.capture.path) or "pinprof",
+        "instances": None,
     }
 
 
-def _tiles(data: ReportData, index: int) -> list[tuple[str, str, bool]]:
-    """Managed memory in a range, as its section tells of the whole recording."""
-    if data.activity is None:
-        return []
-    scope = data.activity.analysis.ranges[index]
-    return [(tile.value, tile.label, tile.warn) for tile in activity_rows.uvm_tiles(data.activity, scope)]
-
-
-def _link_rates(data: ReportData) -> list[float | None]:
-    """Per row of the copies' table, the practical rate of its way over the link in bytes per nanosecond."""
-    if data.activity is None:
-        return []
-    link = data.activity.analysis.transfers.link
-    return [link.rate(copy.direction) if link else None for copy in data.activity.analysis.whole.copies]
-
-
-def _cause(cause: Cause) -> dict[str, str]:
+def _instances(rows: InstanceData, activity: ActivityAnalysis | None, layout: Layout) -> dict[str, Any]:
     return {
-        "key": cause.key,
-        "slug": cause.slug,
-        "meaning": cause.meaning,
-        "remedy": cause.remedy,
-        "rule": cause.rule,
+        "layout": layout,
+        "samplesStart": rows.samples_start_ns,
+        "scoped": rows.scoped,
+        "merged": rows.merged,
+        "run": activity.span_ns if activity else 0,
     }
 
 
-def _thread_name(thread: Thread) -> str:
-    return printable(f"{thread.name} {thread.tid}".strip())
-
-
-def _has_chart(data: ReportData) -> bool:
-    return any(part.total for entry in data.ranges for part in entry.events)
-
-
-def _plots(data: ReportData) -> dict[str, Any]:
-    """Plots that stand by themselves, by the name of their place on the page."""
-    activity = data.activity.analysis if data.activity else None
-    figures = {
-        "transfers": plots.transfer_figure(activity.transfers, activity.whole.copies) if activity else None,
-        "memory": plots.memory_figure(data.memory) if data.memory else None,
-    }
-    return {name: figure for name, figure in figures.items() if figure}
-
-
-def _has_plot(data: ReportData) -> bool:
-    return _has_chart(data) or bool(_plots(data))
-
-
-def _colour_rules(data: ReportData) -> str:
+def _colour_rules(report: ReportData) -> str:
     """Custom properties and classes for every cause, module and level, in both themes."""
-    pairs = [(cause.key, cause.level) for cause in data.causes]
-    slugs = {cause.key: cause.slug for cause in data.causes}
+    pairs = [(cause.key, cause.level) for cause in report.causes]
+    slugs = {cause.key: cause.slug for cause in report.causes}
     rules = []
     for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
         values = {slugs[key]: colour for key, colour in palette.colours(pairs, dark=dark).items()}
@@ -342,7 +258,7 @@ def _share_scripts(data: ReportData, page: Path, folder: Path) -> tuple[str | No
     # A function, because its text can be asked for: the worker is made of the same script.
     script = f'globalThis.{SHARED_NAME} = function () {{\n"use strict";\n{bundle()}}};\n'.encode()
     own = f"pinprof-{hashlib.sha256(script).hexdigest()[:12]}.js"
-    plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if _has_plot(data) else None
+    plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if for_scripts(data).plots else None
     return plot, _share(page, folder / own, script)
 
 
@@ -377,15 +293,10 @@ def asset(name: str) -> str:
     return (resources.files("pinprof.report") / "assets" / name).read_text("utf-8")
 
 
-def _command_of(collector: Mapping[str, Any]) -> str:
-    command = collector.get("command", ())
-    return command if isinstance(command, str) else summary.quoted([str(word) for word in command])
-
-
 def environment() -> jinja2.Environment:
     """The templates, with autoescape and the filters that show quantities."""
     environment = jinja2.Environment(
-        loader=jinja2.PackageLoader("pinprof.report", "templates"),
+        loader=LOADER,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,

@@ -1,41 +1,48 @@
-"""The sections of the page, in order. A section without data does not appear."""
+"""The sections of a report. A section is one module here, one template and one line in `SECTIONS`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from typing import Any
 
-from pinprof.report.data import ReportData
+from pinprof.report.section import Section
+from pinprof.report.sections.activity import ACTIVITY
+from pinprof.report.sections.calls import CALLS
+from pinprof.report.sections.causes import CAUSES
+from pinprof.report.sections.counterfactual import COUNTERFACTUAL
+from pinprof.report.sections.findings import FINDINGS
+from pinprof.report.sections.flame import FLAME
+from pinprof.report.sections.hero import HERO
+from pinprof.report.sections.machine import MACHINE
+from pinprof.report.sections.memory import MEMORY
+from pinprof.report.sections.pinning import PINNING
+from pinprof.report.sections.python import PYTHON
+from pinprof.report.sections.quality import QUALITY
+from pinprof.report.sections.ranges import RANGES
+from pinprof.report.sections.ranges.walls import WALLS
+from pinprof.report.sections.reproduce import REPRODUCE
+from pinprof.report.sections.timeline import TIMELINE
+from pinprof.report.sections.transfers import TRANSFERS
+from pinprof.report.sections.uvm import UVM
+
+SECTIONS: tuple[Section[Any], ...] = (
+    HERO, CAUSES, PINNING, FINDINGS, COUNTERFACTUAL, RANGES, WALLS, PYTHON, TIMELINE, CALLS, TRANSFERS, UVM, MEMORY,
+    FLAME, QUALITY, MACHINE, REPRODUCE, ACTIVITY,
+)  # fmt: skip
+"""In the order of the page."""
+
+TEXT_ORDER = (
+    "hero", "causes", "ranges", "python", "walls", "memory", "calls", "transfers", "uvm", "pinning", "counterfactual",
+    "findings", "quality", "reproduce",
+)  # fmt: skip
+"""The terminal's order, by key: what was measured, then what it means. Sections without a place here come last."""
+
+JSON_ORDER = (
+    "hero", "causes", "ranges", "quality", "findings", "activity", "memory", "counterfactual", "pinning", "python",
+)  # fmt: skip
+"""The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 
 
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """A section: `templates/panel_KEY.html.j2` draws it when `applies`."""
-
-    key: str
-    title: str
-    applies: Callable[[ReportData], bool]
-
-
-PANELS: tuple[Panel, ...] = (
-    Panel("causes", "Causes", lambda data: any(event.total for event in data.events)),
-    Panel("pinning", "Time to pinned memory", lambda data: data.pinning is not None),
-    Panel("findings", "Findings", lambda data: bool(data.findings)),
-    Panel("counterfactual", "In other kinds of memory", lambda data: data.counterfactual is not None),
-    Panel("ranges", "Ranges", lambda data: bool(data.ranges)),
-    Panel("python", "Python", lambda data: bool(data.python)),
-    Panel("timeline", "Timeline", lambda data: data.timeline is not None),
-    Panel("calls", "CUDA calls", lambda data: bool(data.activity and data.activity.analysis.whole.calls)),
-    Panel("transfers", "Transfers", lambda data: bool(data.activity and data.activity.analysis.whole.copies)),
-    Panel("uvm", "Managed memory", lambda data: bool(data.activity and data.activity.analysis.uvm)),
-    Panel("memory", "Memory", lambda data: data.memory is not None),
-    Panel("flame", "Flamegraph", lambda data: data.flame is not None and len(data.flame.depth) > 0),
-    Panel("quality", "Data quality", lambda data: bool(data.events or data.activity)),
-    Panel("machine", "Machine", lambda data: bool(data.capture.host)),
-    Panel("reproduce", "How to reproduce", lambda data: bool(data.capture.command or data.capture.collectors)),
-)
-
-
-def panels_for(data: ReportData) -> list[Panel]:
-    """The sections that have something to show."""
-    return [panel for panel in PANELS if panel.applies(data)]
+def ordered(keys: tuple[str, ...]) -> list[Section[Any]]:
+    """All sections, those of `keys` first."""
+    place = {key: number for number, key in enumerate(keys)}
+    return sorted(SECTIONS, key=lambda section: place.get(section.key, len(place)))

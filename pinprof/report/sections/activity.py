@@ -1,11 +1,16 @@
-"""CUDA and GPU activity as the documented JSON (docs/json.md): exact integers, `_ns` and `_bytes` in the keys."""
+"""CUDA and GPU activity as JSON: exact integers, `_ns` and `_bytes` in the keys.
+
+The page and the terminal show it in three sections: calls, transfers, managed memory (`calls`, `transfers`, `uvm`).
+"""
 
 from __future__ import annotations
 
 from dataclasses import asdict
 from typing import Any
 
+from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import (
+    ActivityAnalysis,
     CallResult,
     CallSplit,
     ContextInit,
@@ -15,20 +20,20 @@ from pinprof.analyze.activity.results import (
     Spread,
     UvmAnalysis,
 )
-from pinprof.report.activity_data import ActivityData
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.section import Section
 
 
-def activity_json(data: ActivityData) -> dict[str, Any]:
+def _activity(activity: ActivityAnalysis) -> dict[str, Any]:
     """Everything but single points and intervals: those are drawn, and the tables of `--format csv` have them all."""
-    found = data.analysis
     return {
-        "source": found.source,
-        "recorded": sorted(found.recorded),
-        "span_ns": found.span_ns,
-        **_scope(found.whole),
-        "context_init": [_context(entry) for entry in found.context_init],
-        "loops": [asdict(loop) for loop in found.loops],
-        "link": asdict(found.transfers.link) if found.transfers.link else None,
+        "source": activity.source,
+        "recorded": sorted(activity.recorded),
+        "span_ns": activity.span_ns,
+        **_scope(activity.whole),
+        "context_init": [_context(entry) for entry in activity.context_init],
+        "loops": [asdict(loop) for loop in activity.loops],
+        "link": asdict(activity.transfers.link) if activity.transfers.link else None,
         "devices": [
             {
                 "device": device.device,
@@ -40,11 +45,11 @@ def activity_json(data: ActivityData) -> dict[str, Any]:
                 "idle_gaps": device.idle_gaps,
                 "longest_gap_ns": device.longest_gaps[0][1] if device.longest_gaps else 0,
             }
-            for device in found.transfers.devices
+            for device in activity.transfers.devices
         ],
-        "uvm": _uvm(found.uvm) if found.uvm else None,
-        "memory": asdict(found.memory) if found.memory else None,
-        "ranges": [{"path": list(scope.path), **_scope(scope)} for scope in found.ranges],
+        "uvm": _uvm(activity.uvm) if activity.uvm else None,
+        "memory": asdict(activity.memory) if activity.memory else None,
+        "ranges": [{"path": list(scope.path), **_scope(scope)} for scope in activity.ranges],
     }
 
 
@@ -165,3 +170,14 @@ def _uvm(uvm: UvmAnalysis) -> dict[str, Any]:
             for histogram in uvm.sizes
         ],
     }
+
+
+def _build(_: Analysis, shared: Shared) -> ActivityAnalysis | None:
+    return shared.activity
+
+
+def _to_json(activity: ActivityAnalysis | None, _: ReportData) -> dict[str, Any]:
+    return {"activity": _activity(activity) if activity else None}
+
+
+ACTIVITY = Section("activity", "", _build, on_page=lambda _: False, to_json=_to_json)

@@ -1,16 +1,29 @@
-"""What the page and the terminal say of CUDA activity in the same words: splits of calls, GPU time, managed memory."""
+"""CUDA calls: how often, how long, on what, and where samples say that the time inside them went."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
 from pinprof import units
-from pinprof.analyze.activity.results import CallResult, CallSplit, ContextInit, DeviceTime, ScopeActivity, UvmAnalysis
-from pinprof.report.activity_data import ActivityData
-from pinprof.report.data import RangeData, ReportData
-from pinprof.report.summary import Tile
-from pinprof.report.walls import REMAINDER
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit, Purpose
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import Section
+from pinprof.report.sections.ranges.walls import REMAINDER
+from pinprof.report.styles import PURPOSES
+from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
+
+MEMORY_CALLS: tuple[Purpose, ...] = (
+    "alloc pinned", "register", "alloc device", "alloc managed", "prefetch", "advise", "copy", "set", "free pinned",
+    "unregister", "free device",
+)  # fmt: skip
+"""Calls about memory, which a report tells before all others."""
 
 _NAMELESS = re.compile(r"(\[.+\]) \(.+\)$")
 """A caller without a symbol, which is named by its file already: `[libfoo.so] (libfoo.so)`."""
@@ -18,8 +31,13 @@ _NAMELESS = re.compile(r"(\[.+\]) \(.+\)$")
 UNSAMPLED = "not on a CPU"
 _SMALLEST_PART = 0.005
 """Parts of a call's time below this are summed up."""
-_TOLD = 3
+_NAMED = 3
 """Parts named beside the bar."""
+_CALLS, _NAME_WIDTH = 12, 26
+_LEAST_PER_GIB_NS = 1e6
+"""What takes less for a GiB does not touch its bytes: an asynchronous copy, a reservation of managed memory."""
+_LEAST_SAMPLES = 5
+"""Of fewer samples the causes inside a call are chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,14 +67,9 @@ def split_parts(split: CallSplit) -> list[Part]:
     return parts
 
 
-def told_parts(split: CallSplit) -> list[Part]:
+def named_parts(split: CallSplit) -> list[Part]:
     """The parts worth a figure."""
-    return [part for part in split_parts(split) if part.share >= 0.01][:_TOLD]
-
-
-def range_activity(data: ReportData) -> list[tuple[RangeData, ScopeActivity]]:
-    """Every range beside what happened in it."""
-    return list(zip(data.ranges, data.activity.analysis.ranges, strict=True)) if data.activity else []
+    return [part for part in split_parts(split) if part.share >= 0.01][:_NAMED]
 
 
 def call_line(call: CallResult) -> str:
@@ -65,11 +78,6 @@ def call_line(call: CallResult) -> str:
         return call.name
     nameless = _NAMELESS.match(call.sites[0].name)
     return f"{call.name} from {nameless[1] if nameless else call.sites[0].name}"
-
-
-def has_splits(data: ActivityData) -> bool:
-    """Whether samples say where calls spent their time."""
-    return any(call.split for call in data.analysis.whole.calls)
 
 
 def context_sentence(entry: ContextInit) -> str:
@@ -81,73 +89,84 @@ def context_sentence(entry: ContextInit) -> str:
     )
 
 
-def device_sentence(device: DeviceTime) -> str:
-    """How one GPU spent its time."""
-    name = f"GPU {device.device}" if device.device >= 0 else "The GPU"
-    sentence = (
-        f"{name} worked {units.format_share(device.busy_ns, device.span_ns)} of the {units.format_ns(device.span_ns)} "
-        f"between its first work and its last: kernels {units.format_ns(device.kernel_ns)}, "
-        f"copies {units.format_ns(device.copy_ns)}"
-    )
-    if device.kernel_ns and device.copy_ns:
-        sentence += (
-            f", both at once {units.format_ns(device.overlap_ns)} "
-            f"({units.format_share(device.overlap_ns, device.copy_ns)} of the copying)"
-            if device.overlap_ns
-            else ", never both at once"
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """The calls of the whole recording, longest total first."""
+
+    activity: ActivityAnalysis
+    merged: bool
+    """Whether rows that the page sums again stand for several calls."""
+
+    @property
+    def memory(self) -> list[CallResult]:
+        """Those about memory, which are told before all others."""
+        return [call for call in self.activity.whole.calls if call.purpose in MEMORY_CALLS]
+
+    @property
+    def others(self) -> list[CallResult]:
+        """All others."""
+        return [call for call in self.activity.whole.calls if call.purpose not in MEMORY_CALLS]
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether samples say where calls spent their time."""
+        return any(call.split for call in self.activity.whole.calls)
+
+    @property
+    def contexts(self) -> list[str]:
+        """A sentence for each context that was created."""
+        return [context_sentence(entry) for entry in self.activity.context_init]
+
+    def parts(self, split: CallSplit) -> list[Part]:
+        """As `split_parts`, for the template."""
+        return split_parts(split)
+
+    def named_parts(self, split: CallSplit) -> list[Part]:
+        """As `named_parts`, for the template."""
+        return named_parts(split)
+
+
+def _build(_: Analysis, shared: Shared) -> Calls | None:
+    if shared.activity is None or not shared.activity.whole.calls:
+        return None
+    return Calls(shared.activity, merged=shared.instances is not None and shared.instances.merged)
+
+
+def _to_text(data: Calls, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    yield from titled("CUDA calls", _text(data))
+
+
+def _text(data: Calls) -> Group:
+    calls = data.memory or data.others
+    if all(call.failures == call.count for call in data.activity.whole.calls) and not data.activity.context_init:
+        # As on a machine with the driver's library and no GPU: there is nothing to tell of times and sizes.
+        names = ", ".join(f"{shortened(call.name, _NAME_WIDTH)} ({units.format_count(call.count)})" for call in calls)
+        return Group(Text(f"All of them failed: {names}."))
+    several = sum(call.count for call in data.activity.whole.calls) > 1
+    table = figures_table("call", "count", "bytes", "total", "of run", "median", "per GiB")
+    for call in calls[:_CALLS]:
+        failed = f" ({call.failures} failed)" if call.failures else ""
+        table.add_row(
+            Text(shortened(call.name, _NAME_WIDTH) + failed, style_colour(PURPOSES[call.purpose])),
+            units.format_count(call.count),
+            units.format_bytes(call.size_bytes) if call.size_bytes else "–",
+            Text(units.format_ns(call.time_ns.total), "bold"),
+            units.format_share(call.time_ns.total, data.activity.span_ns) if several else "–",
+            units.format_ns(call.time_ns.median),
+            units.format_ns(per_gib) if (per_gib := call.ns_per_gib or 0.0) >= _LEAST_PER_GIB_NS else "–",
         )
-    if device.longest_gaps:
-        sentence += f"; its longest gap lasted {units.format_ns(device.longest_gaps[0][1])}"
-    return sentence + "."
+    lines: list[RenderableType] = [table]
+    if data.has_splits:
+        lines += [
+            Text(f"{shortened(call_line(call), 2 * _NAME_WIDTH)}: ")
+            + sentence(", ".join(f"{part.label} {units.format_ns(part.ns)}" for part in named_parts(call.split)), "dim")
+            for call in calls[:_CALLS]
+            if call.split and call.split.samples >= _LEAST_SAMPLES and named_parts(call.split)
+        ]
+    if len(calls) > _CALLS:
+        lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less.", "dim"))
+    lines += [sentence(printable(context), "dim") for context in data.contexts]
+    return Group(*lines)
 
 
-def uvm_tiles(data: ActivityData, scope: ScopeActivity | None = None) -> list[Tile]:
-    """The figures that tell how managed memory behaved, in the whole recording or in a range: the same tiles."""
-    uvm = data.analysis.uvm
-    if uvm is None:
-        return []
-    whole = scope or data.analysis.whole
-    kernel_ns, lost_ns = (scope.kernel_ns, scope.lost_ns) if scope else (uvm.kernel_ns, uvm.lost_ns)
-    moves = whole.migrations
-    down, up = (sum(m.size_bytes.total for m in moves if m.direction == way) for way in ("H2D", "D2H"))
-    tiles = []
-    if uvm.kernel_ns:
-        tiles.append(
-            Tile(
-                f"of kernel time lost to faults ({units.format_ns(lost_ns)})",
-                units.format_share(lost_ns, kernel_ns),
-                lost_ns > 0.1 * kernel_ns,
-            )
-        )
-    if uvm.gpu_fault_groups is not None:
-        label = f"groups of GPU faults, {units.format_count(whole.gpu_faults)} faults"
-        tiles.append(Tile(label, units.format_count(whole.gpu_fault_groups), False))
-    tiles += [
-        Tile("moved to the device", units.format_bytes(down), False),
-        Tile("moved to the host", units.format_bytes(up), False),
-    ]
-    if uvm.cpu_faults is not None:
-        tiles.append(Tile("CPU faults on managed memory", units.format_count(whole.cpu_faults), False))
-    moved = "–" if scope else f"{_few(uvm.moved_per_byte)} moves"
-    tiles.append(Tile("for each byte that ever moved", moved, False))
-    return tiles
-
-
-def _few(number: float) -> str:
-    return f"{number:.2g}" if number < 10 else units.format_count(number)
-
-
-def uvm_notes(uvm: UvmAnalysis) -> list[str]:
-    """What the figures of managed memory rest on."""
-    notes = []
-    if uvm.lost_from == "migration causes" and uvm.kernel_ns:
-        notes.append(
-            "GPU faults were not recorded: a kernel's fault window is taken to last from its start to its last "
-            "migration that a touch caused."
-        )
-    elif uvm.kernel_ns:
-        notes.append("Kernel time lost is time in which the GPU waited for faults to be served and nothing was copied.")
-    if uvm.cpu_fault_functions:
-        told = ", ".join(f"{name} ({units.format_count(count)})" for name, count in uvm.cpu_fault_functions[:_TOLD])
-        notes.append(f"Touched on the CPU by {told}.")
-    return notes
+CALLS = Section("calls", "CUDA calls", _build, to_text=_to_text)

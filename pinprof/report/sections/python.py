@@ -1,17 +1,32 @@
-"""Python lines as a report shows them: cut to the heavy ones, what is left out summed up."""
+"""Lines of Python: each event's weight by line, cut to the heavy ones, what is left out summed up."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.python_lines import PythonEvent, PythonLine
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import Section
+from pinprof.report.terminal.layout import cause, kept, leaf_style, plain_table, titled
 
 MOST_LINES = 40
 SMALLEST_SHARE = 0.002
-"""Of the event's weight; lines below it are summed up."""
+"""Lines below this share of the event's weight are summed up."""
+
+_MOST_ROWS = 15
+_SMALLEST_ROW = 0.005
+_CAUSES, _SMALLEST_CAUSE = 4, 0.03
+_NAME_WIDTH = 28
+"""Cells for a file, a function and a library's line: as wide as the column is in 80 columns, so that none is broken."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,21 +51,20 @@ class PythonTable:
         """What a row is."""
         return "line" if self.has_lines else "function"
 
-    def to_json(self) -> dict[str, Any]:
-        """The documented JSON of one event."""
-        return {
-            "event": self.event,
-            "total": self.total,
-            "weight": self.weight,
-            "lines": [_line_json(row) for row in self.rows],
-            "rest": self.rest,
-            "rest_weight": self.rest_weight,
-        }
 
+@dataclass(frozen=True, slots=True)
+class Python:
+    """The events that have Python functions, in the order of the recording."""
 
-def python_tables(analysis: Analysis) -> tuple[PythonTable, ...]:
-    """The tables of a recording, in the order of its events; empty without Python functions."""
-    return tuple(_table(analysis, found) for found in analysis.python)
+    tables: tuple[PythonTable, ...]
+
+    def table(self, event: str) -> PythonTable | None:
+        """The table of one event."""
+        return next((table for table in self.tables if table.event == event), None)
+
+    def main_threads(self, threads: Mapping[str, int]) -> str:
+        """As the function of this name, for the template."""
+        return main_threads(threads)
 
 
 def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
@@ -60,20 +74,78 @@ def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
     return ", ".join(names[:most]) + more
 
 
-def _table(analysis: Analysis, found: PythonEvent) -> PythonTable:
-    event = analysis.capture.events[found.event]
-    rows = [line for line in found.lines[:MOST_LINES] if line.weight >= SMALLEST_SHARE * found.total]
+def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
+    event = analysis.capture.events[result.event]
+    rows = [line for line in result.lines[:MOST_LINES] if line.weight >= SMALLEST_SHARE * result.total]
     return PythonTable(
         event=event.name,
         unit=event.unit,
-        total=found.total,
-        weight=found.weight,
-        has_lines=found.has_lines,
+        total=result.total,
+        weight=result.weight,
+        has_lines=result.has_lines,
         rows=tuple(rows),
-        rest=len(found.lines) - len(rows),
-        rest_weight=found.weight - sum(line.weight for line in rows),
+        rest=len(result.lines) - len(rows),
+        rest_weight=result.weight - sum(line.weight for line in rows),
     )
 
 
-def _line_json(line: PythonLine) -> dict[str, Any]:
-    return asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)}
+def _build(analysis: Analysis, _: Shared) -> Python | None:
+    tables = tuple(_table(analysis, result) for result in analysis.python)
+    return Python(tables) if tables else None
+
+
+def _to_json(python: Python | None, _: ReportData) -> dict[str, Any]:
+    return {"python": [_table_json(table) for table in python.tables] if python else []}
+
+
+def _table_json(table: PythonTable) -> dict[str, Any]:
+    return {
+        "event": table.event,
+        "total": table.total,
+        "weight": table.weight,
+        "lines": [asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)} for line in table.rows],
+        "rest": table.rest,
+        "rest_weight": table.rest_weight,
+    }
+
+
+def _to_text(python: Python, report: ReportData, _: Console) -> Iterator[RenderableType]:
+    for table in python.tables:
+        yield from titled(f"Python {table.noun}s · {printable(table.event)}", _table_text(table, report))
+
+
+def _table_text(data: PythonTable, report: ReportData) -> Table:
+    table = plain_table()
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("weight", justify="right", no_wrap=True)
+    table.add_column(data.noun, overflow="fold")
+    shown = [row for row in data.rows[:_MOST_ROWS] if row.weight >= _SMALLEST_ROW * data.total]
+    threads = [printable(main_threads(row.threads)) for row in shown]
+    several = len(set(threads)) > 1
+    if several:
+        table.add_column("thread", overflow="fold", max_width=18)
+    table.add_column("causes", overflow="fold")
+    for row, thread in zip(shown, threads, strict=True):
+        causes = Text()
+        for leaf, weight in list(row.leaves.items())[:_CAUSES]:
+            if weight >= _SMALLEST_CAUSE * row.weight:
+                causes += cause(leaf, units.format_share(weight, row.weight), leaf_style(report, leaf))
+        line = Text(shortened(row.place, _NAME_WIDTH), "bold") + Text(f"  {shortened(row.function, _NAME_WIDTH)}")
+        if row.inside and 2 * row.inside_weight > row.weight:
+            line += Text(f"  {kept('in ' + shortened(row.inside, _NAME_WIDTH))}", "dim")
+        table.add_row(
+            Text(units.format_share(row.weight, data.total), "bold"),
+            units.format_weight(row.weight, data.unit),
+            line,
+            *((Text(thread, "dim"),) if several else ()),
+            causes,
+        )
+    left = data.weight - sum(row.weight for row in shown)
+    for weight, label in ((left, f"(other {data.noun}s)"), (data.total - data.weight, "(no Python on the stack)")):
+        if weight:
+            share = units.format_share(weight, data.total)
+            table.add_row(share, units.format_weight(weight, data.unit), Text(kept(label), "dim"))
+    return table
+
+
+PYTHON = Section("python", "Python", _build, to_json=_to_json, to_text=_to_text)

@@ -1,15 +1,23 @@
-"""What the page and the terminal say in the same words: key facts, data quality, clocks."""
+"""Data quality: what was recorded, what was lost, what the recording cannot say, and how well the clocks agree."""
 
 from __future__ import annotations
 
 import re
-import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
 from pinprof import units
-from pinprof.report.activity_data import ActivityData
-from pinprof.report.data import ReportData
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.model import Losses
+from pinprof.report.data import ReportData, Shared, Tile
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import Section
+from pinprof.report.terminal.layout import sentence, tiles_line, titled
 
 _QUIET_SHARE = 0.01
 """Unresolved, missing or truncated stacks up to this part of the samples change no verdict."""
@@ -17,6 +25,8 @@ _QUIET_SHARE = 0.01
 _SHORTEST_NS = 1_000_000
 """Ranges shorter than this hold too few samples to compare with a clock."""
 
+_LONG_NS = 200_000_000
+"""From this wall time on, sampling noise no longer explains a difference of 3 % between the clocks."""
 
 _UNRECORDED = {
     "gpu_faults": "Page faults of the GPU were not recorded.",
@@ -24,15 +34,6 @@ _UNRECORDED = {
     "memory": "Sizes of allocations were not recorded.",
 }
 """What a trace may lack, by the names of `Activity.recorded`."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """One figure of data quality."""
-
-    label: str
-    value: str
-    warn: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,45 +46,38 @@ class ClockRow:
     sampled_ns: int
 
 
-def hero_facts(data: ReportData) -> list[str]:
-    """A line of key facts under the headline."""
-    scenario, facts = data.capture.scenario, []
-    parameters = scenario.get("parameters")
-    variant = parameters.get("variant") if isinstance(parameters, dict) else None
-    if name := scenario.get("name"):
-        facts.append(f"scenario {name}" + (f" ({variant})" if variant else ""))
-    if backend := scenario.get("backend"):
-        facts.append(f"{backend} backend")
-    if isinstance(parameters, dict):
-        size, iterations = parameters.get("size_bytes"), parameters.get("iterations")
-        if isinstance(size, int):
-            facts.append(f"{iterations} × {units.format_bytes(size)}" if iterations else units.format_bytes(size))
-    memory = scenario.get("memory_bytes")
-    if isinstance(memory, dict):
-        facts += [f"{units.format_bytes(size)} of {what}" for what, size in memory.items() if isinstance(size, int)]
-    for event in data.events:
-        if event.spans:
-            facts.append(units.format_counted(event.samples, "wait", "waits"))
-            continue
-        if event.name == event.unit:
-            # Counts of which nothing is known: the event has no name but its unit.
-            facts.append(units.format_counted(event.samples, "weighted stack", "weighted stacks"))
-            continue
-        count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {event.name}"
-        rate = re.search(r"\d+", event.sampling.replace(",", ""))
-        told = rate is None or re.search(rf"={rate[0]}\b", event.name)
-        facts.append(count if told else f"{count}, {event.sampling}")
-    facts += [f"{units.format_count(count)} {label}" for count, label in activity_counts(data)]
-    return facts
+@dataclass(frozen=True, slots=True)
+class Quality:
+    """What a recording can be trusted for."""
+
+    losses: Losses
+    tiles: tuple[Tile, ...]
+    clock_rows: tuple[ClockRow, ...]
+    """Empty where waits were recorded: wall time is explained then, and not just compared."""
+    notes: tuple[str, ...]
+    recorded: bool
+    """Whether anything was sampled or traced."""
 
 
-def activity_counts(data: ReportData) -> list[tuple[int, str]]:
+def quality(losses: Losses, shared: Shared) -> Quality:
+    """The quality of one recording."""
+    explained = any(entry.wall for entry in shared.ranges)
+    return Quality(
+        losses,
+        tuple(quality_tiles(losses, shared)),
+        () if explained else tuple(clock_rows(shared)),
+        tuple(quality_notes(losses, shared)),
+        bool(shared.events or shared.activity),
+    )
+
+
+def activity_counts(activity: ActivityAnalysis | None) -> list[tuple[int, str]]:
     """How much a tracing tool recorded, by kind in the right number; without kinds of which there is nothing."""
-    if data.activity is None:
+    if activity is None:
         return []
-    whole = data.activity.analysis.whole
+    whole = activity.whole
     counts = [
-        (calls_recorded(data.activity), "CUDA call", "CUDA calls"),
+        (calls_recorded(activity), "CUDA call", "CUDA calls"),
         (whole.kernels, "kernel", "kernels"),
         (sum(copy.count for copy in whole.copies), "copy", "copies"),
         (sum(moved.count for moved in whole.migrations), "migration", "migrations"),
@@ -91,23 +85,16 @@ def activity_counts(data: ReportData) -> list[tuple[int, str]]:
     return [(count, one if count == 1 else many) for count, one, many in counts if count]
 
 
-def calls_recorded(activity: ActivityData) -> int:
+def calls_recorded(activity: ActivityAnalysis) -> int:
     """CUDA calls of the whole recording, those that created contexts among them."""
-    return sum(call.count for call in activity.analysis.whole.calls) + len(activity.analysis.context_init)
+    return sum(call.count for call in activity.whole.calls) + len(activity.context_init)
 
 
-def quoted(words: Sequence[str]) -> str:
-    """Words as a shell reads them; a leading `~/` stays outside the quotes, so that it is expanded."""
-    return " ".join(
-        "~/" + shlex.quote(word[2:]) if word.startswith("~/") and word[2:] else shlex.quote(word) for word in words
-    )
-
-
-def quality_tiles(data: ReportData) -> list[Tile]:
+def quality_tiles(losses: Losses, shared: Shared) -> list[Tile]:
     """Losses as figures; those that may change a verdict warn."""
-    losses, samples = data.losses, sum(event.samples for event in data.events)
-    traced = [Tile(label, units.format_count(count), False) for count, label in activity_counts(data)]
-    if traced and not data.events:
+    samples = sum(event.samples for event in shared.events)
+    traced = [Tile(label, units.format_count(count), False) for count, label in activity_counts(shared.activity)]
+    if traced and not shared.events:
         return traced
     return [
         *traced,
@@ -131,11 +118,11 @@ def _shared(one: str, many: str, count: int, samples: int) -> Tile:
     return Tile(one if count == 1 else many, f"{units.format_count(count)}{share}", count > _QUIET_SHARE * samples)
 
 
-def clock_rows(data: ReportData) -> list[ClockRow]:
+def clock_rows(shared: Shared) -> list[ClockRow]:
     """Per range its wall time and the sampled time of its own threads, or of all where those are unknown."""
-    timed = next((event.name for event in data.events if event.unit == "ns"), None)
+    timed = next((event.name for event in shared.events if event.unit == "ns"), None)
     rows = []
-    for entry in data.ranges:
+    for entry in shared.ranges:
         part = entry.event(timed) if timed else None
         if part and entry.wall_ns >= _SHORTEST_NS * entry.count:
             sampled = part.total if entry.own_thread_ns is None else entry.own_thread_ns
@@ -143,31 +130,64 @@ def clock_rows(data: ReportData) -> list[ClockRow]:
     return rows
 
 
-def quality_notes(data: ReportData) -> list[str]:
+def quality_notes(losses: Losses, shared: Shared) -> list[str]:
     """Sentences about what this recording cannot say."""
-    notes = list(data.losses.notes)
-    outcome_notes = data.capture.outcome.get("notes")
+    notes = list(losses.notes)
+    outcome_notes = shared.capture.outcome.get("notes")
     if isinstance(outcome_notes, list | tuple):
         notes += [str(note) for note in outcome_notes]
     notes += [
         f"{units.format_share(event.heuristic, event.total)} of {event.name} is attributed by a heuristic (hot loops "
         "of stripped libraries), not by the name of a function."
-        for event in data.events
+        for event in shared.events
         if event.heuristic
     ]
-    if data.activity:
-        recorded, source = data.activity.analysis.recorded, data.activity.analysis.source
-        if "cuda" not in recorded and not calls_recorded(data.activity):
-            notes.append(f"No call of CUDA was seen by {source}.")
-        else:
-            notes.append(f"CUDA activity comes from {source}.")
-        if "cuda" in recorded:
-            notes += [told for kind, told in _UNRECORDED.items() if kind not in recorded]
-        elif calls_recorded(data.activity):
-            notes.append("What the GPU did (copies, kernels, migrations) was not recorded, only the calls.")
-    clock, uncertainty = data.capture.clock.get("source"), data.capture.clock.get("uncertainty_ns", 0)
-    if clock and data.ranges:
+    notes += _activity_notes(shared.activity) if shared.activity else []
+    clock, uncertainty = shared.capture.clock.get("source"), shared.capture.clock.get("uncertainty_ns", 0)
+    if clock and shared.ranges:
         exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"
         named = f"the {clock} clock" if clock.isalpha() else f"one clock ({clock})"
         notes.append(f"Samples and ranges count on {named} and agree {exact}.")
     return list(dict.fromkeys(notes))
+
+
+def _activity_notes(activity: ActivityAnalysis) -> list[str]:
+    calls = calls_recorded(activity)
+    if "cuda" in activity.recorded:
+        unrecorded = [note for kind, note in _UNRECORDED.items() if kind not in activity.recorded]
+        return [f"CUDA activity comes from {activity.source}.", *unrecorded]
+    if not calls:
+        return [f"No call of CUDA was seen by {activity.source}."]
+    return [
+        f"CUDA activity comes from {activity.source}.",
+        "What the GPU did (copies, kernels, migrations) was not recorded, only the calls.",
+    ]
+
+
+def _build(analysis: Analysis, shared: Shared) -> Quality:
+    return quality(analysis.capture.losses, shared)
+
+
+def _to_json(quality: Quality | None, _: ReportData) -> dict[str, Any]:
+    return {"losses": asdict(quality.losses if quality else Losses())}
+
+
+def _to_text(quality: Quality, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    worth_telling = [tile for tile in quality.tiles if tile.label == "samples" or not re.match(r"0\b", tile.value)]
+    off = [
+        Text(f"{shortened(row.name, 30)}: {units.format_share(row.sampled_ns, row.wall_ns)} of its wall time sampled")
+        for row in quality.clock_rows
+        if row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
+    ]
+    notes = (sentence(printable(note), "dim") for note in quality.notes)
+    yield from titled("Data quality", Group(tiles_line(worth_telling), *off, *notes))
+
+
+QUALITY = Section(
+    "quality",
+    "Data quality",
+    _build,
+    on_page=lambda quality: quality.recorded,
+    to_json=_to_json,
+    to_text=_to_text,
+)

@@ -1,21 +1,59 @@
-"""Plots as plotly figures in plain dictionaries: copies by size and bandwidth beside their limit, memory over time.
-
-Colours are the page's, by the level in `meta`, so that they follow its theme.
-"""
+"""Transfers: copies by direction and kind of memory beside what the link can do, and how the GPUs spent their time."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
 
-from pinprof.analyze.activity.results import CopyResult, TransferAnalysis
-from pinprof.report.memory_rows import MemoryData
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import CopyResult, DeviceTime, TransferAnalysis
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.names import printable
+from pinprof.report.section import ForScripts, Section
 from pinprof.report.styles import DIRECTIONS, memory_style
+from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
 from pinprof.units import format_bytes, format_count
 
 _SYMBOLS = {"H2D": "triangle-up", "D2H": "triangle-down-open"}
 _SMALLEST_PX, _LARGEST_PX = 11, 26
+
+
+@dataclass(frozen=True, slots=True)
+class Transfers:
+    """The copies of the whole recording."""
+
+    copies: tuple[CopyResult, ...]
+    result: TransferAnalysis
+    figure: dict[str, Any] | None
+    """None without timed copies."""
+    devices: tuple[str, ...]
+    """A sentence for each GPU."""
+
+
+def device_sentence(device: DeviceTime) -> str:
+    """How one GPU spent its time."""
+    name = f"GPU {device.device}" if device.device >= 0 else "The GPU"
+    sentence = (
+        f"{name} worked {units.format_share(device.busy_ns, device.span_ns)} of the {units.format_ns(device.span_ns)} "
+        f"between its first work and its last: kernels {units.format_ns(device.kernel_ns)}, "
+        f"copies {units.format_ns(device.copy_ns)}"
+    )
+    if device.kernel_ns and device.copy_ns:
+        sentence += (
+            f", both at once {units.format_ns(device.overlap_ns)} "
+            f"({units.format_share(device.overlap_ns, device.copy_ns)} of the copying)"
+            if device.overlap_ns
+            else ", never both at once"
+        )
+    if device.longest_gaps:
+        sentence += f"; its longest gap lasted {units.format_ns(device.longest_gaps[0][1])}"
+    return sentence + "."
 
 
 def transfer_figure(transfers: TransferAnalysis, copies: tuple[CopyResult, ...] = ()) -> dict[str, Any] | None:
@@ -117,43 +155,39 @@ def _layout(transfers: TransferAnalysis) -> dict[str, Any]:
     }
 
 
-def memory_figure(data: MemoryData) -> dict[str, Any] | None:
-    """What the program held over time, a line for each kind of memory; None when nothing was ever held."""
-    curves = data.curves()
-    if not curves:
+def _build(_: Analysis, shared: Shared) -> Transfers | None:
+    if shared.activity is None or not shared.activity.whole.copies:
         return None
-    most = max(int(level.max()) for _, _, _, level in curves)
-    power = min(max(most.bit_length() - 1, 0) // 10, 6)
-    unit = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[power]
-    return {
-        "data": [
-            {
-                "type": "scatter",
-                "mode": "lines",
-                "name": style.label,
-                "meta": style.level,
-                "x": [round(value / 1e9, 3) for value in time.tolist()],
-                "y": [float(f"{value / 1024**power:.5g}") for value in level.tolist()],
-                "text": [format_bytes(value) for value in level.tolist()],
-                "line": {"width": 2, "shape": "hv"},
-                "marker": {"symbol": "circle"},
-                "hovertemplate": "%{x:.3g} s<br><b>%{text}</b><extra>%{fullData.name}</extra>",
-            }
-            for _, style, time, level in curves
-        ],
-        "layout": {
-            "height": 250,
-            "margin": {"l": 60, "r": 12, "t": 8, "b": 44},
-            "xaxis": {"title": {"text": "seconds", "standoff": 8}, "fixedrange": True, "zeroline": False},
-            "yaxis": {
-                "rangemode": "tozero",
-                "title": {"text": unit, "standoff": 8},
-                "fixedrange": True,
-                "zeroline": False,
-            },
-            "legend": {"traceorder": "normal"},
-            "showlegend": True,
-            "hovermode": "closest",
-            "dragmode": False,
-        },
-    }
+    copies, result = shared.activity.whole.copies, shared.activity.transfers
+    devices = tuple(device_sentence(device) for device in result.devices)
+    return Transfers(copies, result, transfer_figure(result, copies), devices)
+
+
+def _to_text(data: Transfers, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+    table = figures_table("memory", "direction", "copies", "bytes", "bandwidth", "of link", "host blocked")
+    for copy in data.copies:
+        table.add_row(
+            Text(copy.memory + (" async" if copy.asynchronous else ""), style_colour(memory_style(copy.memory))),
+            copy.direction,
+            units.format_count(copy.count),
+            units.format_bytes(copy.size_bytes.total),
+            Text(units.format_rate(copy.size_bytes.total, copy.busy_ns), "bold"),
+            "–" if copy.link_share is None else units.format_share(copy.link_share, 1),
+            units.format_ns(copy.host_ns),
+        )
+    notes = [*data.devices]
+    if link := data.result.link:
+        notes.append(f"{link.name}: {link.source}.")
+    yield from titled("Transfers", Group(table, *(sentence(printable(note), "dim") for note in notes)))
+
+
+def _for_scripts(data: Transfers | None, _: ReportData) -> ForScripts:
+    """`links`: per row of the table, the practical rate of its way over the link in bytes per nanosecond."""
+    if data is None:
+        return ForScripts({"links": []})
+    link = data.result.link
+    links = [link.rate(copy.direction) if link else None for copy in data.copies]
+    return ForScripts({"links": links}, figures={"transfers": data.figure} if data.figure else {})
+
+
+TRANSFERS = Section("transfers", "Transfers", _build, to_text=_to_text, for_scripts=_for_scripts)

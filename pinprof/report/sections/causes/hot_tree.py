@@ -21,13 +21,13 @@ class HotTree:
     """Nodes of at least `SMALLEST_SHARE`, callers before callees, siblings by descending weight; node 0 holds all."""
 
     event: int
-    """Index into `ReportData.events`."""
+    """Index into `Shared.events`."""
     parent: Int32
     """-1 for node 0."""
     name: Int32
-    """Index into `ReportData.names`; that of node 0 is the root's."""
+    """Index into `FlameData.names`; that of node 0 is the root's."""
     leaf: Int16
-    """Index into `ReportData.causes` of the cause of most of the node's total; NO_CAUSE for none."""
+    """Index into `Shared.causes` of the cause of most of the node's total; NO_CAUSE for none."""
     purity: UInt8
     """Percentage of the total, rounded down, that this cause makes up."""
     total_weight: Int64

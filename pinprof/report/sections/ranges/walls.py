@@ -1,15 +1,29 @@
-"""Wall time of ranges in the same words on the page, in the terminal and as JSON."""
+"""Wall time of ranges: where the time of the threads that opened them went.
+
+On the page it stands among the ranges (`ranges_wall.html.j2`), in the terminal in a section of its own.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
 from pinprof.analyze.results import RangeWall
+from pinprof.report.data import RangeData, ReportData, Shared
+from pinprof.report.names import shortened
+from pinprof.report.section import Section
+from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
 
 REMAINDER = "not explained"
+_MOST, _NAME_WIDTH = 3, 24
 _ERRORS = 5
+"""A range of fewer standard errors of sampling is too short for shares."""
 _SMALLEST = 0.002
 """Parts below this share of the wall time are drawn together."""
 
@@ -27,38 +41,28 @@ class WallPart:
 
 
 @dataclass(frozen=True, slots=True)
-class WallData:
-    """Where the wall time of one row of ranges went; `on_cpu`, `off_cpu` and `remainder_ns` sum to `wall_ns`."""
+class Wall:
+    """The wall time of one row of ranges as people read it."""
 
-    wall_ns: int
-    on_cpu_ns: int
-    off_cpu_ns: int
-    gpu_ns: int
-    """Waiting for the GPU: part of both."""
-    remainder_ns: int
-    """Negative where samples and waits together exceed the clock."""
-    error_ns: int
-    """How large the remainder may be by chance: one standard error of sampling."""
-    on_cpu: Mapping[str, int]
-    off_cpu: Mapping[str, int]
+    result: RangeWall
 
     @property
     def sampled_enough(self) -> bool:
         """Whether the range is long against the error of sampling; shares of a shorter one are chance."""
-        return self.wall_ns >= _ERRORS * self.error_ns
+        return self.result.wall_ns >= _ERRORS * self.result.error_ns
 
     def parts(self) -> list[WallPart]:
         """As a bar shows them: processor time by cause, waits, small parts, the remainder; shares sum to 1."""
-        whole = self.on_cpu_ns + self.off_cpu_ns + max(self.remainder_ns, 0)
+        whole = self.result.on_cpu_ns + self.result.off_cpu_ns + max(self.result.remainder_ns, 0)
         if not whole:
             return []
-        told = [*self.on_cpu.items(), *self.off_cpu.items()]
-        parts = [WallPart(leaf, leaf, ns, ns / whole) for leaf, ns in told if ns >= _SMALLEST * whole]
-        rest = sum(ns for _, ns in told) - sum(part.ns for part in parts)
+        causes = [*self.result.on_cpu.items(), *self.result.off_cpu.items()]
+        parts = [WallPart(leaf, leaf, ns, ns / whole) for leaf, ns in causes if ns >= _SMALLEST * whole]
+        rest = sum(ns for _, ns in causes) - sum(part.ns for part in parts)
         if rest:
             parts.append(WallPart("", "others", rest, rest / whole))
-        if self.remainder_ns > 0:
-            parts.append(WallPart("", REMAINDER, self.remainder_ns, self.remainder_ns / whole))
+        if self.result.remainder_ns > 0:
+            parts.append(WallPart("", REMAINDER, self.result.remainder_ns, self.result.remainder_ns / whole))
         return parts
 
     def most(self, count: int = 4, share: float = 0.02) -> list[WallPart]:
@@ -67,22 +71,62 @@ class WallData:
         return sorted(large, key=lambda part: -part.ns)[:count]
 
 
-def wall_data(wall: RangeWall | None) -> WallData | None:
-    """What the analysis found, for a report."""
+@dataclass(frozen=True, slots=True)
+class Walls:
+    """The ranges whose wall time is explained."""
+
+    rows: tuple[tuple[RangeData, Wall], ...]
+
+
+def walls(shared: Shared) -> Walls | None:
+    """None where waits were not recorded."""
+    rows = tuple((entry, Wall(entry.wall)) for entry in shared.ranges if entry.wall)
+    return Walls(rows) if rows else None
+
+
+def wall_json(wall: RangeWall | None) -> dict[str, Any] | None:
+    """As documented."""
     if wall is None:
         return None
-    return WallData(
-        wall_ns=wall.wall_ns,
-        on_cpu_ns=wall.on_cpu_ns,
-        off_cpu_ns=wall.off_cpu_ns,
-        gpu_ns=wall.gpu_ns,
-        remainder_ns=wall.remainder_ns,
-        error_ns=wall.error_ns,
-        on_cpu=dict(wall.on_cpu),
-        off_cpu=dict(wall.off_cpu),
-    )
+    return {
+        "wall_ns": wall.wall_ns,
+        "on_cpu_ns": wall.on_cpu_ns,
+        "off_cpu_ns": wall.off_cpu_ns,
+        "gpu_ns": wall.gpu_ns,
+        "remainder_ns": wall.remainder_ns,
+        "error_ns": wall.error_ns,
+        "on_cpu": dict(wall.on_cpu),
+        "off_cpu": dict(wall.off_cpu),
+    }
 
 
-def wall_json(wall: WallData | None) -> dict[str, Any] | None:
-    """The documented JSON (docs/json.md)."""
-    return asdict(wall) if wall else None
+def _build(_: Analysis, shared: Shared) -> Walls | None:
+    return walls(shared)
+
+
+def _to_text(walls: Walls, report: ReportData, _: Console) -> Iterator[RenderableType]:
+    gpu = any(wall.result.gpu_ns for _, wall in walls.rows)
+    table = ranges_table(_NAME_WIDTH, "wall each", "on CPU", *(("GPU",) if gpu else ()), "waits", "rest")
+    table.add_column("most of it", overflow="fold")
+    for entry, wall in walls.rows:
+        parts, result = Text(), wall.result
+        for part in wall.most(_MOST):
+            parts += cause(part.leaf, units.format_share(part.share, 1), leaf_style(report, part.leaf))
+
+        def share(ns: int, known: bool = wall.sampled_enough, whole_ns: int = result.wall_ns) -> str:
+            return units.format_share(ns, whole_ns) if known else "–"
+
+        table.add_row(
+            Text("  " * entry.depth + shortened(entry.name, _NAME_WIDTH)),
+            units.format_ns(result.wall_ns / entry.count),
+            share(result.on_cpu_ns),
+            *((share(result.gpu_ns),) if gpu else ()),
+            units.format_share(result.off_cpu_ns, result.wall_ns),
+            share(result.remainder_ns),
+            parts if wall.sampled_enough else Text("too short for its samples", "dim"),
+        )
+    notes = [Text("GPU: waiting for it, on a CPU or off it; part of both.", "dim")] if gpu else []
+    yield from titled("Wall time of the threads that opened the ranges", Group(table, *notes))
+
+
+WALLS = Section("walls", "", _build, on_page=lambda _: False, to_text=_to_text)

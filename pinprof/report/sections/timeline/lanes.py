@@ -1,125 +1,43 @@
-"""The recording over time: ranges, CUDA calls, copies, kernels, migrations and faults as lanes; causes as densities.
+"""Analysis → Timeline: ranges, marks, waits and CUDA calls as lanes of their threads, causes as densities.
 
-Times are nanoseconds since the timeline's own start. Every lane is thinned (`thinning`) and says how much it held.
+Every lane is thinned (`thinning`) and says how much it held.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.calls import purpose_of
-from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.model import CONTINUED, Capture, Int32, Int64
 from pinprof.report.flame_tables import Strings
-from pinprof.report.memory_rows import MemoryData
-from pinprof.report.migration_field import FIELD_STYLES, cause_styles
-from pinprof.report.rows import is_timed, range_threads, start_ns, thread_names, thread_numbers
-from pinprof.report.styles import DIRECTIONS as DIRECTION_WORDS
-from pinprof.report.styles import FAULT_GROUP, KERNEL, MARK, MEMSET, PURPOSES, RANGE, Style, memory_style
+from pinprof.report.rows import is_timed, range_threads, thread_names, thread_numbers, timed_span
+from pinprof.report.sections.memory import MemoryData
+from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
+from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Styles, Timeline
+from pinprof.report.styles import MARK, PURPOSES, RANGE, Style
 from pinprof.report.thinning import Spans, thin
 
-LANE_LIMIT = 3_000
-"""At most about so many intervals in one lane."""
-THREADS, STREAMS = 12, 8
-"""Threads and streams with lanes of their own: those with most to show."""
+THREADS = 12
+"""Threads with lanes of their own: those with most to show."""
 QUIET = 0.05
 """Threads without ranges or calls and with less of the samples than this share one lane."""
 BINS = 1_200
 """Steps of time in a density."""
-MEMORY_STEPS = 1_000
-
-_MEMORY_LEVELS = (("pinned", MemoryKind.PINNED), ("managed", MemoryKind.MANAGED), ("device", MemoryKind.DEVICE))
-
-
-@dataclass(frozen=True)
-class Lane:
-    """Intervals of one kind and place, under the heading of a thread or a GPU."""
-
-    heading: str
-    title: str
-    kind: str
-    """`range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
-    spans: Spans
-    """`style` indexes `Timeline.styles`, `name` `Timeline.names`."""
-    total: int
-    """Intervals before thinning."""
-
-
-@dataclass(frozen=True)
-class Density:
-    """What a thread was doing on processors, by cause and step of time; columns of one length."""
-
-    heading: str
-    title: str
-    bin: Int32
-    cause: Int32
-    """Index into the taxonomy."""
-    weight: Int64
-    """In the unit of the sampled event, of one step."""
-
-
-@dataclass(frozen=True)
-class MemoryUse:
-    """Allocated bytes of one kind of memory: `level_bytes[i]` from `time_ns[i]` on."""
-
-    title: str
-    style: int
-    time_ns: Int64
-    level_bytes: Int64
-
-
-@dataclass(frozen=True)
-class Timeline:
-    """One recording over time."""
-
-    start_ns: int
-    """Of the capture's clock."""
-    span_ns: int
-    bin_ns: int
-    """Length of a density's step."""
-    event: str
-    """The sampled event of the densities; empty without samples."""
-    unit: str
-    samples_start_ns: int
-    """The first sample, since the timeline's start."""
-    densities: tuple[Density, ...]
-    lanes: tuple[Lane, ...]
-    memory: tuple[MemoryUse, ...]
-    styles: tuple[Style, ...]
-    names: tuple[str, ...]
-    left_out: int
-    """Threads without lanes of their own; `other threads` has their samples."""
-    threads: Mapping[str, int]
-    """Heading → index into `ReportData.threads`, for headings that are one thread."""
-
-
-class _Styles:
-    """Styles by index, each kept once."""
-
-    def __init__(self) -> None:
-        self.index: dict[Style, int] = {}
-
-    def add(self, style: Style) -> int:
-        return self.index.setdefault(style, len(self.index))
 
 
 def timeline(analysis: Analysis) -> Timeline | None:
     """What happened when; None where nothing has a time."""
     capture = analysis.capture
-    timed = is_timed(capture) and len(capture.samples) > 0
-    if not timed and not len(capture.ranges) and capture.activity is None:
+    span = timed_span(capture)
+    if span is None:
         return None
-    start, end = start_ns(capture), _end_ns(analysis)
-    if end <= start:
-        return None
-    names, styles = Strings(), _Styles()
+    (start, end), timed = span, is_timed(capture) and len(capture.samples) > 0
+    names, styles = Strings(), Styles()
     chosen, left_out = _threads(analysis)
     numbers = thread_numbers(capture)
     main = analysis.main
@@ -133,9 +51,9 @@ def timeline(analysis: Analysis) -> Timeline | None:
     ]
     memory: tuple[MemoryUse, ...] = ()
     if capture.activity is not None:
-        lanes += _gpu_lanes(capture.activity.gpu_ops, start, names, styles)
-        lanes += _fault_lanes(analysis, start, styles)
-        memory = tuple(_memory(capture.activity.memory, start, styles))
+        lanes += gpu_lanes(capture.activity.gpu_ops, start, names, styles)
+        lanes += fault_lanes(capture.activity.faults, start, styles)
+        memory = tuple(allocations(capture.activity.memory, start, styles))
     memory += tuple(_held(analysis, start, styles))
     return Timeline(
         start_ns=start,
@@ -162,16 +80,6 @@ def _typical_ns(analysis: Analysis) -> int:
     return main.total // max(main.samples, 1)
 
 
-def _end_ns(analysis: Analysis) -> int:
-    capture = analysis.capture
-    columns = [capture.ranges.end_ns]
-    if is_timed(capture):
-        columns.append(capture.samples.time_ns + 1)
-    if capture.activity is not None:
-        columns += [capture.activity.calls.end_ns, capture.activity.gpu_ops.end_ns]
-    return max((int(column.max()) for column in columns if len(column)), default=0)
-
-
 def _threads(analysis: Analysis) -> tuple[dict[tuple[int, int], str], int]:
     """(pid, tid) → heading of the threads that get lanes, in order, and how many do not.
 
@@ -181,13 +89,13 @@ def _threads(analysis: Analysis) -> tuple[dict[tuple[int, int], str], int]:
     capture = analysis.capture
     work = _amounts(capture.samples.pid, capture.samples.tid)
     threshold = QUIET * sum(work.values())
-    told = set(range_threads(capture))
+    active = set(range_threads(capture))
     if capture.activity is not None:
-        told |= set(_amounts(capture.activity.calls.pid, capture.activity.calls.tid))
-    wanted = [pair for pair in {*work, *told} if pair in told or work[pair] >= threshold]
+        active |= set(_amounts(capture.activity.calls.pid, capture.activity.calls.tid))
+    wanted = [pair for pair in {*work, *active} if pair in active or work[pair] >= threshold]
     titles = thread_names(capture)
-    busiest = sorted(wanted, key=lambda pair: (pair not in told, -work.get(pair, 0), pair))[:THREADS]
-    return {pair: _heading(titles.get(pair, ""), pair[1]) for pair in busiest}, len({*work, *told}) - len(busiest)
+    busiest = sorted(wanted, key=lambda pair: (pair not in active, -work.get(pair, 0), pair))[:THREADS]
+    return {pair: _heading(titles.get(pair, ""), pair[1]) for pair in busiest}, len({*work, *active}) - len(busiest)
 
 
 def _heading(name: str, tid: int) -> str:
@@ -230,7 +138,7 @@ def _density(analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: s
 
 
 def _range_lanes(
-    analysis: Analysis, start: int, names: Strings, styles: _Styles, chosen: dict[tuple[int, int], str]
+    analysis: Analysis, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
 ) -> Iterator[Lane]:
     ranges = analysis.capture.ranges
     if not len(ranges):
@@ -247,7 +155,7 @@ def _range_lanes(
 
 
 def _mark_lanes(
-    capture: Capture, start: int, names: Strings, styles: _Styles, chosen: dict[tuple[int, int], str]
+    capture: Capture, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
 ) -> Iterator[Lane]:
     """Instants that the program marked."""
     marks = capture.marks if len(capture.marks) or capture.activity is None else capture.activity.marks
@@ -262,7 +170,7 @@ def _mark_lanes(
 
 
 def _wait_lanes(
-    analysis: Analysis, start: int, end: int, names: Strings, styles: _Styles, chosen: dict[tuple[int, int], str]
+    analysis: Analysis, start: int, end: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
 ) -> Iterator[Lane]:
     """What each thread waited for while it was off the processors."""
     samples = analysis.capture.samples
@@ -285,7 +193,7 @@ def _wait_lanes(
 
 
 def _call_lanes(
-    analysis: Analysis, start: int, names: Strings, styles: _Styles, chosen: dict[tuple[int, int], str]
+    analysis: Analysis, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
 ) -> Iterator[Lane]:
     activity = analysis.capture.activity
     if activity is None or not len(activity.calls):
@@ -302,100 +210,8 @@ def _call_lanes(
         yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT)[0], len(row))
 
 
-def _gpu_lanes(operations: GpuOpTable, start: int, names: Strings, styles: _Styles) -> Iterator[Lane]:
-    """Rows are numbers into `operations` throughout: there may be millions, of many columns."""
-    kernel_names = np.array([*(names.add(name) for name in operations.names), names.add("kernel")], np.int32)
-    working = operations.kind != OpKind.SYNC
-    for device in np.unique(operations.device[working]).tolist():
-        mine = np.flatnonzero(working & (operations.device == device))
-        kind = operations.kind[mine]
-        heading = f"GPU {device}" if device >= 0 else "GPU"
-        compute = mine[(kind == OpKind.KERNEL) | (kind == OpKind.GRAPH)]
-        stream = operations.stream[compute]
-        streams, count = np.unique(stream, return_counts=True)
-        own = streams[np.argsort(-count, kind="stable")][:STREAMS].tolist() if len(streams) > 1 else []
-        lanes = [(f"kernels, stream {number}", compute[stream == number]) for number in sorted(own)]
-        others = compute[~np.isin(stream, own)]
-        lanes.append(("kernels" if not own else "kernels, other streams", others))
-        for title, rows in lanes:
-            look = np.full(len(rows), styles.add(KERNEL), np.int32)
-            yield _lane(heading, title, "kernel", operations, rows, start, look, kernel_names[operations.name[rows]])
-        yield from _copy_lanes(operations, mine[kind == OpKind.COPY], heading, start, names, styles)
-        blank = mine[kind == OpKind.MEMSET]
-        look, text = (np.full(len(blank), number, np.int32) for number in (styles.add(MEMSET), names.add("memset")))
-        yield _lane(heading, "memset", "memset", operations, blank, start, look, text)
-        yield from _migration_lanes(operations, mine[kind == OpKind.MIGRATION], heading, start, names, styles)
-
-
-def _copy_lanes(
-    operations: GpuOpTable, copies: Int64, heading: str, start: int, names: Strings, styles: _Styles
-) -> Iterator[Lane]:
-    direction = DIRECTION[operations.copy_kind[copies]]
-    for number, key in enumerate(DIRECTIONS):
-        rows = copies[direction == number]
-        if len(rows):
-            memory = (operations.dst_kind if key == "D2H" else operations.src_kind)[rows]
-            kinds, of = np.unique(memory, return_inverse=True)
-            words = [memory_name(kind) for kind in kinds.tolist()]
-            look = np.array([styles.add(memory_style(word)) for word in words], np.int32)[of.reshape(-1)]
-            text = np.array([names.add(f"{word} memory, {DIRECTION_WORDS[key]}") for word in words], np.int32)
-            yield _lane(heading, f"copies {key}", "copy", operations, rows, start, look, text[of.reshape(-1)])
-
-
-def _migration_lanes(
-    operations: GpuOpTable, moved: Int64, heading: str, start: int, names: Strings, styles: _Styles
-) -> Iterator[Lane]:
-    direction = DIRECTION[operations.copy_kind[moved]]
-    for number, key in enumerate(DIRECTIONS):
-        rows = moved[direction == number]
-        if len(rows):
-            used, of = np.unique(cause_styles(operations.cause[rows]), return_inverse=True)
-            look = np.array([styles.add(FIELD_STYLES[one]) for one in used.tolist()], np.int32)[of.reshape(-1)]
-            text = np.array([names.add(FIELD_STYLES[one].label) for one in used.tolist()], np.int32)
-            title = f"migrations {key}"
-            yield _lane(heading, title, "migration", operations, rows, start, look, text[of.reshape(-1)])
-
-
-def _lane(
-    heading: str, title: str, kind: str, operations: GpuOpTable, rows: Int64, start: int, style: Int32, name: Int32
-) -> Lane:
-    begin, end = operations.start_ns[rows] - start, operations.end_ns[rows] - start
-    spans = Spans.single(begin, end, style, name, size_bytes=operations.size_bytes[rows])
-    return Lane(heading, title, kind, thin(spans, LANE_LIMIT)[0], len(rows))
-
-
-def _fault_lanes(analysis: Analysis, start: int, styles: _Styles) -> Iterator[Lane]:
-    assert analysis.capture.activity is not None
-    faults = analysis.capture.activity.faults
-    for device in np.unique(faults.device).tolist():
-        if device < 0:
-            continue
-        part = faults.take(faults.device == device)
-        nothing = np.full(len(part), -1, np.int32)
-        look = np.full(len(part), styles.add(FAULT_GROUP), np.int32)
-        spans = Spans.single(
-            part.time_ns - start, part.time_ns - start + part.duration_ns, look, nothing, size_bytes=part.count
-        )
-        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT)[0], len(part))
-
-
-def _held(analysis: Analysis, start: int, styles: _Styles) -> Iterator[MemoryUse]:
+def _held(analysis: Analysis, start: int, styles: Styles) -> Iterator[MemoryUse]:
     """What the program's processes held by the kernel's account, where it was recorded."""
     if analysis.memory is not None:
         for _, style, time, level in MemoryData(analysis.memory, start).curves():
             yield MemoryUse(style.label, styles.add(style), np.maximum(time, 0), level)
-
-
-def _memory(usage: MemoryUsageTable, start: int, styles: _Styles) -> Iterator[MemoryUse]:
-    for title, kind in _MEMORY_LEVELS:
-        mine = usage.take(usage.memory_kind == kind)
-        if not len(mine):
-            continue
-        change = np.where(mine.operation == MemoryOperation.ALLOCATE, mine.size_bytes, -mine.size_bytes)
-        level = np.maximum(np.cumsum(change), 0)
-        # Beyond the limit each step keeps its peak.
-        step = -(-len(level) // MEMORY_STEPS)
-        edges = np.arange(0, len(level), step)
-        yield MemoryUse(
-            title, styles.add(memory_style(title)), mine.time_ns[edges] - start, np.maximum.reduceat(level, edges)
-        )
