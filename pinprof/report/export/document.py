@@ -20,7 +20,7 @@ def to_json(report: ReportData) -> dict[str, Any]:
     """The entries of every section."""
     document: dict[str, Any] = {"schema": SCHEMA}
     for section in ordered(JSON_ORDER):
-        document |= section.to_json(section.of(report), report)
+        document |= dict(section.absent) if (data := section.of(report)) is None else data.to_json()
     return document
 
 

@@ -83,7 +83,7 @@ def render(report: ReportData, plot_source: str | None = None, script_source: st
     style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(report)
     given = for_scripts(report)
     plot = _plot_script() if given.plots and plot_source is None else None
-    shown = [section for section in sections.SECTIONS if section.shown(report)]
+    shown = [data for section in sections.SECTIONS if (data := section.of(report)) is not None and data.on_page()]
     return (
         environment()
         .get_template("report.html.j2")
@@ -108,7 +108,8 @@ def render(report: ReportData, plot_source: str | None = None, script_source: st
 
 def for_scripts(report: ReportData) -> ForScripts:
     """What the page's scripts read, of all sections together; names are made printable, so that no script has to."""
-    parts = [section.for_scripts(section.of(report), report) for section in sections.SECTIONS]
+    present = [data for section in sections.SECTIONS if (data := section.of(report)) is not None]
+    parts = [section.for_scripts(report) for section in present]
     data, packed = _shared_data(report), dict[str, str]()
     figures, drawings = dict[str, Any](), dict[str, Any]()
     for part in parts:
@@ -119,7 +120,7 @@ def for_scripts(report: ReportData) -> ForScripts:
     if report.instances:
         layout, packed["instances"] = pack_columns(report.instances.columns())
         data["instances"] = _instances(report.instances, report.activity, layout)
-    if any(drawings.values()):
+    if drawings:
         text = json.dumps(drawings, ensure_ascii=False, separators=(",", ":"))
         packed["drawings"] = pack(text.encode("utf-8", "replace"))
     return ForScripts(data, figures, drawings, packed, bool(figures) or any(part.plots for part in parts))

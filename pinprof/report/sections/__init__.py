@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from pinprof.report.section import Section
-from pinprof.report.sections.activity import ACTIVITY
-from pinprof.report.sections.calls import CALLS
-from pinprof.report.sections.causes import CAUSES
-from pinprof.report.sections.counterfactual import COUNTERFACTUAL
-from pinprof.report.sections.findings import FINDINGS
-from pinprof.report.sections.flame import FLAME
-from pinprof.report.sections.hero import HERO
-from pinprof.report.sections.machine import MACHINE
-from pinprof.report.sections.memory import MEMORY
-from pinprof.report.sections.pinning import PINNING
-from pinprof.report.sections.python import PYTHON
-from pinprof.report.sections.quality import QUALITY
-from pinprof.report.sections.ranges import RANGES
-from pinprof.report.sections.ranges.walls import WALLS
-from pinprof.report.sections.reproduce import REPRODUCE
-from pinprof.report.sections.timeline import TIMELINE
-from pinprof.report.sections.transfers import TRANSFERS
-from pinprof.report.sections.uvm import UVM
+from pinprof.report.sections.activity import ActivityEntry
+from pinprof.report.sections.calls import Calls
+from pinprof.report.sections.causes import Causes
+from pinprof.report.sections.counterfactual import OtherMemory
+from pinprof.report.sections.findings import Findings
+from pinprof.report.sections.flame import Flamegraph
+from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.machine import Machine
+from pinprof.report.sections.memory import Memory
+from pinprof.report.sections.pinning import Pinning
+from pinprof.report.sections.python import Python
+from pinprof.report.sections.quality import Quality
+from pinprof.report.sections.ranges import Ranges
+from pinprof.report.sections.ranges.walls import Walls
+from pinprof.report.sections.reproduce import Reproduce
+from pinprof.report.sections.timeline import OverTime
+from pinprof.report.sections.transfers import Transfers
+from pinprof.report.sections.uvm import ManagedMemory
 
-SECTIONS: tuple[Section[Any], ...] = (
-    HERO, CAUSES, PINNING, FINDINGS, COUNTERFACTUAL, RANGES, WALLS, PYTHON, TIMELINE, CALLS, TRANSFERS, UVM, MEMORY,
-    FLAME, QUALITY, MACHINE, REPRODUCE, ACTIVITY,
+SECTIONS: tuple[type[Section], ...] = (
+    Hero, Causes, Pinning, Findings, OtherMemory, Ranges, Walls, Python, OverTime, Calls, Transfers, ManagedMemory,
+    Memory, Flamegraph, Quality, Machine, Reproduce, ActivityEntry,
 )  # fmt: skip
 """In the order of the page."""
 
@@ -42,7 +40,7 @@ JSON_ORDER = (
 """The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 
 
-def ordered(keys: tuple[str, ...]) -> list[Section[Any]]:
+def ordered(keys: tuple[str, ...]) -> list[type[Section]]:
     """All sections, those of `keys` first."""
     place = {key: number for number, key in enumerate(keys)}
     return sorted(SECTIONS, key=lambda section: place.get(section.key, len(place)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Self
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -89,13 +90,25 @@ def context_sentence(entry: ContextInit) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Calls:
+@dataclass(frozen=True)
+class Calls(Section):
     """The calls of the whole recording, longest total first."""
+
+    key, title = "calls", "CUDA calls"
 
     activity: ActivityAnalysis
     merged: bool
     """Whether rows that the page sums again stand for several calls."""
+
+    parts = staticmethod(split_parts)
+    named_parts = staticmethod(named_parts)
+
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+        """None where no call was traced."""
+        if shared.activity is None or not shared.activity.whole.calls:
+            return None
+        return cls(shared.activity, merged=shared.instances is not None and shared.instances.merged)
 
     @property
     def memory(self) -> list[CallResult]:
@@ -117,23 +130,9 @@ class Calls:
         """A sentence for each context that was created."""
         return [context_sentence(entry) for entry in self.activity.context_init]
 
-    def parts(self, split: CallSplit) -> list[Part]:
-        """As `split_parts`, for the template."""
-        return split_parts(split)
-
-    def named_parts(self, split: CallSplit) -> list[Part]:
-        """As `named_parts`, for the template."""
-        return named_parts(split)
-
-
-def _build(_: Analysis, shared: Shared) -> Calls | None:
-    if shared.activity is None or not shared.activity.whole.calls:
-        return None
-    return Calls(shared.activity, merged=shared.instances is not None and shared.instances.merged)
-
-
-def _to_text(data: Calls, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
-    yield from titled("CUDA calls", _text(data))
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """The calls about memory, or all others, and what samples say of the time inside them."""
+        yield from titled(self.title, _text(self))
 
 
 def _text(data: Calls) -> Group:
@@ -167,6 +166,3 @@ def _text(data: Calls) -> Group:
         lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less.", "dim"))
     lines += [sentence(printable(context), "dim") for context in data.contexts]
     return Group(*lines)
-
-
-CALLS = Section("calls", "CUDA calls", _build, to_text=_to_text)

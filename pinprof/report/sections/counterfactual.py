@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -57,23 +57,88 @@ class ModeRow:
         return "" if self.measured else f"{units.format_ns(self.low_ns)} to {units.format_ns(self.high_ns)}"
 
 
-@dataclass(frozen=True, slots=True)
-class OtherMemory:
-    """The estimates in words."""
+@dataclass(frozen=True)
+class OtherMemory(Section):
+    """The run as it was, and its estimates."""
+
+    key, title = "counterfactual", "In other kinds of memory"
+    absent = (("counterfactual", None),)
 
     run: Counterfactual
-    rows: tuple[ModeRow, ...]
-    saving: str
-    notes: tuple[str, ...]
+
+    @classmethod
+    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+        """None for programs that do not say what their phases are."""
+        return cls(analysis.counterfactual) if analysis.counterfactual else None
+
+    @property
+    def rows(self) -> list[ModeRow]:
+        """The measured run and every estimate, cheapest first."""
+        return mode_rows(self.run)
+
+    @property
+    def saving(self) -> str:
+        """The largest saving in a sentence."""
+        return saving_sentence(self.run)
+
+    @property
+    def notes(self) -> list[str]:
+        """What the estimates rest on."""
+        return notes(self.run)
 
     def difference(self, row: ModeRow) -> str:
         """A row against the measured run."""
         return difference(self.run, row)
 
+    def to_json(self) -> dict[str, Any]:
+        """`estimates` are empty and `rates_measured_utc` is null without rates."""
+        run = self.run
+        estimates = [
+            {
+                "mode": one.mode,
+                "title": one.title,
+                "low_ns": round(one.low_ns),
+                "likely_ns": round(one.ns),
+                "high_ns": round(one.high_ns),
+                "once_ns": round(one.once_ns),
+                "assumes": one.assumes,
+            }
+            for one in run.estimates
+        ]
+        data = {
+            "mode": run.mode,
+            "title": run.title,
+            "measured_ns": round(run.measured_ns),
+            "modelled_ns": round(run.modelled.ns) if run.modelled else None,
+            "scale": run.scale,
+            "estimates": estimates,
+            "lacking": [{"title": title, "measures": list(measures)} for title, measures in run.lacking],
+            "rates_measured_utc": run.measured_utc or None,
+        }
+        return {"counterfactual": data}
 
-def other_memory(run: Counterfactual) -> OtherMemory:
-    """The estimates of one run."""
-    return OtherMemory(run, tuple(mode_rows(run)), saving_sentence(run), tuple(notes(run)))
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """The largest saving, the estimates, what they rest on."""
+        run = self.run
+        lines: list[RenderableType] = [sentence(printable(self.saving))]
+        if run.measured_utc and run.estimates:
+            table = plain_table()
+            table.add_column("an iteration", justify="right", no_wrap=True)
+            table.add_column("error", no_wrap=True)
+            table.add_column("against measured", no_wrap=True)
+            table.add_column("with", overflow="fold")
+            for row in self.rows:
+                once = f", {kept(units.format_ns(row.once_ns))} once" if row.once_ns else ""
+                table.add_row(
+                    Text(units.format_ns(row.ns), "bold"),
+                    row.error or "measured",
+                    "" if row.measured else self.difference(row),
+                    Text(printable(row.title) + once, "bold" if row.measured else ""),
+                )
+            lines.append(table)
+        # Without rates there are none.
+        lines += [Padding(sentence(printable(note), "dim"), expand=False) for note in self.notes]
+        yield from titled(self.title, Group(*lines))
 
 
 def mode_rows(run: Counterfactual) -> list[ModeRow]:
@@ -135,63 +200,3 @@ def notes(run: Counterfactual) -> list[str]:
         for measures, titles in lacking.items()
     ]
     return lines
-
-
-def _run_json(run: Counterfactual) -> dict[str, Any]:
-    """As documented; `estimates` are empty and `rates_measured_utc` is null without rates."""
-    return {
-        "mode": run.mode,
-        "title": run.title,
-        "measured_ns": round(run.measured_ns),
-        "modelled_ns": round(run.modelled.ns) if run.modelled else None,
-        "scale": run.scale,
-        "estimates": [
-            {
-                "mode": one.mode,
-                "title": one.title,
-                "low_ns": round(one.low_ns),
-                "likely_ns": round(one.ns),
-                "high_ns": round(one.high_ns),
-                "once_ns": round(one.once_ns),
-                "assumes": one.assumes,
-            }
-            for one in run.estimates
-        ],
-        "lacking": [{"title": title, "measures": list(measures)} for title, measures in run.lacking],
-        "rates_measured_utc": run.measured_utc or None,
-    }
-
-
-def _build(analysis: Analysis, _: Shared) -> OtherMemory | None:
-    return other_memory(analysis.counterfactual) if analysis.counterfactual else None
-
-
-def _to_json(data: OtherMemory | None, _: ReportData) -> dict[str, Any]:
-    return {"counterfactual": _run_json(data.run) if data else None}
-
-
-def _to_text(data: OtherMemory, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
-    run = data.run
-    lines: list[RenderableType] = [sentence(printable(data.saving))]
-    if run.measured_utc:
-        table = plain_table()
-        table.add_column("an iteration", justify="right", no_wrap=True)
-        table.add_column("error", no_wrap=True)
-        table.add_column("against measured", no_wrap=True)
-        table.add_column("with", overflow="fold")
-        for row in data.rows:
-            once = f", {kept(units.format_ns(row.once_ns))} once" if row.once_ns else ""
-            table.add_row(
-                Text(units.format_ns(row.ns), "bold"),
-                row.error or "measured",
-                "" if row.measured else difference(run, row),
-                Text(printable(row.title) + once, "bold" if row.measured else ""),
-            )
-        lines += [
-            *((table,) if run.estimates else ()),
-            *(Padding(sentence(printable(note), "dim"), expand=False) for note in data.notes),
-        ]
-    yield from titled("In other kinds of memory", Group(*lines))
-
-
-COUNTERFACTUAL = Section("counterfactual", "In other kinds of memory", _build, to_json=_to_json, to_text=_to_text)

@@ -5,32 +5,48 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
-from pinprof.report.data import EventData, ReportData, Shared
+from pinprof.report.data import CaptureFacts, EventData, ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section
 from pinprof.report.sections.quality import activity_counts
 from pinprof.report.terminal.layout import kept, sentence
 
 
-@dataclass(frozen=True, slots=True)
-class Hero:
-    """A line of key facts under the headline."""
+@dataclass(frozen=True)
+class Hero(Section):
+    """What was recorded, and the answer in one sentence."""
 
+    key = "hero"
+
+    headline: str
+    capture: CaptureFacts
     facts: tuple[str, ...]
-
-
-def key_facts(shared: Shared) -> list[str]:
     """What ran, how much of it, and how much was recorded."""
-    facts = _scenario_facts(shared.capture.scenario)
-    facts += [_event_fact(event) for event in shared.events]
-    return facts + [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
+
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+        """Every report has a head."""
+        counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
+        facts = (*_scenario_facts(shared.capture.scenario), *map(_event_fact, shared.events), *counts)
+        return cls(shared.headline, shared.capture, facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer, and how it was recorded."""
+        return {"headline": self.headline, "capture": asdict(self.capture)}
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """The answer and a line of facts, without a title."""
+        yield sentence(printable(self.headline), "bold")
+        badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
+        if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim")):
+            yield facts
 
 
 def _scenario_facts(scenario: Mapping[str, Any]) -> list[str]:
@@ -61,21 +77,3 @@ def _event_fact(event: EventData) -> str:
     rate = re.search(r"\d+", event.sampling.replace(",", ""))
     in_name = rate is None or re.search(rf"={rate[0]}\b", event.name)
     return count if in_name else f"{count}, {event.sampling}"
-
-
-def _build(_: Analysis, shared: Shared) -> Hero:
-    return Hero(tuple(key_facts(shared)))
-
-
-def _to_json(_: Hero | None, report: ReportData) -> dict[str, Any]:
-    return {"headline": report.headline, "capture": asdict(report.capture)}
-
-
-def _to_text(hero: Hero, report: ReportData, _: Console) -> Iterator[RenderableType]:
-    yield sentence(printable(report.headline), "bold")
-    badge = ("host emulation · ", "yellow") if report.capture.emulated else ""
-    if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in hero.facts), "dim")):
-        yield facts
-
-
-HERO = Section("hero", "", _build, to_json=_to_json, to_text=_to_text)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from pinprof.analyze import Analysis
 from pinprof.report.data import Shared
 from pinprof.report.section import Section
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+@dataclass(frozen=True)
+class Machine(Section):
     """Facts of the host, nested."""
+
+    key, title = "machine", "Machine"
 
     facts: Mapping[str, Any]
 
-
-def _build(_: Analysis, shared: Shared) -> Machine | None:
-    return Machine(shared.capture.host) if shared.capture.host else None
-
-
-MACHINE = Section("machine", "Machine", _build)
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+        """None where nothing is known of it."""
+        return cls(shared.capture.host) if shared.capture.host else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -15,7 +15,7 @@ from pinprof.analyze.costs.results import PinningCurve, PinningTime, threads_tex
 from pinprof.report import palette
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
-from pinprof.report.section import Section
+from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import plain_table, sentence, titled
 
 _WIDTH, _HEIGHT, _LEFT, _RIGHT, _TOP, _BOTTOM = 560, 220, 52, 12, 12, 34
@@ -93,61 +93,55 @@ def _tick(most: float) -> float:
     return next((size * factor for factor in (1, 2, 2.5, 5, 10) if size * factor * _TICKS >= most), size * 10)
 
 
-@dataclass(frozen=True, slots=True)
-class Pinning:
-    """The measured curve, its rows and its drawing."""
+@dataclass(frozen=True)
+class Pinning(Section):
+    """The measured curve."""
+
+    key, title = "pinning", "Time to pinned memory"
+    absent = (("pinning", None),)
 
     curve: PinningCurve
-    rows: tuple[tuple[str, PinningTime], ...]
-    """(name, time) of the one call and of every number of threads."""
-    drawing: CurveDrawing
 
+    @classmethod
+    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+        """None unless it was measured."""
+        return cls(analysis.pinning) if analysis.pinning else None
 
-def pinning(curve: PinningCurve) -> Pinning:
-    """A curve to show."""
-    points = ((threads_text(point.threads), point) for point in curve.points)
-    return Pinning(curve, ((curve.call, curve.baseline), *points), drawing(curve))
+    @property
+    def rows(self) -> list[tuple[str, PinningTime]]:
+        """(name, time) of the one call and of every number of threads."""
+        points = [(threads_text(point.threads), point) for point in self.curve.points]
+        return [(self.curve.call, self.curve.baseline), *points]
 
+    @property
+    def drawing(self) -> CurveDrawing:
+        """As the page draws it."""
+        return drawing(self.curve)
 
-def _build(analysis: Analysis, _: Shared) -> Pinning | None:
-    return pinning(analysis.pinning) if analysis.pinning else None
+    def to_json(self) -> dict[str, Any]:
+        """Every point."""
+        times = {"baseline": asdict(self.curve.baseline), "points": [asdict(point) for point in self.curve.points]}
+        return {"pinning": picked(self.curve, "size_bytes call") | times}
 
-
-def _to_json(data: Pinning | None, _: ReportData) -> dict[str, Any]:
-    if data is None:
-        return {"pinning": None}
-    return {
-        "pinning": {
-            "size_bytes": data.curve.size_bytes,
-            "call": data.curve.call,
-            "baseline": asdict(data.curve.baseline),
-            "points": [asdict(point) for point in data.curve.points],
-        }
-    }
-
-
-def _to_text(data: Pinning, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
-    curve, rows = data.curve, data.rows
-    longest = max(time.median_ns for _, time in rows)
-    colour = palette.level_colour("pin", dark=True)
-    table = plain_table()
-    table.add_column("", overflow="fold", max_width=40)
-    for title in ("per GiB", "least", "most"):
-        table.add_column(title, justify="right", no_wrap=True)
-    table.add_column("", no_wrap=True)
-    for name, time in rows:
-        cells = round(_BAR * time.median_ns / longest) if longest else 0
-        table.add_row(
-            Text(printable(name)),
-            Text(units.format_ns(curve.per_gib(time.median_ns)), "bold"),
-            units.format_ns(curve.per_gib(time.least_ns)),
-            units.format_ns(curve.per_gib(time.most_ns)),
-            Text("█" * cells, colour if time.threads else "dim"),
-        )
-    runs = units.format_counted(curve.baseline.runs, "run", "runs")
-    what = f"{units.format_bytes(curve.size_bytes)}, {runs}: medians, least and most."
-    body = Group(sentence(printable(curve.sentence())), table, sentence(what, "dim"))
-    yield from titled("Time to pinned memory", body)
-
-
-PINNING = Section("pinning", "Time to pinned memory", _build, to_json=_to_json, to_text=_to_text)
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """Every way and how long it takes, with a bar."""
+        curve, rows = self.curve, self.rows
+        longest = max(time.median_ns for _, time in rows)
+        colour = palette.level_colour("pin", dark=True)
+        table = plain_table()
+        table.add_column("", overflow="fold", max_width=40)
+        for title in ("per GiB", "least", "most"):
+            table.add_column(title, justify="right", no_wrap=True)
+        table.add_column("", no_wrap=True)
+        for name, time in rows:
+            cells = round(_BAR * time.median_ns / longest) if longest else 0
+            table.add_row(
+                Text(printable(name)),
+                Text(units.format_ns(curve.per_gib(time.median_ns)), "bold"),
+                units.format_ns(curve.per_gib(time.least_ns)),
+                units.format_ns(curve.per_gib(time.most_ns)),
+                Text("█" * cells, colour if time.threads else "dim"),
+            )
+        runs = units.format_counted(curve.baseline.runs, "run", "runs")
+        what = f"{units.format_bytes(curve.size_bytes)}, {runs}: medians, least and most."
+        yield from titled(self.title, Group(sentence(printable(curve.sentence())), table, sentence(what, "dim")))

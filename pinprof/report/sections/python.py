@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -15,7 +15,7 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.python_lines import PythonEvent, PythonLine
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
-from pinprof.report.section import Section
+from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, kept, leaf_style, plain_table, titled
 
 MOST_LINES = 40
@@ -52,26 +52,53 @@ class PythonTable:
         return "line" if self.has_lines else "function"
 
 
-@dataclass(frozen=True, slots=True)
-class Python:
-    """The events that have Python functions, in the order of the recording."""
-
-    tables: tuple[PythonTable, ...]
-
-    def table(self, event: str) -> PythonTable | None:
-        """The table of one event."""
-        return next((table for table in self.tables if table.event == event), None)
-
-    def main_threads(self, threads: Mapping[str, int]) -> str:
-        """As the function of this name, for the template."""
-        return main_threads(threads)
-
-
 def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
     """Names of the threads that a line ran in, heaviest first: `pt_data_pin`, `main, worker + 3 more`."""
     names = [name for name in threads if name]
     more = f" + {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+@dataclass(frozen=True)
+class Python(Section):
+    """The events that have Python functions, in the order of the recording."""
+
+    key, title = "python", "Python"
+    absent = (("python", ()),)
+
+    tables: tuple[PythonTable, ...]
+
+    main_threads = staticmethod(main_threads)
+
+    @classmethod
+    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+        """None without Python functions."""
+        return cls(tuple(_table(analysis, result) for result in analysis.python)) if analysis.python else None
+
+    def table(self, event: str) -> PythonTable | None:
+        """The table of one event."""
+        return next((table for table in self.tables if table.event == event), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every table."""
+        return {
+            "python": [
+                picked(table, "event total weight")
+                | {
+                    "lines": [
+                        asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)}
+                        for line in table.rows
+                    ],
+                }
+                | picked(table, "rest rest_weight")
+                for table in self.tables
+            ]
+        }
+
+    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+        """A table for each event."""
+        for table in self.tables:
+            yield from titled(f"Python {table.noun}s · {printable(table.event)}", _table_text(table, report))
 
 
 def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
@@ -87,31 +114,6 @@ def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
         rest=len(result.lines) - len(rows),
         rest_weight=result.weight - sum(line.weight for line in rows),
     )
-
-
-def _build(analysis: Analysis, _: Shared) -> Python | None:
-    tables = tuple(_table(analysis, result) for result in analysis.python)
-    return Python(tables) if tables else None
-
-
-def _to_json(python: Python | None, _: ReportData) -> dict[str, Any]:
-    return {"python": [_table_json(table) for table in python.tables] if python else []}
-
-
-def _table_json(table: PythonTable) -> dict[str, Any]:
-    return {
-        "event": table.event,
-        "total": table.total,
-        "weight": table.weight,
-        "lines": [asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)} for line in table.rows],
-        "rest": table.rest,
-        "rest_weight": table.rest_weight,
-    }
-
-
-def _to_text(python: Python, report: ReportData, _: Console) -> Iterator[RenderableType]:
-    for table in python.tables:
-        yield from titled(f"Python {table.noun}s · {printable(table.event)}", _table_text(table, report))
 
 
 def _table_text(data: PythonTable, report: ReportData) -> Table:
@@ -146,6 +148,3 @@ def _table_text(data: PythonTable, report: ReportData) -> Table:
             share = units.format_share(weight, data.total)
             table.add_row(share, units.format_weight(weight, data.unit), Text(kept(label), "dim"))
     return table
-
-
-PYTHON = Section("python", "Python", _build, to_json=_to_json, to_text=_to_text)

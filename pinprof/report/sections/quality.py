@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -46,9 +46,11 @@ class ClockRow:
     sampled_ns: int
 
 
-@dataclass(frozen=True, slots=True)
-class Quality:
+@dataclass(frozen=True)
+class Quality(Section):
     """What a recording can be trusted for."""
+
+    key, title = "quality", "Data quality"
 
     losses: Losses
     tiles: tuple[Tile, ...]
@@ -58,17 +60,43 @@ class Quality:
     recorded: bool
     """Whether anything was sampled or traced."""
 
+    @classmethod
+    def build(cls, analysis: Analysis, shared: Shared) -> Self:
+        """Every report has it."""
+        return cls.judged(analysis.capture.losses, shared)
 
-def quality(losses: Losses, shared: Shared) -> Quality:
-    """The quality of one recording."""
-    explained = any(entry.wall for entry in shared.ranges)
-    return Quality(
-        losses,
-        tuple(quality_tiles(losses, shared)),
-        () if explained else tuple(clock_rows(shared)),
-        tuple(quality_notes(losses, shared)),
-        bool(shared.events or shared.activity),
-    )
+    @classmethod
+    def judged(cls, losses: Losses, shared: Shared) -> Self:
+        """The quality of a recording that lost this much."""
+        explained = any(entry.wall for entry in shared.ranges)
+        return cls(
+            losses,
+            tuple(quality_tiles(losses, shared)),
+            () if explained else tuple(clock_rows(shared)),
+            tuple(quality_notes(losses, shared)),
+            recorded=bool(shared.events or shared.activity),
+        )
+
+    def on_page(self) -> bool:
+        """Whether anything was recorded that could be bad."""
+        return self.recorded
+
+    def to_json(self) -> dict[str, Any]:
+        """What could not be used."""
+        return {"losses": asdict(self.losses)}
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """Figures that are not zero, clocks that disagree, notes."""
+        tiles = [tile for tile in self.tiles if tile.label == "samples" or not re.match(r"0\b", tile.value)]
+        off = [
+            Text(
+                f"{shortened(row.name, 30)}: {units.format_share(row.sampled_ns, row.wall_ns)} of its wall time sampled"
+            )
+            for row in self.clock_rows
+            if row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
+        ]
+        notes = (sentence(printable(note), "dim") for note in self.notes)
+        yield from titled(self.title, Group(tiles_line(tiles), *off, *notes))
 
 
 def activity_counts(activity: ActivityAnalysis | None) -> list[tuple[int, str]]:
@@ -162,32 +190,3 @@ def _activity_notes(activity: ActivityAnalysis) -> list[str]:
         f"CUDA activity comes from {activity.source}.",
         "What the GPU did (copies, kernels, migrations) was not recorded, only the calls.",
     ]
-
-
-def _build(analysis: Analysis, shared: Shared) -> Quality:
-    return quality(analysis.capture.losses, shared)
-
-
-def _to_json(quality: Quality | None, _: ReportData) -> dict[str, Any]:
-    return {"losses": asdict(quality.losses if quality else Losses())}
-
-
-def _to_text(quality: Quality, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
-    worth_telling = [tile for tile in quality.tiles if tile.label == "samples" or not re.match(r"0\b", tile.value)]
-    off = [
-        Text(f"{shortened(row.name, 30)}: {units.format_share(row.sampled_ns, row.wall_ns)} of its wall time sampled")
-        for row in quality.clock_rows
-        if row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
-    ]
-    notes = (sentence(printable(note), "dim") for note in quality.notes)
-    yield from titled("Data quality", Group(tiles_line(worth_telling), *off, *notes))
-
-
-QUALITY = Section(
-    "quality",
-    "Data quality",
-    _build,
-    on_page=lambda quality: quality.recorded,
-    to_json=_to_json,
-    to_text=_to_text,
-)

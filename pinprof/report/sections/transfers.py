@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from rich.console import Console, Group, RenderableType
@@ -24,16 +24,57 @@ _SYMBOLS = {"H2D": "triangle-up", "D2H": "triangle-down-open"}
 _SMALLEST_PX, _LARGEST_PX = 11, 26
 
 
-@dataclass(frozen=True, slots=True)
-class Transfers:
+@dataclass(frozen=True)
+class Transfers(Section):
     """The copies of the whole recording."""
 
+    key, title = "transfers", "Transfers"
+
     copies: tuple[CopyResult, ...]
-    result: TransferAnalysis
+    result: TransferAnalysis | None
+    """None when nothing traced the program."""
     figure: dict[str, Any] | None
     """None without timed copies."""
     devices: tuple[str, ...]
     """A sentence for each GPU."""
+
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+        """The page's scripts want a list of link rates, if an empty one."""
+        if shared.activity is None:
+            return cls((), None, None, ())
+        copies, result = shared.activity.whole.copies, shared.activity.transfers
+        return cls(copies, result, transfer_figure(result, copies), tuple(map(device_sentence, result.devices)))
+
+    def on_page(self) -> bool:
+        """Whether anything was copied."""
+        return bool(self.copies)
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """Copies by direction and kind of memory, and how the GPUs spent their time."""
+        if not self.copies:
+            return
+        table = figures_table("memory", "direction", "copies", "bytes", "bandwidth", "of link", "host blocked")
+        for copy in self.copies:
+            table.add_row(
+                Text(copy.memory + (" async" if copy.asynchronous else ""), style_colour(memory_style(copy.memory))),
+                copy.direction,
+                units.format_count(copy.count),
+                units.format_bytes(copy.size_bytes.total),
+                Text(units.format_rate(copy.size_bytes.total, copy.busy_ns), "bold"),
+                "–" if copy.link_share is None else units.format_share(copy.link_share, 1),
+                units.format_ns(copy.host_ns),
+            )
+        notes = [*self.devices]
+        if self.result and (link := self.result.link):
+            notes.append(f"{link.name}: {link.source}.")
+        yield from titled(self.title, Group(table, *(sentence(printable(note), "dim") for note in notes)))
+
+    def for_scripts(self, _: ReportData) -> ForScripts:
+        """`links`: per row of the table, the practical rate of its way over the link in bytes per nanosecond."""
+        link = self.result.link if self.result else None
+        links = [link.rate(copy.direction) if link else None for copy in self.copies]
+        return ForScripts({"links": links}, figures={"transfers": self.figure} if self.figure else {})
 
 
 def device_sentence(device: DeviceTime) -> str:
@@ -153,41 +194,3 @@ def _layout(transfers: TransferAnalysis) -> dict[str, Any]:
         "hovermode": "closest",
         "dragmode": False,
     }
-
-
-def _build(_: Analysis, shared: Shared) -> Transfers | None:
-    if shared.activity is None or not shared.activity.whole.copies:
-        return None
-    copies, result = shared.activity.whole.copies, shared.activity.transfers
-    devices = tuple(device_sentence(device) for device in result.devices)
-    return Transfers(copies, result, transfer_figure(result, copies), devices)
-
-
-def _to_text(data: Transfers, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
-    table = figures_table("memory", "direction", "copies", "bytes", "bandwidth", "of link", "host blocked")
-    for copy in data.copies:
-        table.add_row(
-            Text(copy.memory + (" async" if copy.asynchronous else ""), style_colour(memory_style(copy.memory))),
-            copy.direction,
-            units.format_count(copy.count),
-            units.format_bytes(copy.size_bytes.total),
-            Text(units.format_rate(copy.size_bytes.total, copy.busy_ns), "bold"),
-            "–" if copy.link_share is None else units.format_share(copy.link_share, 1),
-            units.format_ns(copy.host_ns),
-        )
-    notes = [*data.devices]
-    if link := data.result.link:
-        notes.append(f"{link.name}: {link.source}.")
-    yield from titled("Transfers", Group(table, *(sentence(printable(note), "dim") for note in notes)))
-
-
-def _for_scripts(data: Transfers | None, _: ReportData) -> ForScripts:
-    """`links`: per row of the table, the practical rate of its way over the link in bytes per nanosecond."""
-    if data is None:
-        return ForScripts({"links": []})
-    link = data.result.link
-    links = [link.rate(copy.direction) if link else None for copy in data.copies]
-    return ForScripts({"links": links}, figures={"transfers": data.figure} if data.figure else {})
-
-
-TRANSFERS = Section("transfers", "Transfers", _build, to_text=_to_text, for_scripts=_for_scripts)

@@ -35,7 +35,7 @@ def render(report: ReportData, console: Console) -> None:
     with tidy(console):
         for section in ordered(TEXT_ORDER):
             if (data := section.of(report)) is not None:
-                for part in section.to_text(data, report, console):
+                for part in data.to_text(report, console):
                     console.print(part)
 
 

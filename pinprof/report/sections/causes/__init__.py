@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -15,7 +15,7 @@ from pinprof.analyze import Analysis
 from pinprof.report import palette
 from pinprof.report.data import EventData, ReportData, Shared
 from pinprof.report.names import printable
-from pinprof.report.section import Section
+from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
 from pinprof.report.sections.causes.hot_tree_text import hot_tree_text
 from pinprof.report.terminal.layout import leaf_style, titled
@@ -27,57 +27,50 @@ _ADVISED_SHARE = 0.05
 """From this share of the time on, a cause comes with what helps."""
 
 
-@dataclass(frozen=True, slots=True)
-class Causes:
-    """The events are `Shared.events`; this is what stands beside them."""
+@dataclass(frozen=True)
+class Causes(Section):
+    """The events, each with the weight of every cause."""
 
+    key, title = "causes", "Causes"
+
+    events: tuple[EventData, ...]
     trees: tuple[HotTree, ...]
     """The heavy part of each event's call tree."""
 
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+        """Events without weight are in the JSON, too."""
+        return cls(shared.events, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
 
-def causes(shared: Shared) -> Causes | None:
-    """None for a recording in which nothing has a weight."""
-    if not any(event.total for event in shared.events):
-        return None
-    return Causes(hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
+    def on_page(self) -> bool:
+        """Whether anything has a weight."""
+        return any(event.total for event in self.events)
 
+    def to_json(self) -> dict[str, Any]:
+        """Every event as it is, in the order of the recording."""
+        head = "name unit sampling spans samples total heuristic"
+        return {
+            "events": [
+                picked(event, head)
+                | {"leaves": dict(event.leaves), "work": {leaf: dict(work) for leaf, work in event.work.items()}}
+                for event in self.events
+            ]
+        }
 
-def _build(_: Analysis, shared: Shared) -> Causes | None:
-    return causes(shared)
-
-
-def _to_json(_: Causes | None, report: ReportData) -> dict[str, Any]:
-    return {"events": [_event_json(event) for event in report.events]}
-
-
-def _event_json(event: EventData) -> dict[str, Any]:
-    return {
-        "name": event.name,
-        "unit": event.unit,
-        "sampling": event.sampling,
-        "spans": event.spans,
-        "samples": event.samples,
-        "total": event.total,
-        "heuristic": event.heuristic,
-        "leaves": dict(event.leaves),
-        "work": {leaf: dict(work) for leaf, work in event.work.items()},
-    }
-
-
-def _to_text(causes: Causes, report: ReportData, console: Console) -> Iterator[RenderableType]:
-    trees = {tree.event: tree for tree in causes.trees}
-    main = next(
-        (event for event in report.events if event.unit == "ns" and event.total), report.events[0] if trees else None
-    )
-    for index, event in enumerate(report.events):
-        if not event.total:
-            continue
-        yield Text("")
-        yield Text(printable(event.name), "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
-        yield _bar(report, event, console)
-        yield _table(report, event)
-        if index in trees and event is main:
-            yield from titled("Hot tree", hot_tree_text(report, trees[index], event, console.width))
+    def to_text(self, report: ReportData, console: Console) -> Iterator[RenderableType]:
+        """A bar and a table for each event with weight, and the hot tree of the first in nanoseconds."""
+        trees = {tree.event: tree for tree in self.trees}
+        first = self.events[0] if trees else None
+        main = next((event for event in self.events if event.unit == "ns" and event.total), first)
+        for index, event in enumerate(self.events):
+            if not event.total:
+                continue
+            yield Text("")
+            yield Text(printable(event.name), "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
+            yield _bar(report, event, console)
+            yield _table(report, event)
+            if index in trees and event is main:
+                yield from titled("Hot tree", hot_tree_text(report, trees[index], event, console.width))
 
 
 def _bar(report: ReportData, event: EventData, console: Console) -> Text:
@@ -134,6 +127,3 @@ def _table(report: ReportData, event: EventData) -> Table:
         share = units.format_share(rest, event.total)
         table.add_row(share, units.format_weight(rest, event.unit), "(others)", Text("each below 0.5 %", "dim"))
     return table
-
-
-CAUSES = Section("causes", "Causes", _build, to_json=_to_json, to_text=_to_text)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.table import Table
@@ -15,18 +15,20 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ScopeActivity
 from pinprof.report.data import EventData, RangeData, ReportData, Shared
 from pinprof.report.names import printable, shortened
-from pinprof.report.section import ForScripts, Section
+from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.sections.ranges.chart import MEASURES, label
-from pinprof.report.sections.ranges.walls import WALLS, Wall, wall_json
+from pinprof.report.sections.ranges.walls import Wall, Walls, wall_json
 from pinprof.report.sections.uvm import uvm_tiles
 from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
 
 _NAME_WIDTH = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Ranges:
+@dataclass(frozen=True)
+class Ranges(Section):
     """The ranges of every name, in the order of their first start."""
+
+    key, title = "ranges", "Ranges"
 
     rows: tuple[RangeData, ...]
     walls: tuple[Wall | None, ...]
@@ -36,61 +38,53 @@ class Ranges:
     merged: bool
     """Whether the samples travel without their times."""
 
+    measures = MEASURES
+
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+        """The page's scripts and the JSON want a list, if an empty one."""
+        return cls(
+            shared.ranges,
+            tuple(Wall(entry.wall) if entry.wall else None for entry in shared.ranges),
+            shared.activity.ranges if shared.activity else (),
+            merged=shared.flame is not None and not shared.flame.timed,
+        )
+
+    def on_page(self) -> bool:
+        """Whether there are any."""
+        return bool(self.rows)
+
     @property
     def has_chart(self) -> bool:
         """Whether any range has samples."""
         return any(part.total for entry in self.rows for part in entry.events)
 
-    @property
-    def measures(self) -> dict[str, str]:
-        """What a bar's length can mean."""
-        return MEASURES
+    def to_json(self) -> dict[str, Any]:
+        """Every row."""
+        return {"ranges": [_range_json(entry) for entry in self.rows]}
 
+    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+        """A table for each event; where nothing was sampled in ranges, one by their own clock."""
+        if self.rows and not any(entry.events for entry in self.rows):
+            yield from titled(self.title, _spreads(self))
+        for event in report.events:
+            # The table of wall times says the same of waits.
+            if any(entry.event(event.name) for entry in self.rows) and not (event.spans and Walls.of(report)):
+                yield from titled(f"{self.title} · {printable(event.name)}", _table(self, report, event))
 
-def ranges(shared: Shared) -> Ranges | None:
-    """None for a recording without ranges."""
-    if not shared.ranges:
-        return None
-    return Ranges(
-        shared.ranges,
-        tuple(Wall(entry.wall) if entry.wall else None for entry in shared.ranges),
-        shared.activity.ranges if shared.activity else (),
-        merged=shared.flame is not None and not shared.flame.timed,
-    )
-
-
-def _build(_: Analysis, shared: Shared) -> Ranges | None:
-    return ranges(shared)
-
-
-def _to_json(ranges: Ranges | None, _: ReportData) -> dict[str, Any]:
-    return {"ranges": [_range_json(entry) for entry in ranges.rows] if ranges else []}
+    def for_scripts(self, report: ReportData) -> ForScripts:
+        """Every row, to be summed again for a filtered part."""
+        number = {cause.key: index for index, cause in enumerate(report.causes)}
+        rows = [_for_script(report, index, entry, number) for index, entry in enumerate(self.rows)]
+        return ForScripts({"ranges": rows}, plots=self.has_chart)
 
 
 def _range_json(entry: RangeData) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "domain": entry.domain,
-        "depth": entry.depth,
-        "call": entry.call,
-        "count": entry.count,
-        "wall_ns": entry.wall_ns,
-        "wall_min_ns": entry.wall_min_ns,
-        "wall_median_ns": entry.wall_median_ns,
-        "wall_max_ns": entry.wall_max_ns,
-        "own_thread_ns": entry.own_thread_ns,
-        "wall": wall_json(entry.wall),
+    figures = "name domain depth call count wall_ns wall_min_ns wall_median_ns wall_max_ns own_thread_ns"
+    return picked(entry, figures) | {
+        "wall": wall_json(entry.wall) if entry.wall else None,
         "events": [{"name": part.name, "total": part.total, "leaves": dict(part.leaves)} for part in entry.events],
     }
-
-
-def _to_text(ranges: Ranges, report: ReportData, _: Console) -> Iterator[RenderableType]:
-    if not any(entry.events for entry in ranges.rows):
-        yield from titled("Ranges", _spreads(ranges))
-    for event in report.events:
-        # The table of wall times says the same of waits.
-        if any(entry.event(event.name) for entry in ranges.rows) and not (event.spans and WALLS.of(report)):
-            yield from titled(f"Ranges · {printable(event.name)}", _table(ranges, report, event))
 
 
 def _table(ranges: Ranges, report: ReportData, event: EventData) -> Table:
@@ -127,14 +121,6 @@ def _spreads(ranges: Ranges) -> Table:
     return table
 
 
-def _for_scripts(ranges: Ranges | None, report: ReportData) -> ForScripts:
-    if ranges is None:
-        return ForScripts({"ranges": []})
-    number = {cause.key: index for index, cause in enumerate(report.causes)}
-    rows = [_for_script(report, index, entry, number) for index, entry in enumerate(ranges.rows)]
-    return ForScripts({"ranges": rows}, plots=ranges.has_chart)
-
-
 def _for_script(report: ReportData, index: int, entry: RangeData, number: dict[str, int]) -> dict[str, Any]:
     activity = report.activity
     # Managed memory in a range, as its section tells of the whole recording.
@@ -154,6 +140,3 @@ def _for_script(report: ReportData, index: int, entry: RangeData, number: dict[s
         ],
         "tiles": [(tile.value, tile.label, tile.warn) for tile in tiles],
     }
-
-
-RANGES = Section("ranges", "Ranges", _build, to_json=_to_json, to_text=_to_text, for_scripts=_for_scripts)

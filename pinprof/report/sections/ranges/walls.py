@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -17,7 +17,7 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.results import RangeWall
 from pinprof.report.data import RangeData, ReportData, Shared
 from pinprof.report.names import shortened
-from pinprof.report.section import Section
+from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
 
 REMAINDER = "not explained"
@@ -71,62 +71,51 @@ class Wall:
         return sorted(large, key=lambda part: -part.ns)[:count]
 
 
-@dataclass(frozen=True, slots=True)
-class Walls:
+def wall_json(wall: RangeWall) -> dict[str, Any]:
+    """As documented."""
+    figures = picked(wall, "wall_ns on_cpu_ns off_cpu_ns gpu_ns remainder_ns error_ns")
+    return figures | {"on_cpu": dict(wall.on_cpu), "off_cpu": dict(wall.off_cpu)}
+
+
+@dataclass(frozen=True)
+class Walls(Section):
     """The ranges whose wall time is explained."""
+
+    key = "walls"
 
     rows: tuple[tuple[RangeData, Wall], ...]
 
+    @classmethod
+    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+        """None where waits were not recorded."""
+        rows = tuple((entry, Wall(entry.wall)) for entry in shared.ranges if entry.wall)
+        return cls(rows) if rows else None
 
-def walls(shared: Shared) -> Walls | None:
-    """None where waits were not recorded."""
-    rows = tuple((entry, Wall(entry.wall)) for entry in shared.ranges if entry.wall)
-    return Walls(rows) if rows else None
+    def on_page(self) -> bool:
+        """The template of the ranges includes it."""
+        return False
 
+    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+        """How much of each range its thread ran, waited, or neither."""
+        gpu = any(wall.result.gpu_ns for _, wall in self.rows)
+        table = ranges_table(_NAME_WIDTH, "wall each", "on CPU", *(("GPU",) if gpu else ()), "waits", "rest")
+        table.add_column("most of it", overflow="fold")
+        for entry, wall in self.rows:
+            parts, result = Text(), wall.result
+            for part in wall.most(_MOST):
+                parts += cause(part.leaf, units.format_share(part.share, 1), leaf_style(report, part.leaf))
 
-def wall_json(wall: RangeWall | None) -> dict[str, Any] | None:
-    """As documented."""
-    if wall is None:
-        return None
-    return {
-        "wall_ns": wall.wall_ns,
-        "on_cpu_ns": wall.on_cpu_ns,
-        "off_cpu_ns": wall.off_cpu_ns,
-        "gpu_ns": wall.gpu_ns,
-        "remainder_ns": wall.remainder_ns,
-        "error_ns": wall.error_ns,
-        "on_cpu": dict(wall.on_cpu),
-        "off_cpu": dict(wall.off_cpu),
-    }
+            def share(ns: int, known: bool = wall.sampled_enough, whole_ns: int = result.wall_ns) -> str:
+                return units.format_share(ns, whole_ns) if known else "–"
 
-
-def _build(_: Analysis, shared: Shared) -> Walls | None:
-    return walls(shared)
-
-
-def _to_text(walls: Walls, report: ReportData, _: Console) -> Iterator[RenderableType]:
-    gpu = any(wall.result.gpu_ns for _, wall in walls.rows)
-    table = ranges_table(_NAME_WIDTH, "wall each", "on CPU", *(("GPU",) if gpu else ()), "waits", "rest")
-    table.add_column("most of it", overflow="fold")
-    for entry, wall in walls.rows:
-        parts, result = Text(), wall.result
-        for part in wall.most(_MOST):
-            parts += cause(part.leaf, units.format_share(part.share, 1), leaf_style(report, part.leaf))
-
-        def share(ns: int, known: bool = wall.sampled_enough, whole_ns: int = result.wall_ns) -> str:
-            return units.format_share(ns, whole_ns) if known else "–"
-
-        table.add_row(
-            Text("  " * entry.depth + shortened(entry.name, _NAME_WIDTH)),
-            units.format_ns(result.wall_ns / entry.count),
-            share(result.on_cpu_ns),
-            *((share(result.gpu_ns),) if gpu else ()),
-            units.format_share(result.off_cpu_ns, result.wall_ns),
-            share(result.remainder_ns),
-            parts if wall.sampled_enough else Text("too short for its samples", "dim"),
-        )
-    notes = [Text("GPU: waiting for it, on a CPU or off it; part of both.", "dim")] if gpu else []
-    yield from titled("Wall time of the threads that opened the ranges", Group(table, *notes))
-
-
-WALLS = Section("walls", "", _build, on_page=lambda _: False, to_text=_to_text)
+            table.add_row(
+                Text("  " * entry.depth + shortened(entry.name, _NAME_WIDTH)),
+                units.format_ns(result.wall_ns / entry.count),
+                share(result.on_cpu_ns),
+                *((share(result.gpu_ns),) if gpu else ()),
+                units.format_share(result.off_cpu_ns, result.wall_ns),
+                share(result.remainder_ns),
+                parts if wall.sampled_enough else Text("too short for its samples", "dim"),
+            )
+        notes = [Text("GPU: waiting for it, on a CPU or off it; part of both.", "dim")] if gpu else []
+        yield from titled("Wall time of the threads that opened the ranges", Group(table, *notes))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Self
 
 from pinprof.analyze import Analysis
 from pinprof.report.data import ReportData, Shared
@@ -16,12 +16,23 @@ NAME_WIDTH = 160
 """Longer names are shortened in the middle."""
 
 
-def _build(analysis: Analysis, _: Shared) -> Timeline | None:
-    return timeline(analysis)
+@dataclass(frozen=True)
+class OverTime(Section):
+    """The recording over time."""
 
+    key, title = "timeline", "Timeline"
 
-def _for_scripts(timeline: Timeline | None, _: ReportData) -> ForScripts:
-    return ForScripts(drawings={"timeline": _drawn(timeline) if timeline else None})
+    timeline: Timeline
+
+    @classmethod
+    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+        """None where nothing has a time."""
+        made = timeline(analysis)
+        return cls(made) if made else None
+
+    def for_scripts(self, _: ReportData) -> ForScripts:
+        """Lanes, densities and memory, to be drawn."""
+        return ForScripts(drawings={"timeline": _drawn(self.timeline)})
 
 
 def _drawn(timeline: Timeline) -> dict[str, Any]:
@@ -64,6 +75,3 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
         "names": [shortened(name, NAME_WIDTH) for name in timeline.names],
         "threads": {shortened(heading, NAME_WIDTH): number for heading, number in timeline.threads.items()},
     }
-
-
-TIMELINE = Section("timeline", "Timeline", _build, for_scripts=_for_scripts)

@@ -16,7 +16,7 @@ from pinprof.analyze.groups import group
 from pinprof.model import CONTINUED, Capture, Int32, Int64
 from pinprof.report.flame_tables import Strings
 from pinprof.report.rows import is_timed, range_threads, thread_names, thread_numbers, timed_span
-from pinprof.report.sections.memory import MemoryData
+from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
 from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Styles, Timeline
 from pinprof.report.styles import MARK, PURPOSES, RANGE, Style
@@ -213,5 +213,5 @@ def _call_lanes(
 def _held(analysis: Analysis, start: int, styles: Styles) -> Iterator[MemoryUse]:
     """What the program's processes held by the kernel's account, where it was recorded."""
     if analysis.memory is not None:
-        for _, style, time, level in MemoryData(analysis.memory, start).curves():
+        for _, style, time, level in Memory(analysis.memory, start).curves():
             yield MemoryUse(style.label, styles.add(style), np.maximum(time, 0), level)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
@@ -23,9 +23,11 @@ _FUNCTIONS = 3
 """Functions that touched managed memory on the CPU, named in a note."""
 
 
-@dataclass(frozen=True, slots=True)
-class ManagedMemory:
+@dataclass(frozen=True)
+class ManagedMemory(Section):
     """Managed memory in the whole recording."""
+
+    key, title = "uvm", "Managed memory"
 
     result: UvmAnalysis
     migrations: tuple[MigrationResult, ...]
@@ -33,6 +35,42 @@ class ManagedMemory:
     notes: tuple[str, ...]
     field: MigrationField | None
     """None when no managed memory moved."""
+
+    @classmethod
+    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+        """None when no managed memory moved or faulted."""
+        activity = shared.activity
+        if activity is None or activity.uvm is None:
+            return None
+        field = migration_field(analysis.capture, activity.uvm.blocks)
+        tiles, notes = tuple(uvm_tiles(activity)), tuple(uvm_notes(activity.uvm))
+        return cls(activity.uvm, activity.whole.migrations, tiles, notes, field)
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """What it did in a sentence, figures, migrations by cause and direction."""
+        lines: list[RenderableType] = [sentence(printable(self.result.summary))]
+        lines.append(tiles_line(self.tiles))
+        if self.migrations:
+            table = figures_table("cause", "direction", "count", "bytes", "median", "bandwidth")
+            for moved in self.migrations:
+                style = CAUSES[moved.cause]
+                table.add_row(
+                    Text(moved.cause, style_colour(style)),
+                    DIRECTIONS[moved.direction],
+                    units.format_count(moved.count),
+                    Text(units.format_bytes(moved.size_bytes.total), "bold"),
+                    units.format_bytes(moved.size_bytes.median),
+                    units.format_rate(moved.size_bytes.total, moved.busy_ns),
+                )
+            lines.append(table)
+        lines += [sentence(printable(note), "dim") for note in self.notes]
+        yield from titled(self.title, Group(*lines))
+
+    def for_scripts(self, report: ReportData) -> ForScripts:
+        """Every migration, to be drawn."""
+        if self.field is None:
+            return ForScripts()
+        return ForScripts(drawings={"field": _drawn(self.field, self.field.start_ns - (report.start_ns or 0))})
 
 
 def uvm_tiles(activity: ActivityAnalysis, scope: ScopeActivity | None = None) -> list[Tile]:
@@ -89,45 +127,6 @@ def uvm_notes(uvm: UvmAnalysis) -> list[str]:
     return notes
 
 
-def _build(analysis: Analysis, shared: Shared) -> ManagedMemory | None:
-    activity = shared.activity
-    if activity is None or activity.uvm is None:
-        return None
-    return ManagedMemory(
-        activity.uvm,
-        activity.whole.migrations,
-        tuple(uvm_tiles(activity)),
-        tuple(uvm_notes(activity.uvm)),
-        migration_field(analysis.capture, activity.uvm.blocks),
-    )
-
-
-def _to_text(data: ManagedMemory, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
-    lines: list[RenderableType] = [sentence(printable(data.result.summary))]
-    lines.append(tiles_line(data.tiles))
-    if data.migrations:
-        table = figures_table("cause", "direction", "count", "bytes", "median", "bandwidth")
-        for moved in data.migrations:
-            style = CAUSES[moved.cause]
-            table.add_row(
-                Text(moved.cause, style_colour(style)),
-                DIRECTIONS[moved.direction],
-                units.format_count(moved.count),
-                Text(units.format_bytes(moved.size_bytes.total), "bold"),
-                units.format_bytes(moved.size_bytes.median),
-                units.format_rate(moved.size_bytes.total, moved.busy_ns),
-            )
-        lines.append(table)
-    lines += [sentence(printable(note), "dim") for note in data.notes]
-    yield from titled("Managed memory", Group(*lines))
-
-
-def _for_scripts(data: ManagedMemory | None, report: ReportData) -> ForScripts:
-    if data is None or data.field is None:
-        return ForScripts(drawings={"field": None})
-    return ForScripts(drawings={"field": _drawn(data.field, data.field.start_ns - (report.start_ns or 0))})
-
-
 def _drawn(field: MigrationField, start: int) -> dict[str, Any]:
     return {
         "span": field.span_ns,
@@ -147,6 +146,3 @@ def _drawn(field: MigrationField, start: int) -> dict[str, Any]:
 
 def _marks(marks: Marks) -> dict[str, list[int]]:
     return {**marks.spans.columns(), "place": marks.place.tolist()}
-
-
-UVM = Section("uvm", "Managed memory", _build, to_text=_to_text, for_scripts=_for_scripts)
