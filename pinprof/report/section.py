@@ -51,8 +51,8 @@ class Section:
     @classmethod
     def of(cls, report: ReportData) -> Self | None:
         """This section's data in a report."""
-        data: Self | None = report.sections.get(cls.key)
-        return data
+        data = report.sections.get(cls.key)
+        return data if isinstance(data, cls) else None
 
     def on_page(self) -> bool:
         """Whether there is something for its template to show."""

@@ -11,7 +11,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from pinprof.report.flame import FlameData, RangeRows, Thread
-from pinprof.report.html import modules
+from pinprof.report.page.html import modules
 
 pytestmark = pytest.mark.browser
 

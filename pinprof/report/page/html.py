@@ -24,7 +24,7 @@ from markupsafe import Markup
 from pinprof import __version__, units
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.errors import PinprofError
-from pinprof.report import palette, sections, styles
+from pinprof.report import palette, styles
 from pinprof.report.data import LEVEL_TITLES, ReportData
 from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Layout, pack, pack_columns
@@ -83,13 +83,12 @@ def render(report: ReportData, plot_source: str | None = None, script_source: st
     style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(report)
     given = for_scripts(report)
     plot = _plot_script() if given.plots and plot_source is None else None
-    shown = [data for section in sections.SECTIONS if (data := section.of(report)) is not None and data.on_page()]
     return (
         environment()
         .get_template("report.html.j2")
         .render(
             report=report,
-            sections=shown,
+            sections=[section for section in report.sections.values() if section.on_page()],
             causes=report.by_key(),
             cause_index={cause.key: index for index, cause in enumerate(report.causes)},
             level_titles=LEVEL_TITLES,
@@ -108,8 +107,7 @@ def render(report: ReportData, plot_source: str | None = None, script_source: st
 
 def for_scripts(report: ReportData) -> ForScripts:
     """What the page's scripts read, of all sections together; names are made printable, so that no script has to."""
-    present = [data for section in sections.SECTIONS if (data := section.of(report)) is not None]
-    parts = [section.for_scripts(report) for section in present]
+    parts = [section.for_scripts(report) for section in report.sections.values()]
     data, packed = _shared_data(report), dict[str, str]()
     figures, drawings = dict[str, Any](), dict[str, Any]()
     for part in parts:

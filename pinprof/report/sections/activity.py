@@ -33,7 +33,7 @@ class ActivityEntry(Section):
     activity: ActivityAnalysis
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
         """None when nothing traced the program."""
         return cls(shared.activity) if shared.activity else None
 

@@ -104,7 +104,7 @@ class Calls(Section):
     named_parts = staticmethod(named_parts)
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
         """None where no call was traced."""
         if shared.activity is None or not shared.activity.whole.calls:
             return None

@@ -21,7 +21,7 @@ class Flamegraph(Section):
     columns: FlameData | None
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+    def build(cls, _: Analysis, shared: Shared) -> Self:
         """The page's scripts want to know how many there are, if none."""
         return cls(shared.flame)
 

@@ -31,7 +31,7 @@ class Hero(Section):
     """What ran, how much of it, and how much was recorded."""
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+    def build(cls, _: Analysis, shared: Shared) -> Self:
         """Every report has a head."""
         counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
         facts = (*_scenario_facts(shared.capture.scenario), *map(_event_fact, shared.events), *counts)

@@ -20,6 +20,6 @@ class Machine(Section):
     facts: Mapping[str, Any]
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
         """None where nothing is known of it."""
         return cls(shared.capture.host) if shared.capture.host else None

@@ -63,11 +63,7 @@ class Quality(Section):
     @classmethod
     def build(cls, analysis: Analysis, shared: Shared) -> Self:
         """Every report has it."""
-        return cls.judged(analysis.capture.losses, shared)
-
-    @classmethod
-    def judged(cls, losses: Losses, shared: Shared) -> Self:
-        """The quality of a recording that lost this much."""
+        losses = analysis.capture.losses
         explained = any(entry.wall for entry in shared.ranges)
         return cls(
             losses,

@@ -29,7 +29,7 @@ class Reproduce(Section):
     """(name, command) of each recorder."""
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
         """None where no command is known."""
         capture = shared.capture
         if not capture.command and not capture.collectors:

@@ -39,7 +39,7 @@ class Transfers(Section):
     """A sentence for each GPU."""
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+    def build(cls, _: Analysis, shared: Shared) -> Self:
         """The page's scripts want a list of link rates, if an empty one."""
         if shared.activity is None:
             return cls((), None, None, ())

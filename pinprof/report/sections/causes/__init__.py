@@ -38,7 +38,7 @@ class Causes(Section):
     """The heavy part of each event's call tree."""
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+    def build(cls, _: Analysis, shared: Shared) -> Self:
         """Events without weight are in the JSON, too."""
         return cls(shared.events, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
 

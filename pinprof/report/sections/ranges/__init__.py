@@ -41,7 +41,7 @@ class Ranges(Section):
     measures = MEASURES
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self:
+    def build(cls, _: Analysis, shared: Shared) -> Self:
         """The page's scripts and the JSON want a list, if an empty one."""
         return cls(
             shared.ranges,

@@ -86,7 +86,7 @@ class Walls(Section):
     rows: tuple[tuple[RangeData, Wall], ...]
 
     @classmethod
-    def build(cls, _: Analysis | None, shared: Shared) -> Self | None:
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
         """None where waits were not recorded."""
         rows = tuple((entry, Wall(entry.wall)) for entry in shared.ranges if entry.wall)
         return cls(rows) if rows else None
