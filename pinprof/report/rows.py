@@ -32,9 +32,7 @@ def _dso_name(name: str, mode: int) -> str:
 
 def chain(stacks: StackTable, node: int) -> list[int]:
     """Frame indices of a stack, root first; empty for NO_NODE."""
-    found = [int(stacks.frame[inner]) for inner in stacks.chain(node)]
-    found.reverse()
-    return found
+    return [int(stacks.frame[inner]) for inner in stacks.chain(node)][::-1]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from pinprof.units import format_bytes, format_ns, format_share
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
 _GROWS = 0.1
-"""Of the growth in size: what grows by less of it has no cost per GiB."""
+"""Part of the growth in size: what grows by less of it has no cost per GiB."""
 
 
 def print_bench(report: BenchReport) -> None:
@@ -112,7 +112,7 @@ def _fitting(
 
 
 def _shown(sizes: Sequence[int], most: int = _MOST_SIZES) -> list[int]:
-    """At most so many sizes, both ends among them."""
+    """Some of the sizes, both ends among them."""
     if len(sizes) <= most:
         return list(sizes)
     return [sizes[round(index * (len(sizes) - 1) / (most - 1))] for index in range(most)]

@@ -30,7 +30,7 @@ from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Layout, pack, pack_columns
 from pinprof.report.instances import InstanceData
 from pinprof.report.names import printable
-from pinprof.report.section import ForScripts
+from pinprof.report.section import ForScripts, picked
 
 MODULES = (
     "format", "columns", "embedded", "theme", "state",
@@ -62,13 +62,14 @@ def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) 
     With `shared_assets`, plotly's script and the page's own are put there once and referred to by relative paths, for a
     folder of pages.
     """
+    given = for_scripts(data)
     try:
-        page = render(data) if shared_assets is None else render(data, *_share_scripts(data, path, shared_assets))
+        shared = _share_scripts(given, path, shared_assets) if shared_assets else (None, None)
     except OSError as error:
         raise PinprofError(
             f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
         ) from error
-    write_whole(page, path)
+    write_whole(render(data, *shared, given), path)
 
 
 def write_whole(page: str, path: Path) -> None:
@@ -77,11 +78,19 @@ def write_whole(page: str, path: Path) -> None:
         file.write(page.encode("utf-8", "replace"))
 
 
-def render(report: ReportData, plot_source: str | None = None, script_source: str | None = None) -> str:
-    """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them."""
+def render(
+    report: ReportData,
+    plot_source: str | None = None,
+    script_source: str | None = None,
+    given: ForScripts | None = None,
+) -> str:
+    """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them.
+
+    `given` is what `for_scripts` makes of the report, where it is made already.
+    """
     script = bundle() if script_source is None else f"{SHARED_NAME}();"
     style = asset("page.css") + asset("activity.css") + asset("costs.css") + _colour_rules(report)
-    given = for_scripts(report)
+    given = given or for_scripts(report)
     plot = _plot_script() if given.plots and plot_source is None else None
     return (
         environment()
@@ -175,16 +184,7 @@ def _quantity(key: str, value: Any) -> str:
 
 def _shared_data(report: ReportData) -> dict[str, Any]:
     return {
-        "causes": [
-            {
-                "key": cause.key,
-                "slug": cause.slug,
-                "meaning": cause.meaning,
-                "remedy": cause.remedy,
-                "rule": cause.rule,
-            }
-            for cause in report.causes
-        ],
+        "causes": [picked(cause, "key slug meaning remedy rule") for cause in report.causes],
         "events": [
             {"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in report.events
         ],
@@ -251,13 +251,13 @@ def script_hash(script: str | bytes) -> str:
     return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
-def _share_scripts(data: ReportData, page: Path, folder: Path) -> tuple[str | None, str]:
+def _share_scripts(given: ForScripts, page: Path, folder: Path) -> tuple[str | None, str]:
     """Paths of the plot script, if the page has plots, and of the page script, as seen from the page."""
     folder.mkdir(parents=True, exist_ok=True)
     # A function, because its text can be asked for: the worker is made of the same script.
     script = f'globalThis.{SHARED_NAME} = function () {{\n"use strict";\n{bundle()}}};\n'.encode()
     own = f"pinprof-{hashlib.sha256(script).hexdigest()[:12]}.js"
-    plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if for_scripts(data).plots else None
+    plot = _share(page, folder / PLOT_SCRIPT, _plot_script()) if given.plots else None
     return plot, _share(page, folder / own, script)
 
 

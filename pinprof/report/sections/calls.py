@@ -38,7 +38,7 @@ _CALLS, _NAME_WIDTH = 12, 26
 _LEAST_PER_GIB_NS = 1e6
 """What takes less for a GiB does not touch its bytes: an asynchronous copy, a reservation of managed memory."""
 _LEAST_SAMPLES = 5
-"""Of fewer samples the causes inside a call are chance."""
+"""The causes of fewer samples inside a call are chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Part:
     label: str
     ns: int
     share: float
-    """Of all parts, 0 to 1."""
+    """Part of all parts, 0 to 1."""
 
 
 def split_parts(split: CallSplit) -> list[Part]:

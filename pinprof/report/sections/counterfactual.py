@@ -37,7 +37,7 @@ class ModeRow:
     measured: bool
     """Whether this is the run as it was."""
     longest_ns: float
-    """Of all rows: the bars' scale."""
+    """The longest of all rows: the bars' scale."""
 
     @property
     def bar(self) -> float:

@@ -36,9 +36,9 @@ class PythonTable:
     event: str
     unit: str
     total: int
-    """Of the event, with and without Python."""
+    """Weight of the event, with and without Python."""
     weight: int
-    """Of the samples with Python functions."""
+    """Weight of the samples with Python functions."""
     has_lines: bool
     rows: tuple[PythonLine, ...]
     """Heaviest first."""

@@ -16,12 +16,15 @@ from pinprof.analyze.activity.results import ScopeActivity
 from pinprof.report.data import EventData, RangeData, ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
-from pinprof.report.sections.ranges.chart import MEASURES, label
 from pinprof.report.sections.ranges.walls import Wall, Walls, wall_json
 from pinprof.report.sections.uvm import uvm_tiles
 from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
 
-_NAME_WIDTH = 30
+MEASURES = {"mean": "per range", "total": "total", "share": "share"}
+"""Key → label of what a bar's length and a cell of the full table can mean."""
+
+_NAME_WIDTH, _LABEL_WIDTH = 30, 28
+"""Characters of a name in the terminal, and beside a bar of the chart."""
 
 
 @dataclass(frozen=True)
@@ -140,3 +143,9 @@ def _for_script(report: ReportData, index: int, entry: RangeData, number: dict[s
         ],
         "tiles": [(tile.value, tile.label, tile.warn) for tile in tiles],
     }
+
+
+def label(entry: RangeData) -> str:
+    """A range's name beside its bar, indented by its depth, as text that plotly does not read as markup."""
+    name = "\u00a0" * (3 * entry.depth) + shortened(entry.name, _LABEL_WIDTH)
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")

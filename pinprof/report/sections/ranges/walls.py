@@ -37,7 +37,7 @@ class WallPart:
     label: str
     ns: int
     share: float
-    """Of all parts, 0 to 1."""
+    """Part of all parts, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from pinprof.report.styles import CAUSES, Style
 from pinprof.report.thinning import Spans, thin
 
 FIELD_LIMIT = 12_000
-"""At most about so many migrations are drawn one by one."""
+"""Migrations drawn one by one, about."""
 FIELD_KERNELS, FIELD_GROUPS = 1_500, 2_500
 STRIPES = 96
 """Parts of the memory in which migrations are merged apart from each other."""
@@ -52,7 +52,7 @@ class Blocks:
     """Bytes."""
     to_host: Int64
     faults: Int64
-    """Of the GPU and the CPU."""
+    """Faults of the GPU and the CPU."""
     flips: Int64
     """How often the direction of its migrations changed."""
 
