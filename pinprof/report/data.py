@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from pinprof.analyze import LEVELS
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.results import RangeWall
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.instances import InstanceData
-
-if TYPE_CHECKING:
-    from pinprof.report.section import Section
 
 LEVEL_TITLES: Mapping[str, str] = {level: title[:1].upper() + title[1:] for level, title in LEVELS}
 """Level of the taxonomy → its title."""
@@ -176,5 +173,5 @@ class Shared:
 class ReportData(Shared):
     """One recording, explained."""
 
-    sections: Mapping[str, Section] = field(default_factory=dict)
-    """Key of a section → its own data, in the order of the page; sections without data are absent."""
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """Key of a section → its own data (`section.Section`), in the order of the page; without those that do not apply."""

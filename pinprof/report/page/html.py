@@ -64,12 +64,12 @@ def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) 
     """
     given = for_scripts(data)
     try:
-        shared = _share_scripts(given, path, shared_assets) if shared_assets else (None, None)
+        plot, script = _share_scripts(given, path, shared_assets) if shared_assets else (None, None)
     except OSError as error:
         raise PinprofError(
             f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
         ) from error
-    write_whole(render(data, *shared, given), path)
+    write_whole(render(data, plot, script, given), path)
 
 
 def write_whole(page: str, path: Path) -> None:
