@@ -174,4 +174,4 @@ class ReportData(Shared):
     """One recording, explained."""
 
     sections: Mapping[str, Any] = field(default_factory=dict)
-    """Key of a section → its own data (`section.Section`), in the order of the page; without those that do not apply."""
+    """Key of a section that applies → its own data (`section.Section`), in the order of the page."""
