@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import fields, replace
+from types import SimpleNamespace
+from typing import Any, cast
+
 import numpy as np
 
+from pinprof.analyze import Analysis
+from pinprof.analyze.results import Finding
 from pinprof.model import Losses
-from pinprof.report.data import (
-    CaptureFacts,
-    Cause,
-    EventData,
-    FindingData,
-    RangeData,
-    RangeEvent,
-    ReportData,
-)
+from pinprof.report.data import CaptureFacts, Cause, EventData, RangeData, RangeEvent, ReportData, Shared
 from pinprof.report.flame import FlameData, RangeRows, Thread
-from pinprof.report.hot_tree import hot_trees
+from pinprof.report.sections import SECTIONS
+from pinprof.report.sections.findings import Findings
+from pinprof.report.sections.quality import Quality
+from pinprof.report.sections.timeline import OverTime
 
 CAUSES = (
     Cause("fault.anon", "fault", "first touch of malloc'd memory", "Reuse buffers."),
@@ -26,6 +28,30 @@ CAUSES = (
 FUNCTIONS = ("all", "main", "cudaMallocHost", "pin_user_pages", "clear_page_erms", "gup_fast", "compute")
 SPREAD = (100_000_000, 300_000_000, 500_000_000)
 DSOS = ("", "app", "libcuda.so.1", "[kernel.kallsyms]")
+
+
+def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses = Losses()) -> ReportData:  # noqa: B008
+    """A report of hand-written values: every section that needs no more of an analysis than this."""
+    given = SimpleNamespace(
+        findings=tuple(findings), capture=SimpleNamespace(losses=losses),
+        pinning=None, counterfactual=None, memory=None, python=(),
+    )  # fmt: skip
+    made = {
+        section.key: section.build(cast("Analysis", given), shared) for section in SECTIONS if section is not OverTime
+    }
+    return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
+
+
+def rebuilt(
+    report: ReportData, findings: Sequence[Finding] | None = None, losses: Losses | None = None, **changes: Any
+) -> ReportData:
+    """The same report of other values."""
+    shared = Shared(**{field.name: getattr(report, field.name) for field in fields(Shared)} | changes)
+    had, quality = Findings.of(report), Quality.of(report)
+    assert quality is not None
+    if findings is None:
+        findings = had.all if had else ()
+    return assembled(shared, findings, quality.losses if losses is None else losses)
 
 
 def sample_report(function: str = "compute", text: str = "alloc", backend: str = "host") -> ReportData:
@@ -45,7 +71,7 @@ def sample_report(function: str = "compute", text: str = "alloc", backend: str =
     alloc = RangeEvent(clock.name, 700_000_000, {"pin.faultin": 600_000_000, "pin.walk": 100_000_000})
     init = RangeEvent(clock.name, 300_000_000, {"user.app": 300_000_000})
     whole = RangeEvent(clock.name, 1_000_000_000, dict(clock.leaves))
-    return ReportData(
+    shared = Shared(
         headline="70 % of cudaMallocHost is pin_user_pages; 60 % is creating the pages",
         capture=CaptureFacts(
             path=f"{text}.pinprof",
@@ -79,27 +105,21 @@ def sample_report(function: str = "compute", text: str = "alloc", backend: str =
             ),
             RangeData("init", "pinprof", 1, 2, 400_000_000, *SPREAD, 300_000_000, (init,)),
         ),
-        findings=(
-            FindingData(
-                "first-touch-in-pin",
-                "warning",
-                "Pages are created inside the pin",
-                ("60 % of alloc", text),
-                "Touch first.",
-                "",
-                "first-touch-in-pin",
-            ),
-            FindingData(
-                "slow-link", "not-assessable", "Slow link", (), "", "no transfers are in the recording", "slow-link"
-            ),
-        ),
-        losses=Losses(lost_samples=3, unresolved_frames=7, notes=(f"A note about {text}.",)),
-        flame=flame(),
-        trees=hot_trees(flame(), 2),
-        names=(*FUNCTIONS[:-1], function),
-        dsos=DSOS,
-        level_titles={"pin": "Pinning", "fault": "Page faults", "user": "Program"},
+        flame=replace(flame(), names=(*FUNCTIONS[:-1], function), dsos=DSOS),
     )
+    findings = (
+        Finding(
+            "first-touch-in-pin",
+            "warning",
+            "Pages are created inside the pin",
+            ("60 % of alloc", text),
+            "Touch first.",
+            "",
+            "first-touch-in-pin",
+        ),
+        Finding("slow-link", "not-assessable", "Slow link", (), "", "no transfers are in the recording", "slow-link"),
+    )
+    return assembled(shared, findings, Losses(lost_samples=3, unresolved_frames=7, notes=(f"A note about {text}.",)))
 
 
 MS = 1_000_000
@@ -142,6 +162,8 @@ def flame(repeats: int = 10) -> FlameData:
         time_ns=np.arange(count, dtype=np.int64) * MS,
         threads=(Thread(100, 100, "main"), Thread(100, 101, "worker")),
         timed=True,
+        names=FUNCTIONS,
+        dsos=DSOS,
         ranges=RangeRows(
             np.array([0, 1, 1, 2], np.int32),
             np.array([0, 0, 3 * repeats, 2 * repeats], np.int32),

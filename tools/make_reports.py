@@ -23,7 +23,7 @@ from pinprof.analyze import Analysis, analyze
 from pinprof.cli.list import FAMILIES
 from pinprof.errors import PinprofError
 from pinprof.read import machine_rates
-from pinprof.report.bundle import asset
+from pinprof.report.page.bundle import asset
 from pinprof.units import format_bytes, format_ns, format_share
 
 ROOT = Path(__file__).parents[1]

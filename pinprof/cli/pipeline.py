@@ -54,7 +54,7 @@ def default_page(path: Path) -> Path:
 
 def serve(page: Path, port: int) -> None:
     """Show a page over HTTP on loopback until Ctrl-C."""
-    from pinprof.report.serve import PageServer
+    from pinprof.report.page.serve import PageServer
 
     with PageServer(page.read_bytes(), port) as server:
         click.echo(f"Serving: {server.url}")

@@ -70,14 +70,14 @@ def expanded(path: Path) -> list[Path]:
     if not path.is_dir() or (path / MANIFEST).is_file():
         return [path]
     named = ((re.fullmatch(r"rank-(\d+)\.pinprof", entry.name), entry) for entry in path.iterdir())
-    found = {int(match[1]): entry for match, entry in named if match}
-    if not found and path.name.endswith(FOLDER_SUFFIX):
+    ranks = {int(match[1]): entry for match, entry in named if match}
+    if not ranks and path.name.endswith(FOLDER_SUFFIX):
         raise CaptureError(
             f"{path} holds no finished capture of any rank.",
             "Wait until the launch has ended, or record again.",
             "ranks",
         )
-    return [found[number] for number in sorted(found)] or [path]
+    return [ranks[number] for number in sorted(ranks)] or [path]
 
 
 def _launch(environment: Mapping[str, str], launcher: str) -> str:
@@ -88,9 +88,9 @@ def _launch(environment: Mapping[str, str], launcher: str) -> str:
         "srun": environment.get("SLURM_JOB_ID", "") and "slurm-{SLURM_JOB_ID}".format_map(environment),
     }
     step = environment.get("SLURM_STEP_ID", "")
-    found = ids[launcher] + (f".{step}" if launcher == "srun" and step.isdecimal() else "")
+    launch = ids[launcher] + (f".{step}" if launcher == "srun" and step.isdecimal() else "")
     again = f"-restart-{restart}" if launcher == "torchrun" and restart.isdecimal() and int(restart) else ""
-    return (_plain(found) or _parent_began()) + again
+    return (_plain(launch) or _parent_began()) + again
 
 
 def _unnamed(namespace: str) -> str:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
+
+if TYPE_CHECKING:
+    from pinprof.read import ReadOptions
 
 FORMATS = ("html", "text", "json", "folded", "speedscope", "pprof", "firefox", "trace", "csv", "parquet")
 """Written out, so that --help imports no report module; a test compares it with `report.formats`."""
@@ -42,16 +46,13 @@ def command(
     paths: tuple[Path, ...],
     form: str | None,
     output: Path | None,
-    kallsyms: Path | None,
-    symfs: Path | None,
-    ranges: Path | None,
-    interpreter_frames: bool,
     event: str | None,
     explain: str | None,
     shared_assets: Path | None,
     open_page: bool,
     serve: bool,
     port: int,
+    **reading: Any,
 ) -> None:
     """Read a recording and say which cause took which time; several make one page, side by side.
 
@@ -65,22 +66,16 @@ def command(
         raise UsageError("A page is a file.", "Name it with -o, for example -o report.html.", "output")
     from pinprof import read
 
-    for side_file in (kallsyms, symfs, ranges):
-        if side_file is not None and not side_file.exists():
+    for side_file in reading.values():
+        if isinstance(side_file, Path) and not side_file.exists():
             raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
     folder = paths[0] if len(paths) == 1 else None
     paths = tuple(path for given in paths for path in expanded(given))
-    options = read.ReadOptions(kallsyms=kallsyms, symfs=symfs, ranges=ranges, interpreter_frames=interpreter_frames)
+    options = read.ReadOptions(**reading)
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
     if form == "folded":
-        # Folding needs no analysis: this path imports nothing but the reader.
-        from pinprof.report.export import plain, streams
-
-        with working(f"Reading {paths[0].name}"):
-            capture = read.read(paths[0], options)
-        with streams.text_output(output) as stream:
-            plain.write_folded(capture, stream, event)
+        _fold(paths[0], options, output, event)
         return
 
     from pinprof import analyze, report
@@ -108,3 +103,14 @@ def command(
         from pinprof.report.export import formats
 
         formats.export(form, analyses[0], output)
+
+
+def _fold(path: Path, options: ReadOptions, output: Path | None, event: str | None) -> None:
+    """Folding needs no analysis: this way imports nothing but the reader."""
+    from pinprof import read
+    from pinprof.report.export import plain, streams
+
+    with working(f"Reading {path.name}"):
+        capture = read.read(path, options)
+    with streams.text_output(output) as stream:
+        plain.write_folded(capture, stream, event)

@@ -37,20 +37,20 @@ def print_explanation(explanation: Explanation) -> None:
 
 def write_json(data: ReportData, stream: IO[str]) -> None:
     """Write the documented JSON (docs/json.md)."""
-    from pinprof.report.export.plain import write_json as write
+    from pinprof.report.export.document import write_json as write
 
     write(data, stream)
 
 
 def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) -> None:
     """Write the page, one self-contained file unless `shared_assets` names a folder for the plot script."""
-    from pinprof.report.html import write_html as write
+    from pinprof.report.page.html import write_html as write
 
     write(data, path, shared_assets)
 
 
 def write_collection(reports: Sequence[ReportData], path: Path) -> None:
     """Write one page of several reports, a tab each and an overview."""
-    from pinprof.report.collection import write_collection as write
+    from pinprof.report.page.collection import write_collection as write
 
     write(reports, path)

@@ -1,31 +1,22 @@
-"""ReportData: everything a report shows, as plain values; writers below it compute nothing but widths and wording.
+"""ReportData: what the sections of a report share, and each section's own data (`sections`), as plain values.
 
-`to_json()` is the public JSON of `pinprof report --format json`, documented in docs/json.md. Weights are integers in
-the unit of their event, times integer nanoseconds, and leaves stand in descending weight.
-
-Schema history: 1 — first version.
+Weights are integers in the unit of their event, times integer nanoseconds, and leaves stand in descending weight.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any
 
-from pinprof.analyze.costs.results import Counterfactual, PinningCurve
-from pinprof.model import Losses
-from pinprof.report.activity_data import ActivityData
-from pinprof.report.activity_json import activity_json
-from pinprof.report.cost_rows import counterfactual_json, pinning_json
+from pinprof.analyze import LEVELS
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.analyze.results import RangeWall
 from pinprof.report.flame import FlameData, Thread
-from pinprof.report.hot_tree import HotTree
 from pinprof.report.instances import InstanceData
-from pinprof.report.memory_rows import MemoryData, memory_json
-from pinprof.report.python_data import PythonTable
-from pinprof.report.timeline import Timeline
-from pinprof.report.walls import WallData, wall_json
 
-SCHEMA = 1
+LEVEL_TITLES: Mapping[str, str] = {level: title[:1].upper() + title[1:] for level, title in LEVELS}
+"""Level of the taxonomy → its title."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +69,8 @@ class EventData:
         grouped: dict[str, dict[str, int]] = {}
         for leaf, weight in self.leaves.items():
             grouped.setdefault(causes[leaf].level, {})[leaf] = weight
-        found = [LevelData(level, sum(leaves.values()), leaves) for level, leaves in grouped.items()]
-        return sorted(found, key=lambda level: -level.weight)
+        levels = [LevelData(level, sum(leaves.values()), leaves) for level, leaves in grouped.items()]
+        return sorted(levels, key=lambda level: -level.weight)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,10 +98,10 @@ class RangeData:
     own_thread_ns: int | None
     """Sampled on-CPU time of the threads that opened the ranges; None when they are unknown."""
     events: tuple[RangeEvent, ...]
-    """In the order of `ReportData.events`, without those that have no samples here."""
+    """In the order of `Shared.events`, without those that have no samples here."""
     call: str = ""
     """What the scenario calls in this phase, for example `cudaMallocHost`."""
-    wall: WallData | None = None
+    wall: RangeWall | None = None
     """Where the time of the threads that opened the ranges went; None when they or their waits are unknown."""
 
     @property
@@ -121,30 +112,6 @@ class RangeData:
     def event(self, name: str) -> RangeEvent | None:
         """This range's part of one event."""
         return next((event for event in self.events if event.name == name), None)
-
-
-@dataclass(frozen=True, slots=True)
-class FindingData:
-    """One verdict of a rule. A rule that lacks its input says so in `missing` and makes no claim."""
-
-    rule: str
-    severity: str
-    """`critical`, `warning`, `info`, `ok`, or `not-assessable`."""
-    title: str
-    evidence: tuple[str, ...]
-    advice: str
-    missing: str
-    slug: str
-
-    @property
-    def assessable(self) -> bool:
-        """Whether the rule had what it needs."""
-        return self.severity != "not-assessable"
-
-    @property
-    def fired(self) -> bool:
-        """Whether the rule has something to say."""
-        return self.severity not in ("ok", "not-assessable")
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,9 +135,18 @@ class CaptureFacts:
         return self.scenario.get("backend") == "host"
 
 
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """One figure and what it is."""
+
+    label: str
+    value: str
+    warn: bool = False
+
+
 @dataclass(frozen=True)
-class ReportData:
-    """One recording, explained."""
+class Shared:
+    """What several sections show of one recording, made once."""
 
     headline: str
     capture: CaptureFacts
@@ -178,34 +154,16 @@ class ReportData:
     """The whole taxonomy, in its order."""
     events: tuple[EventData, ...]
     ranges: tuple[RangeData, ...]
-    findings: tuple[FindingData, ...]
-    losses: Losses
     flame: FlameData | None = None
     """All stacks and samples; None without samples."""
-    trees: tuple[HotTree, ...] = ()
-    """The heavy part of each event's call tree."""
-    names: tuple[str, ...] = ()
-    """Function names of the stacks and trees."""
-    dsos: tuple[str, ...] = ()
-    """DSO names of the stacks."""
-    level_titles: Mapping[str, str] = field(default_factory=dict)
-    activity: ActivityData | None = None
-    """CUDA calls, copies and managed memory; None when nothing traced them."""
-    counterfactual: Counterfactual | None = None
-    """The run in other kinds of memory; None for programs that do not say what their phases are."""
-    pinning: PinningCurve | None = None
-    """The time to pinned memory by threads; None unless that was measured."""
-    memory: MemoryData | None = None
-    """Memory over time; None when nothing recorded it."""
-    timeline: Timeline | None = None
-    """None where nothing has a time."""
     threads: tuple[Thread, ...] = ()
     """Those with samples first, as in `flame`, then those with calls or ranges only."""
+    activity: ActivityAnalysis | None = None
+    """CUDA calls, copies and managed memory; None when nothing traced them."""
+    start_ns: int | None = None
+    """Where the timeline begins, on the capture's clock; None where nothing has a time."""
     instances: InstanceData | None = None
-    """Single ranges, calls and copies; None without a timeline."""
-
-    python: tuple[PythonTable, ...] = ()
-    """Events by line of Python; empty without Python functions."""
+    """Single ranges, calls and copies, which the page sums again; None without a timeline."""
 
     def cause(self, leaf: str) -> Cause:
         """The taxonomy's row of a leaf."""
@@ -215,50 +173,10 @@ class ReportData:
         """The taxonomy by leaf."""
         return {cause.key: cause for cause in self.causes}
 
-    def to_json(self) -> dict[str, Any]:
-        """The documented JSON; stacks stay out of it (folded stacks carry them), and so do single intervals."""
-        return {
-            "schema": SCHEMA,
-            "headline": self.headline,
-            "capture": asdict(self.capture),
-            "events": [_event_json(event) for event in self.events],
-            "ranges": [_range_json(entry) for entry in self.ranges],
-            "losses": asdict(self.losses),
-            "findings": [asdict(finding) for finding in self.findings],
-            "activity": activity_json(self.activity) if self.activity else None,
-            "memory": memory_json(self.memory),
-            "counterfactual": counterfactual_json(self.counterfactual) if self.counterfactual else None,
-            "pinning": pinning_json(self.pinning) if self.pinning else None,
-            "python": [table.to_json() for table in self.python],
-        }
 
+@dataclass(frozen=True)
+class ReportData(Shared):
+    """One recording, explained."""
 
-def _event_json(event: EventData) -> dict[str, Any]:
-    return {
-        "name": event.name,
-        "unit": event.unit,
-        "sampling": event.sampling,
-        "spans": event.spans,
-        "samples": event.samples,
-        "total": event.total,
-        "heuristic": event.heuristic,
-        "leaves": dict(event.leaves),
-        "work": {leaf: dict(work) for leaf, work in event.work.items()},
-    }
-
-
-def _range_json(entry: RangeData) -> dict[str, Any]:
-    return {
-        "name": entry.name,
-        "domain": entry.domain,
-        "depth": entry.depth,
-        "call": entry.call,
-        "count": entry.count,
-        "wall_ns": entry.wall_ns,
-        "wall_min_ns": entry.wall_min_ns,
-        "wall_median_ns": entry.wall_median_ns,
-        "wall_max_ns": entry.wall_max_ns,
-        "own_thread_ns": entry.own_thread_ns,
-        "wall": wall_json(entry.wall),
-        "events": [{"name": part.name, "total": part.total, "leaves": dict(part.leaves)} for part in entry.events],
-    }
+    sections: Mapping[str, Any] = field(default_factory=dict)
+    """Key of a section that applies → its own data (`section.Section`), in the order of the page."""

@@ -22,6 +22,12 @@ from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
 USER_CODE, KERNEL_CODE, MODULE_CODE = 0, 1, 2
 """Values of `FlameData.frame_kind`."""
 
+Layout = list[tuple[str, str, int]]
+"""[column, JavaScript type, length]."""
+
+ROOT = "all"
+"""Name of the node that holds all of an event."""
+
 _KINDS = (("Uint8", "<u1"), ("Int16", "<i2"), ("Int32", "<i4"))
 """Column types of the page, narrowest first; what fits none of them travels as Float64."""
 
@@ -40,7 +46,7 @@ class RangeRows:
     """The samples inside the ranges of one path: half-open runs of sample numbers, with the path they belong to."""
 
     path: Int32
-    """Index into `ReportData.ranges`, ascending."""
+    """Index into `Shared.ranges`, ascending."""
     first: Int32
     last: Int32
 
@@ -53,9 +59,9 @@ class FlameData:
     """Everything the flamegraph shows, of all events."""
 
     frame_name: Int32
-    """Index into `ReportData.names`."""
+    """Index into `names`."""
     frame_dso: Int32
-    """Index into `ReportData.dsos`."""
+    """Index into `dsos`."""
     frame_kind: UInt8
     """USER_CODE, KERNEL_CODE or MODULE_CODE (a kernel module)."""
     depth: Int16
@@ -67,7 +73,7 @@ class FlameData:
     """Per sample its innermost node. Samples are in the order of time where `timed`."""
     event: UInt8
     cause: Int16
-    """Index into `ReportData.causes`."""
+    """Index into `Shared.causes`."""
     likely: UInt8
     """1 where a heuristic gave the cause, not a function's name."""
     thread: Int32
@@ -80,6 +86,9 @@ class FlameData:
     ranges: RangeRows = NO_RANGES
     start_ns: int = 0
     """The first sample's time on the capture's clock."""
+    names: tuple[str, ...] = (ROOT,)
+    """Function names; the first stands for all of an event."""
+    dsos: tuple[str, ...] = ("",)
 
     def links(self) -> tuple[Int32, Int32]:
         """Per node the index of its caller (NO_NODE for roots), and one past the last node of its subtree."""
@@ -134,12 +143,12 @@ class FlameData:
             ("rangeLast", self.ranges.last),
         ]
 
-    def packed(self) -> tuple[list[tuple[str, str, int]], str]:
+    def packed(self) -> tuple[Layout, str]:
         """As `pack_columns`."""
         return pack_columns(self.columns())
 
 
-def pack_columns(columns: Iterable[tuple[str, NDArray[np.generic]]]) -> tuple[list[tuple[str, str, int]], str]:
+def pack_columns(columns: Iterable[tuple[str, NDArray[np.generic]]]) -> tuple[Layout, str]:
     """([column, JavaScript type, length], gzip + base64).
 
     Each column lies byte plane by byte plane: high bytes are mostly zeros, and zeros side by side compress best.

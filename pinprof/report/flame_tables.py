@@ -12,6 +12,7 @@ from pinprof.report.flame import (
     KERNEL_CODE,
     MODULE_CODE,
     NO_RANGES,
+    ROOT,
     USER_CODE,
     FlameData,
     RangeRows,
@@ -42,12 +43,13 @@ class Strings:
         return tuple(self.index)
 
 
-def flame_data(analysis: Analysis, names: Strings, dsos: Strings) -> FlameData | None:
-    """The flamegraph's columns; None for a capture without samples. Adds the functions it shows to `names`, `dsos`."""
+def flame_data(analysis: Analysis) -> FlameData | None:
+    """The flamegraph's columns; None for a capture without samples."""
     capture = analysis.capture
     samples, stacks = capture.samples, capture.stacks
     if not samples.weight.any():
         return None
+    names, dsos = Strings(ROOT), Strings("")
     depth, place, order = preorder(stacks, samples.stack)
     kept = np.flatnonzero(np.bincount(stacks.frame[order], minlength=1)) if len(order) else np.zeros(0, np.int64)
     number = np.zeros(len(stacks.frames) + 1, np.int32)
@@ -82,6 +84,8 @@ def flame_data(analysis: Analysis, names: Strings, dsos: Strings) -> FlameData |
         timed=timed,
         ranges=_range_rows(analysis),
         start_ns=start,
+        names=names.all(),
+        dsos=dsos.all(),
     )
     return data if timed and len(samples) <= MOST_SAMPLES else data.merged()
 

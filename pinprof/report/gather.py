@@ -1,4 +1,4 @@
-"""Analysis → ReportData: choosing and naming what a report shows; every figure comes from the analysis."""
+"""Analysis → ReportData: what the sections share, named and chosen here; every figure comes from the analysis."""
 
 from __future__ import annotations
 
@@ -9,89 +9,50 @@ from pathlib import PurePath
 from typing import Any
 
 from pinprof.analyze import Analysis, EventResult, RangeResult
-from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
+from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.row import Category
 from pinprof.model import Event
-from pinprof.report.activity_data import activity_data
-from pinprof.report.data import (
-    CaptureFacts,
-    Cause,
-    EventData,
-    FindingData,
-    RangeData,
-    RangeEvent,
-    ReportData,
-)
+from pinprof.report import sections
+from pinprof.report.data import CaptureFacts, Cause, EventData, RangeData, RangeEvent, ReportData, Shared
 from pinprof.report.flame import Thread
-from pinprof.report.flame_tables import Strings, flame_data
-from pinprof.report.hot_tree import hot_trees
+from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
-from pinprof.report.memory_rows import MemoryData
-from pinprof.report.python_data import python_tables
-from pinprof.report.rows import thread_names, thread_numbers
-from pinprof.report.timeline import timeline
-from pinprof.report.walls import wall_data
+from pinprof.report.rows import thread_names, thread_numbers, timed_span
 from pinprof.units import format_weight
-
-ROOT = "all"
-"""Name of the node that holds all of an event."""
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
 
 def build(analysis: Analysis) -> ReportData:
-    """Everything a report shows, in the taxonomy's and the capture's order."""
-    capture, names, dsos = analysis.capture, Strings(ROOT), Strings("")
-    flame = flame_data(analysis, names, dsos)
-    calls = capture.manifest.scenario.get("calls")
-    over_time, titles = timeline(analysis), thread_names(capture)
-    return ReportData(
+    """What the sections share, and then each section's own data."""
+    shared = _shared(analysis)
+    made = {section.key: section.build(analysis, shared) for section in sections.SECTIONS}
+    return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
+
+
+def _shared(analysis: Analysis) -> Shared:
+    """Causes in the taxonomy's order, events and ranges in the capture's."""
+    capture = analysis.capture
+    calls, span, titles = capture.manifest.scenario.get("calls"), timed_span(capture), thread_names(capture)
+    return Shared(
         headline=analysis.headline,
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
         events=tuple(_event(event) for event in analysis.events),
         ranges=tuple(_range(entry, calls if isinstance(calls, dict) else {}) for entry in analysis.ranges),
-        findings=tuple(
-            FindingData(
-                finding.rule,
-                finding.severity,
-                finding.title,
-                tuple(finding.evidence),
-                finding.advice,
-                finding.missing,
-                finding.slug,
-            )
-            for finding in analysis.findings
-        ),
-        losses=capture.losses,
-        flame=flame,
-        trees=hot_trees(flame, len(analysis.events)) if flame else (),
-        names=names.all(),
-        dsos=dsos.all(),
-        level_titles={level: title[:1].upper() + title[1:] for level, title in LEVELS},
-        activity=activity_data(analysis),
-        counterfactual=analysis.counterfactual,
-        pinning=analysis.pinning,
-        memory=_memory(analysis, over_time.start_ns if over_time else None),
-        timeline=over_time,
+        flame=flame_data(analysis),
         threads=tuple(
             Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
         ),
-        instances=instance_data(analysis) if over_time else None,
-        python=python_tables(analysis),
+        activity=analysis.activity,
+        start_ns=span[0] if span else None,
+        instances=instance_data(analysis) if span else None,
     )
 
 
 def _title(name: str, tid: int) -> str:
     """A thread's name without its number, which stands beside it."""
     return "" if name == f"thread {tid}" else name
-
-
-def _memory(analysis: Analysis, start_ns: int | None) -> MemoryData | None:
-    found = analysis.memory
-    if found is None:
-        return None
-    return MemoryData(found, int(found.time_ns[0]) if start_ns is None else start_ns)
 
 
 _RULES = {
@@ -174,5 +135,5 @@ def _range(result: RangeResult, calls: dict[str, Any]) -> RangeData:
             RangeEvent(event.event.name, event.total, dict(event.by_leaf)) for event in result.events if event.total
         ),
         call=str(calls.get(result.name, "")),
-        wall=wall_data(result.wall),
+        wall=result.wall,
     )

@@ -19,7 +19,7 @@ from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads
 from pinprof.report.thinning import Spans, thinned
 
 ROW_LIMIT = 12_000
-"""At most about so many rows of one kind."""
+"""Rows of one kind, about."""
 SCOPE_LIMIT = 100_000
 """With more merged intervals of ranges than this, calls and copies are not filtered by range."""
 
@@ -32,13 +32,13 @@ class Instances:
     """Rows of one kind in order of their start; columns of one length."""
 
     group: Int32
-    """The row of the section's table that it is counted in; of ranges the index into `ReportData.ranges`."""
+    """The row of the section's table that it is counted in; of ranges the index into `Shared.ranges`."""
     start_ns: Int64
     length_ns: Int64
     before_ns: Int64
     """How long before its start the moment lies that says which ranges it belongs to."""
     thread: Int32
-    """Index into `ReportData.threads`, -1 where none is known."""
+    """Index into `Shared.threads`, -1 where none is known."""
     pid: Int32
     size_bytes: Int64
     count: Int64
@@ -65,7 +65,7 @@ class InstanceData:
     time_leaf: Int32
     time_ns: Int64
     scope: Int64
-    """Per merged interval of a range's events, the index into `ReportData.ranges`; columns with the next three."""
+    """Per merged interval of a range's events, the index into `Shared.ranges`; columns with the next three."""
     scope_start_ns: Int64
     scope_length_ns: Int64
     scope_pid: Int64
@@ -82,13 +82,13 @@ class InstanceData:
     def columns(self) -> list[tuple[str, NDArray[np.generic]]]:
         """(column, values) as the page reads them: starts as differences."""
         kinds = {"range": self.ranges, "call": self.calls, "copy": self.copies, "move": self.migrations}
-        found = [
+        columns = [
             (f"{kind}_{name}", np.diff(values, prepend=np.int64(0)) if name == "start_ns" else values)
             for kind, rows in kinds.items()
             for name, values in vars(rows).items()
         ]
-        found += [(name, getattr(self, name)) for name in _SINGLE]
-        return found
+        columns += [(name, getattr(self, name)) for name in _SINGLE]
+        return columns
 
 
 def instance_data(analysis: Analysis) -> InstanceData:
@@ -146,23 +146,23 @@ def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int
     spans = Spans.single(
         events.start_ns - start, events.end_ns - start, events.group, events.group, size_bytes=events.size_bytes
     )
-    found = thinned(spans, ROW_LIMIT, of_pair)
-    extra = np.zeros(len(found.spans), np.int64)
-    np.add.at(extra, found.of, events.extra)
+    few = thinned(spans, ROW_LIMIT, of_pair)
+    extra = np.zeros(len(few.spans), np.int64)
+    np.add.at(extra, few.of, events.extra)
     place = np.empty(len(order), np.int64)
-    place[order] = found.of
-    first = found.first
+    place[order] = few.of
+    first = few.first
     return (
         Instances(
-            group=found.spans.style,
-            start_ns=found.spans.start_ns,
-            length_ns=found.spans.end_ns - found.spans.start_ns,
+            group=few.spans.style,
+            start_ns=few.spans.start_ns,
+            length_ns=few.spans.end_ns - few.spans.start_ns,
             before_ns=(events.start_ns - events.scope_ns)[first],
             thread=number[of_pair[first]] if len(events) else _NONE.astype(np.int32),
             pid=events.pid[first],
-            size_bytes=found.spans.size_bytes,
-            count=found.spans.count,
-            busy_ns=found.spans.busy_ns,
+            size_bytes=few.spans.size_bytes,
+            count=few.spans.count,
+            busy_ns=few.spans.busy_ns,
             extra=extra,
         ),
         place,

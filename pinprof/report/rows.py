@@ -33,9 +33,7 @@ def _dso_name(name: str, mode: int) -> str:
 
 def chain(stacks: StackTable, node: int) -> list[int]:
     """Frame indices of a stack, root first; empty for NO_NODE."""
-    found = [int(stacks.frame[inner]) for inner in stacks.chain(node)]
-    found.reverse()
-    return found
+    return [int(stacks.frame[inner]) for inner in stacks.chain(node)][::-1]
 
 
 @dataclass(frozen=True)
@@ -64,6 +62,25 @@ def start_ns(capture: Capture) -> int:
         columns += [capture.activity.calls.start_ns, capture.activity.gpu_ops.start_ns]
     times = [column for column in columns if len(column)]
     return min((int(column.min()) for column in times), default=0)
+
+
+def end_ns(capture: Capture) -> int:
+    """The end of the last range, call or GPU work, or just after the last timed sample; 0 when nothing has any."""
+    columns = [capture.ranges.end_ns]
+    if is_timed(capture):
+        columns.append(capture.samples.time_ns + 1)
+    if capture.activity is not None:
+        columns += [capture.activity.calls.end_ns, capture.activity.gpu_ops.end_ns]
+    return max((int(column.max()) for column in columns if len(column)), default=0)
+
+
+def timed_span(capture: Capture) -> tuple[int, int] | None:
+    """(start, end) of everything that has a time, on the capture's clock; None where nothing does."""
+    timed = is_timed(capture) and len(capture.samples) > 0
+    if not timed and not len(capture.ranges) and capture.activity is None:
+        return None
+    start, end = start_ns(capture), end_ns(capture)
+    return (start, end) if end > start else None
 
 
 def range_threads(capture: Capture) -> list[tuple[int, int]]:

@@ -44,6 +44,20 @@ class Spans:
         """The rows of an index array."""
         return Spans(**{column: values[rows] for column, values in vars(self).items()})
 
+    def columns(self) -> dict[str, list[int]]:
+        """As the page's scripts read them: starts as steps from one to the next, columns without content empty."""
+        merged = bool((self.count > 1).any())
+        return {
+            "start": np.diff(self.start_ns, prepend=0).tolist(),
+            "length": (self.end_ns - self.start_ns).tolist(),
+            "style": self.style.tolist(),
+            "name": self.name.tolist(),
+            "depth": self.depth.tolist() if self.depth.any() else [],
+            "size": self.size_bytes.tolist() if self.size_bytes.any() else [],
+            "count": self.count.tolist() if merged else [],
+            "busy": self.busy_ns.tolist() if merged else [],
+        }
+
     @classmethod
     def single(
         cls,
@@ -83,12 +97,12 @@ class Thinned:
 
 
 def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> tuple[Spans, Int64]:
-    """At most about `limit` intervals that look the same from afar, and of each the first row that it stands for.
+    """At most about `limit` intervals of one look from afar, and of each the first row that it stands for.
 
     Intervals of different style, depth or `apart` never become one.
     """
-    found = thinned(spans, limit, apart)
-    return found.spans, found.first
+    few = thinned(spans, limit, apart)
+    return few.spans, few.first
 
 
 def thinned(spans: Spans, limit: int, apart: Int64 | None = None) -> Thinned:

@@ -274,7 +274,7 @@ def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[list
 
 
 def plot_script_size() -> int:
-    """Bytes that plotly's script adds to a page, packed as `report/html.py` packs it."""
+    """Bytes that plotly's script adds to a page, packed as `report/page/html.py` packs it."""
     script = (resources.files("plotly") / "package_data" / "plotly.min.js").read_bytes()
     return len(base64.b64encode(gzip.compress(script, 9, mtime=0)))
 

@@ -12,7 +12,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from pinprof.report.data import ReportData
-from pinprof.report.html import write_html
+from pinprof.report.page.html import write_html
 
 CHROMIUM = shutil.which("chromium")
 
@@ -62,7 +62,7 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened
         one.page.on("pageerror", lambda error: one.complaints.append(str(error)))
         one.page.on("request", lambda request: one.requests.append(request.url))
         one.page.goto(path.as_uri())
-        if data.trees:
+        if data.flame:
             one.page.wait_for_selector("#flame[data-ready]", timeout=10_000)
         opened.append(one)
         return one

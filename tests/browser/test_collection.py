@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pinprof.report.collection import comparable_ranges, write_collection
 from pinprof.report.data import ReportData
+from pinprof.report.page.collection import comparable_ranges, write_collection
 from tests.sample_report import sample_report
 
 pytestmark = pytest.mark.browser

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from playwright.sync_api import Browser, Page
 
-from pinprof.report.bundle import bundle
 from pinprof.report.flame import FlameData, RangeRows, Thread
+from pinprof.report.page.bundle import bundle
 
 pytestmark = pytest.mark.browser
 

@@ -92,7 +92,7 @@ def test_a_range_shows_in_every_view_what_the_analysis_says_of_it(open_page: Ope
     number = range_number(data, name)
     entry = data.ranges[number]
     assert data.activity is not None
-    scope = data.activity.analysis.ranges[number]
+    scope = data.activity.ranges[number]
     event = entry.events[0]
     whole = data.events[0].total
     page = open_page(data).page
@@ -150,7 +150,7 @@ def test_a_brushed_span_shows_in_every_view_what_was_recorded_in_it(open_page: O
     begun = (start >= low * 1000 + data.instances.samples_start_ns) & (
         start < high * 1000 + data.instances.samples_start_ns
     )
-    for number, call in enumerate(data.activity.analysis.whole.calls[:3]):
+    for number, call in enumerate(data.activity.whole.calls[:3]):
         mine = begun & (data.instances.calls.group == number)
         assert row(page, "calls", call.name)[0] == str(int(np.count_nonzero(mine)))
     assert "Of the span" in text(page, "table.calls thead")
@@ -299,7 +299,7 @@ def test_managed_memory_follows_ranges_and_tells_blocks_that_went_back_and_forth
         "0 B into the memory · 3 changes of direction · 6 MiB to the device"
     )
     choose(page, f"range={number}")
-    scope = data.activity.analysis.ranges[number]
+    scope = data.activity.ranges[number]
     for moved in scope.migrations:
         words = {"fault": "a page was touched", "speculative": "around a touched page"}[moved.cause]
         way = {"H2D": "host to device", "D2H": "device to host"}[moved.direction]
@@ -322,7 +322,7 @@ def test_a_recording_without_samples_is_filtered_by_time_and_range(open_page: Op
     page = open_page(data).page
     page.locator("table.range-activity").get_by_role("button", name="d2h", exact=True).click()
     shown(page)
-    (call,) = [call for call in data.activity.analysis.ranges[number].calls if call.name == "cudaMemcpy"]
+    (call,) = [call for call in data.activity.ranges[number].calls if call.name == "cudaMemcpy"]
     assert row(page, "calls", "cudaMemcpy")[0] == str(call.count)
     assert row(page, "calls", "cudaHostAlloc")[0] == "0"
     page.click("#filter-clear")

@@ -8,7 +8,7 @@ import pytest
 from playwright.sync_api import Browser
 
 from pinprof import units
-from pinprof.report.bundle import bundle
+from pinprof.report.page.bundle import bundle
 from tests.browser.conftest import Opened
 from tests.sample_report import sample_report
 

@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.analyze.python_lines import PythonLine
 from pinprof.report.data import ReportData
-from pinprof.report.python_data import PythonTable
+from pinprof.report.sections.python import Python, PythonTable
 from tests.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
@@ -32,7 +32,7 @@ def report(place: str = "app/train.py", function: str = "train") -> ReportData:
     )
     table = PythonTable("cpu-clock/freq=999/", "ns", 1_000_000_000, 700_000_000, True, (line,), 3, 100_000_000)
     data = sample_report("train (train.py:88)")
-    return replace(data, python=(table,))
+    return replace(data, sections={**data.sections, "python": Python((table,))})
 
 
 def test_a_line_is_found_in_the_flamegraph(open_page: Callable[..., Any]) -> None:

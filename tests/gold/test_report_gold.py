@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pinprof.report.export.plain import write_json
+from pinprof.report.export.document import to_json, write_json
 from pinprof.report.terminal.text import render
 from tests.sample_report import sample_report
 
@@ -39,7 +39,7 @@ def test_output_is_as_agreed(name: str, make: object) -> None:
 
 def json_keys() -> set[str]:
     """Names of the fields of the JSON's own objects; the capture's facts and the weights are open-ended."""
-    data = sample_report().to_json()
+    data = to_json(sample_report())
     rows = [data, data["capture"], data["events"][0], data["ranges"][0], data["losses"], data["findings"][0]]
     return {key for row in rows for key in row}
 

@@ -22,7 +22,7 @@ from pinprof.collect.python import find_py_spy
 from pinprof.errors import ScenarioError
 from pinprof.read import ReadOptions, read
 from pinprof.report import build
-from pinprof.report.html import render
+from pinprof.report.page.html import render
 
 pytestmark = [
     pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed"),

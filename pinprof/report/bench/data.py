@@ -86,8 +86,8 @@ class BenchReport:
         for measure, size, reason in self.left_out:
             sizes.setdefault((reason, measure), set()).update(() if size is None else (size,))
         grouped: dict[str, dict[tuple[int, ...], list[str]]] = {}
-        for (reason, measure), found in sizes.items():
-            grouped.setdefault(reason, {}).setdefault(tuple(sorted(found)), []).append(measure)
+        for (reason, measure), affected in sizes.items():
+            grouped.setdefault(reason, {}).setdefault(tuple(sorted(affected)), []).append(measure)
         for reason, places in grouped.items():
             yield "; ".join(_placed(measures, at) for at, measures in places.items()), reason
 

@@ -12,10 +12,10 @@ from markupsafe import Markup
 
 from pinprof import __version__
 from pinprof.rates import MEASURES
-from pinprof.report import html
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
-from pinprof.report.bundle import asset, bundle, pack_script, plot_script, script_hash
+from pinprof.report.page import html
+from pinprof.report.page.bundle import asset, bundle, pack_script, plot_script, script_hash
 
 
 def write_page(report: BenchReport, path: Path) -> None:

@@ -52,14 +52,14 @@ def figures(study: Study) -> dict[str, Any]:
     widest = max(filter(prefault_threads, study.measures), key=prefault_threads, default=None)
     moved = [name for name in study.measures if name.split(".")[0] in ("h2d", "d2h", "memcpy")]
     kernels = [name for name in study.measures if name in MOVES and name.split(".")[0] in ("uvm", "zerocopy")]
-    found = {
+    drawn = {
         "make": _curves(study, [*made, *([widest] if widest else [])], _per_gib, "ms per GiB", logarithmic=True),
         "move": _with_limits(study, _curves(study, moved, _speed, "GB/s", logarithmic=False)),
         "prefault": _prefault(study),
         "break_even": _break_even(study),
         "kernels": _curves(study, kernels, _speed, "GB/s", logarithmic=True),
     }
-    return {name: figure for name, figure in found.items() if figure}
+    return {name: figure for name, figure in drawn.items() if figure}
 
 
 def _per_gib(cost: Cost) -> float | None:

@@ -14,13 +14,13 @@ from pinprof.analyze.costs.costs import GIB, BreakEven, Cost
 from pinprof.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
-from pinprof.report.terminal.layout import console_of, kept, tidy, told
+from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
 from pinprof.units import format_bytes, format_ns, format_share
 
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
 _GROWS = 0.1
-"""Of the growth in size: what grows by less of it has no cost per GiB."""
+"""Part of the growth in size: what grows by less of it has no cost per GiB."""
 
 
 def print_bench(report: BenchReport) -> None:
@@ -61,8 +61,8 @@ def _print_comparison(comparison: Any, console: Console) -> None:
     same = len(comparison.rows) - len(differing)
     verdict = f"{len(differing)} of {len(comparison.rows)} differ" if differing else "No significant change"
     console.print(Text(f"{verdict}: {comparison.before} against {comparison.after}", "bold"))
-    for sentence in comparison.different:
-        console.print(Text(printable(sentence), "yellow"))
+    for line in comparison.different:
+        console.print(Text(printable(line), "yellow"))
     if comparison.rows:
         table = _table("benchmark", "before", "after", "ratio", "")
         for row in comparison.rows:
@@ -112,7 +112,7 @@ def _fitting(
 
 
 def _shown(sizes: Sequence[int], most: int = _MOST_SIZES) -> list[int]:
-    """At most so many sizes, both ends among them."""
+    """Some of the sizes, both ends among them."""
     if len(sizes) <= most:
         return list(sizes)
     return [sizes[round(index * (len(sizes) - 1) / (most - 1))] for index in range(most)]
@@ -197,7 +197,7 @@ def _grows(rates: Sequence[Rate]) -> bool:
 def _answers(report: BenchReport) -> Group:
     lines: list[RenderableType] = []
     for answer in report.study.answers:
-        because = Text(f"→ {answer.choice}. ", "green") + told(answer.because, "dim")
+        because = Text(f"→ {answer.choice}. ", "green") + sentence(answer.because, "dim")
         lines += [Text(answer.question), Padding(because, (0, 0, 0, 2), expand=False)]
     return Group(*lines)
 

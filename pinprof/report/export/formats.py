@@ -20,7 +20,7 @@ class Export(NamedTuple):
     module: str
     function: str
     suffix: str
-    """Of the file's default name; one that ends in `.gz` is compressed."""
+    """Ending of the file's default name; one that ends in `.gz` is compressed."""
     target: Literal["text", "binary", "directory"]
     """What the function writes to: a stream of either kind, or a directory it makes."""
     summary: str

@@ -1,14 +1,10 @@
-"""Exports for other programs: the documented JSON and folded stacks.
-
-Folded stacks come straight from the stack table, need no attribution and import numpy only.
-"""
+"""Folded stacks: straight from the stack table, without attribution; imports numpy only."""
 
 from __future__ import annotations
 
-import json
 import re
 from collections import Counter
-from typing import IO, TYPE_CHECKING
+from typing import IO
 
 import numpy as np
 
@@ -16,19 +12,10 @@ from pinprof.errors import UsageError
 from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64
 from pinprof.report.names import NO_CALLCHAIN
 
-if TYPE_CHECKING:
-    from pinprof.report.data import ReportData
-
 _CHUNK = 8192
 """Stacks unrolled at once: bounds memory at chunk × depth name indices."""
 
 _SEPARATORS = re.compile(r"[;\x00-\x1f\x7f\x85\u2028\u2029]")
-
-
-def write_json(data: ReportData, stream: IO[str]) -> None:
-    """Write the report as JSON: ASCII only, so that any byte a name may hold survives the way."""
-    json.dump(data.to_json(), stream, indent=1, ensure_ascii=True)
-    stream.write("\n")
 
 
 def write_folded(capture: Capture, stream: IO[str], event: str | None = None) -> None:

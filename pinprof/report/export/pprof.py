@@ -110,8 +110,8 @@ class _Chains(dict[int, bytes]):
 
     def __missing__(self, node: int) -> bytes:
         locations = reversed(rows.chain(self._stacks, node)) if node != NO_NODE else ()
-        self[node] = found = _message(1, b"".join(_varint(frame + 1) for frame in locations))
-        return found
+        self[node] = message = _message(1, b"".join(_varint(frame + 1) for frame in locations))
+        return message
 
 
 def _varint(number: int) -> bytes:

@@ -78,11 +78,11 @@ _TEXTS = {
 
 def tables(analysis: Analysis) -> dict[str, Table]:
     """The tables by name, columns of Python values; integers are 64-bit."""
-    found = {"samples": _samples(analysis), "ranges": _ranges(analysis), "leaves": _leaves(analysis)}
+    sampled = {"samples": _samples(analysis), "ranges": _ranges(analysis), "leaves": _leaves(analysis)}
     activity = analysis.capture.activity
-    return (
-        found if activity is None else found | {"calls": _calls(activity.calls), "gpu_ops": _gpu_ops(activity.gpu_ops)}
-    )
+    if activity is None:
+        return sampled
+    return sampled | {"calls": _calls(activity.calls), "gpu_ops": _gpu_ops(activity.gpu_ops)}
 
 
 def _samples(analysis: Analysis) -> Table:
@@ -168,11 +168,11 @@ def _words(values: UInt8, enum: type[IntEnum]) -> list[str]:
 
 
 def _leaves(analysis: Analysis) -> Table:
-    found = [("", "", -1, *row) for row in _weights(analysis.events)]
+    rows = [("", "", -1, *row) for row in _weights(analysis.events)]
     for result in analysis.ranges:
-        found += [(str(result.path), result.domain, result.depth, *row) for row in _weights(result.events)]
+        rows += [(str(result.path), result.domain, result.depth, *row) for row in _weights(result.events)]
     names = ("range", "domain", "depth", "event", "unit", "leaf", "level", "work", "weight")
-    return {name: [row[place] for row in found] for place, name in enumerate(names)}
+    return {name: [row[place] for row in rows] for place, name in enumerate(names)}
 
 
 def _weights(events: Iterable[EventResult]) -> list[tuple[str, str, str, str, str, int]]:

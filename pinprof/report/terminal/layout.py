@@ -1,13 +1,19 @@
-"""What rich leaves open about lines in the terminal: which words stay together, and that lines end with their text."""
+"""What the terminal's sections share: tables, titles, which words stay together, and that lines end with their text."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
+from rich.console import Console, RenderableType
+from rich.padding import Padding
+from rich.table import Table
 from rich.text import Text
+
+from pinprof.report import palette
+from pinprof.report.data import Shared, Tile
+from pinprof.report.styles import Style
 
 PLAIN_WIDTH = 100
 """Width when the output is no terminal."""
@@ -32,9 +38,53 @@ def kept(text: str) -> str:
     return text.replace(" ", _GLUE)
 
 
-def told(text: str, style: str = "") -> Text:
+def sentence(text: str, style: str = "") -> Text:
     """A sentence whose figures keep their units."""
-    return Text(_FIGURE.sub(lambda found: kept(found[0]), text), style)
+    return Text(_FIGURE.sub(lambda figure: kept(figure[0]), text), style)
+
+
+def titled(title: str, body: RenderableType) -> Iterator[RenderableType]:
+    """A blank line, a title and what stands below it."""
+    yield Text("")
+    yield Text(title, "bold")
+    yield Padding(body, (0, 0, 0, 2), expand=False)
+
+
+def tiles_line(tiles: Iterable[Tile]) -> Text:
+    """Figures in one line, each kept together with its label."""
+    return Text(" · ").join(Text(kept(f"{tile.value} {tile.label}"), "yellow" if tile.warn else "") for tile in tiles)
+
+
+def plain_table() -> Table:
+    """A table without lines."""
+    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+
+
+def figures_table(*titles: str) -> Table:
+    """A table whose first column is text; all others are figures."""
+    table = plain_table()
+    for index, title in enumerate(titles):
+        table.add_column(title, justify="right" if index else "left", no_wrap=True, overflow="ellipsis")
+    return table
+
+
+def ranges_table(width: int, *titles: str) -> Table:
+    """A table of ranges: their names, at most `width` cells wide, and figures."""
+    table = plain_table()
+    table.add_column("range", overflow="ellipsis", no_wrap=True, max_width=width)
+    for title in titles:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
+
+
+def leaf_style(shared: Shared, leaf: str) -> str:
+    """The colour of a cause."""
+    return palette.level_colour(shared.cause(leaf).level, dark=True)
+
+
+def style_colour(style: Style) -> str:
+    """The colour of a legend's entry."""
+    return palette.level_colour(style.level, dark=True)
 
 
 def cause(leaf: str, share: str, style: str) -> Text:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.ranges import spans as spans_module
 from pinprof.model import CONTINUED, READY, Capture
-from pinprof.report.activity_rows import split_parts
-from pinprof.report.walls import REMAINDER
+from pinprof.report.sections.calls import split_parts
+from pinprof.report.sections.ranges.walls import REMAINDER
 from tests.activities import Call, activity
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 

@@ -21,19 +21,36 @@ from pinprof.analyze.activity.results import CallResult
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 from pinprof.report import build
-from pinprof.report.activity_rows import UNSAMPLED, call_line, device_sentence, split_parts, uvm_tiles
 from pinprof.report.data import ReportData
-from pinprof.report.drawing import packed
-from pinprof.report.html import render as render_page
-from pinprof.report.plots import transfer_figure
+from pinprof.report.export.document import to_json
+from pinprof.report.page.html import for_scripts
+from pinprof.report.page.html import render as render_page
+from pinprof.report.sections.calls import UNSAMPLED, Calls, call_line, split_parts
+from pinprof.report.sections.timeline import OverTime
+from pinprof.report.sections.timeline.model import LANE_LIMIT, Timeline
+from pinprof.report.sections.transfers import device_sentence, transfer_figure
+from pinprof.report.sections.uvm import ManagedMemory, uvm_tiles
+from pinprof.report.sections.uvm.migration_field import MigrationField
 from pinprof.report.terminal.text import render
 from pinprof.report.thinning import MERGED, Spans, thin
-from pinprof.report.timeline import LANE_LIMIT
 from tests.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
 from tests.h200 import analysis
 from tests.nsys_file import real
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
+
+
+def timeline_of(data: ReportData) -> Timeline:
+    section = OverTime.of(data)
+    assert section is not None
+    return section.timeline
+
+
+def field_of(data: ReportData) -> MigrationField:
+    section = ManagedMemory.of(data)
+    assert section is not None
+    assert section.field is not None
+    return section.field
 
 
 def report(name: str) -> ReportData:
@@ -90,7 +107,7 @@ def many(kind: OpKind, count: int) -> Capture:
 def test_nothing_about_activity_without_a_trace() -> None:
     data = build(analysis("pinned"))
     assert data.activity is None
-    assert data.to_json()["activity"] is None
+    assert to_json(data)["activity"] is None
     page = render_page(data, "plotly.js")
     assert 'id="calls"' not in page
     assert 'id="transfers"' not in page
@@ -107,7 +124,7 @@ def test_sections_appear_only_where_there_is_data() -> None:
 
 
 def test_json_says_what_the_export_says() -> None:
-    activity = report("pinned").to_json()["activity"]
+    activity = to_json(report("pinned"))["activity"]
     alloc = next(call for call in activity["calls"] if call["purpose"] == "alloc pinned")
     rows = sql(
         "pinned",
@@ -118,8 +135,8 @@ def test_json_says_what_the_export_says() -> None:
     copied = sql("pinned", "SELECT sum(bytes), sum(end - start) FROM CUPTI_ACTIVITY_KIND_MEMCPY")[0]
     assert sum(copy["total_bytes"] for copy in activity["copies"]) == copied[0]
     assert sum(copy["busy_ns"] for copy in activity["copies"]) == copied[1]
-    moved = sum(entry["count"] for entry in report("uvm").to_json()["activity"]["migrations"])
-    assert report("uvm").to_json()["activity"]["uvm"]["gpu_fault_groups"] == 319
+    moved = sum(entry["count"] for entry in to_json(report("uvm"))["activity"]["migrations"])
+    assert to_json(report("uvm"))["activity"]["uvm"]["gpu_fault_groups"] == 319
     assert moved == sql("uvm", "SELECT count(*) FROM CUPTI_ACTIVITY_KIND_MEMCPY WHERE copyKind IN (11, 12)")[0][0]
 
 
@@ -139,14 +156,15 @@ def test_every_key_of_the_json_is_documented() -> None:
                 collect(inner)
 
     for data in (report("uvm"), report("pinned"), joined()):
-        collect(data.to_json()["activity"])
+        collect(to_json(data)["activity"])
     assert found - words == set()
 
 
 def test_split_of_a_call_sums_to_the_call() -> None:
     data = joined()
-    assert data.activity is not None
-    for call in data.activity.calls(memory=True):
+    calls = Calls.of(data)
+    assert calls is not None
+    for call in calls.memory:
         if call.time_ns.total < 20 * MS or call.split is None:
             continue
         parts = split_parts(call.split)
@@ -174,8 +192,7 @@ def test_terminal_names_the_causes_inside_calls() -> None:
 
 
 def test_timeline_lanes_hold_everything_the_export_holds() -> None:
-    timeline = report("uvm").timeline
-    assert timeline is not None
+    timeline = timeline_of(report("uvm"))
     total = {(lane.kind, lane.title): lane.total for lane in timeline.lanes}
     assert total["kernel", "kernels"] == 3
     assert total["fault", "fault groups"] == 319
@@ -189,8 +206,7 @@ def test_timeline_lanes_hold_everything_the_export_holds() -> None:
 
 def test_timeline_of_perf_alone_has_ranges_and_the_weight_of_every_sample() -> None:
     found = analysis("pinned")
-    timeline = build(found).timeline
-    assert timeline is not None
+    timeline = timeline_of(build(found))
     assert found.main is not None
     assert {lane.kind for lane in timeline.lanes} == {"range"}
     assert sum(int(density.weight.sum()) for density in timeline.densities) == found.main.total
@@ -198,8 +214,7 @@ def test_timeline_of_perf_alone_has_ranges_and_the_weight_of_every_sample() -> N
 
 
 def test_memory_use_returns_to_nothing_when_all_is_freed() -> None:
-    timeline = report("uvm").timeline
-    assert timeline is not None
+    timeline = timeline_of(report("uvm"))
     (managed,) = timeline.memory
     assert (managed.title, int(managed.level_bytes.max()), int(managed.level_bytes[-1])) == ("managed", 64 * MIB, 0)
 
@@ -231,23 +246,20 @@ def test_few_intervals_are_left_alone() -> None:
 
 def test_a_million_copies_make_a_small_page() -> None:
     data = build(analyze(many(OpKind.COPY, 1_000_000)))
-    assert data.timeline is not None
     assert data.activity is not None
-    copies = next(lane for lane in data.timeline.lanes if lane.kind == "copy")
+    copies = next(lane for lane in timeline_of(data).lanes if lane.kind == "copy")
     assert copies.total == int(copies.spans.count.sum()) == 1_000_000
     assert len(copies.spans) <= LANE_LIMIT + 10
-    assert len(packed(data)) < 150_000
-    assert len(json.dumps(data.to_json())) < 60_000
-    figure = transfer_figure(data.activity.analysis.transfers)
+    assert len(for_scripts(data).packed["drawings"]) < 150_000
+    assert len(json.dumps(to_json(data))) < 60_000
+    figure = transfer_figure(data.activity.transfers)
     assert figure is not None
     assert sum(len(trace["x"]) for trace in figure["data"]) < 2_100
 
 
 def test_half_a_million_migrations_make_a_small_field() -> None:
     data = build(analyze(many(OpKind.MIGRATION, 500_000)))
-    assert data.activity is not None
-    assert data.activity.field is not None
-    field = data.activity.field
+    field = field_of(data)
     assert field.count == 500_000
     for marks in (field.by_size, field.by_place):
         assert int(marks.spans.count.sum()) == 500_000
@@ -255,14 +267,11 @@ def test_half_a_million_migrations_make_a_small_field() -> None:
         assert int(marks.spans.size_bytes.sum()) == sum(4096 << (number % 5) for number in range(500_000))
     # Merging keeps the sizes apart: the mean of every mark is one of the five.
     assert set(np.unique(field.by_size.spans.size_bytes / field.by_size.spans.count)) == {4096 << n for n in range(5)}
-    assert len(packed(data)) < 600_000
+    assert len(for_scripts(data).packed["drawings"]) < 600_000
 
 
 def test_field_places_every_migration_inside_the_memory_that_moved() -> None:
-    data = report("uvm").activity
-    assert data is not None
-    assert data.field is not None
-    field = data.field
+    field = field_of(report("uvm"))
     assert field.place_bytes == 64 * MIB
     assert field.by_place is field.by_size
     marks = field.by_size
@@ -274,17 +283,15 @@ def test_field_places_every_migration_inside_the_memory_that_moved() -> None:
 
 def test_blocks_far_apart_lie_side_by_side() -> None:
     ops = [migration(0, 10, MIB, MigrationCause.FAULT, 7 << 40), migration(20, 30, MIB, MigrationCause.FAULT, 1 << 21)]
-    data = build(analyze(traced((), ops))).activity
-    assert data is not None
-    assert data.field is not None
-    assert data.field.place_bytes == 4 * MIB
-    assert data.field.by_size.place.tolist() == [2 * MIB, 0]
+    field = field_of(build(analyze(traced((), ops))))
+    assert field.place_bytes == 4 * MIB
+    assert field.by_size.place.tolist() == [2 * MIB, 0]
 
 
 def test_transfer_plot_shows_every_copy_and_the_links_limit() -> None:
     data = report("pageable").activity
     assert data is not None
-    figure = transfer_figure(data.analysis.transfers)
+    figure = transfer_figure(data.transfers)
     assert figure is not None
     names = [trace["name"] for trace in figure["data"]]
     assert names == ["pageable, host to device", "pageable, device to host", "PCIe 5.0 x16, in practice: 55.6 GB/s"]
@@ -295,7 +302,7 @@ def test_transfer_plot_shows_every_copy_and_the_links_limit() -> None:
 def test_plot_without_a_known_link_has_no_limit() -> None:
     data = build(analyze(traced([Call("cudaMemcpy", 0, MS, 1)], [to_device(0, MS, MIB, correlation_id=1)], host={})))
     assert data.activity is not None
-    figure = transfer_figure(data.activity.analysis.transfers)
+    figure = transfer_figure(data.activity.transfers)
     assert figure is not None
     assert [trace["meta"] for trace in figure["data"]] == ["pin"]
 
@@ -304,7 +311,7 @@ def test_gpu_time_is_told_with_and_without_overlap() -> None:
     apart = [kernel(0, MS), to_device(2 * MS, 3 * MS, MIB)]
     at_once = [kernel(0, MS), to_device(500 * US, 1_500 * US, MIB)]
     told = [
-        device_sentence(data.activity.analysis.transfers.devices[0])
+        device_sentence(data.activity.transfers.devices[0])
         for data in (build(analyze(traced((), ops))) for ops in (apart, at_once))
         if data.activity
     ]
@@ -333,9 +340,9 @@ def test_a_caller_without_a_symbol_is_named_by_its_file_once() -> None:
 def test_calls_that_all_failed_are_one_sentence() -> None:
     data = build(analyze(read(real("uvm.sqlite"), ReadOptions())))
     assert data.activity is not None
-    found = data.activity.analysis
+    found = data.activity
     calls = tuple(replace(call, failures=call.count) for call in found.whole.calls[:1])
     bare = replace(found, whole=replace(found.whole, calls=calls), context_init=())
-    text = text_of(replace(data, activity=replace(data.activity, analysis=bare)), 100)
+    text = text_of(replace(data, sections={"calls": Calls(bare, merged=False)}), 100)
     assert f"All of them failed: {calls[0].name} ({calls[0].count})." in text
     assert "per GiB" not in text

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import pinprof.report
-from pinprof.report.bundle import BundleError, bundle, join, parse
+from pinprof.report.page.bundle import BundleError, bundle, join, parse
 
 ASSETS = Path(pinprof.report.__file__).parent / "assets"
 ENTRIES = ("report.js", "bench.js", "collection.js")

@@ -9,9 +9,13 @@ import pytest
 from rich.console import Console
 
 from pinprof.analyze.costs.results import Counterfactual, Estimate, PinningCurve, PinningTime
-from pinprof.report import cost_rows, html
 from pinprof.report.data import ReportData
-from pinprof.report.terminal import costs as text_costs
+from pinprof.report.export.document import to_json
+from pinprof.report.page import html
+from pinprof.report.section import Section
+from pinprof.report.sections import counterfactual
+from pinprof.report.sections.counterfactual import OtherMemory
+from pinprof.report.sections.pinning import Pinning, drawing
 from pinprof.report.terminal.layout import tidy
 from tests.sample_report import sample_report
 
@@ -30,22 +34,28 @@ CURVE = PinningCurve(
 )
 
 
+def costs(told: Counterfactual | None, curve: PinningCurve | None) -> dict[str, Section]:
+    made = (Pinning(curve) if curve else None, OtherMemory(told) if told else None)
+    return {section.key: section for section in made if section}
+
+
 def report(told: Counterfactual | None = TOLD, curve: PinningCurve | None = CURVE) -> ReportData:
-    return replace(sample_report(), counterfactual=told, pinning=curve)
+    data = sample_report()
+    return replace(data, sections={**data.sections, **costs(told, curve)})
 
 
 def text(told: Counterfactual | None = TOLD, curve: PinningCurve | None = CURVE) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=100, no_color=True, highlight=False, markup=False)
     with tidy(console):
-        for title, body in text_costs.sections(told, curve):
-            console.print(title)
-            console.print(body)
+        for section in costs(told, curve).values():
+            for part in section.to_text(sample_report(), console):
+                console.print(part)
     return stream.getvalue()
 
 
 def test_the_largest_saving_is_named_with_its_error_and_what_is_paid_once() -> None:
-    sentence = cost_rows.saving_sentence(TOLD)
+    sentence = counterfactual.saving_sentence(TOLD)
     assert sentence == (
         "With pinned memory that is reused an iteration would take 30 ms (20 ms to 40 ms) instead of 100 ms: "
         "70 ms less, after 50 ms once."
@@ -56,7 +66,9 @@ def test_the_largest_saving_is_named_with_its_error_and_what_is_paid_once() -> N
 
 def test_a_saving_within_its_error_is_none() -> None:
     close = replace(TOLD, estimates=(replace(POOLED, high_ns=101 * MS),))
-    assert cost_rows.saving_sentence(close).startswith("No other kind of memory would have saved more than the error")
+    assert counterfactual.saving_sentence(close).startswith(
+        "No other kind of memory would have saved more than the error"
+    )
 
 
 def test_without_rates_one_line_says_how_to_get_them() -> None:
@@ -65,21 +77,21 @@ def test_without_rates_one_line_says_how_to_get_them() -> None:
     assert "`pinprof bench`" in page
     assert "`pinprof bench`" in shown
     assert 'class="modes"' not in page
-    assert cost_rows.notes(bare) == []
+    assert counterfactual.notes(bare) == []
 
 
 def test_the_measured_run_stands_among_its_alternatives_in_the_order_of_cost() -> None:
-    rows = cost_rows.mode_rows(TOLD)
+    rows = counterfactual.mode_rows(TOLD)
     assert [row.title for row in rows] == [POOLED.title, TOLD.title, PAGEABLE.title]
     assert [row.measured for row in rows] == [False, True, False]
     assert rows[0].bar == pytest.approx(100 * 30 / 160)
     assert rows[0].whisker == (pytest.approx(100 * 20 / 160), pytest.approx(100 * 20 / 160))
-    assert cost_rows.difference(TOLD, rows[0]) == "−70 ms (70 % less)"
-    assert cost_rows.difference(TOLD, rows[2]) == "+25 ms (25 % more)"
+    assert counterfactual.difference(TOLD, rows[0]) == "−70 ms (70 % less)"
+    assert counterfactual.difference(TOLD, rows[2]) == "+25 ms (25 % more)"
 
 
 def test_notes_say_what_the_figures_rest_on() -> None:
-    notes = "\n".join(cost_rows.notes(TOLD))
+    notes = "\n".join(counterfactual.notes(TOLD))
     for told in (
         "2026-01-02 03:04 UTC",
         "110 ms",
@@ -92,8 +104,8 @@ def test_notes_say_what_the_figures_rest_on() -> None:
 
 def test_without_a_single_estimate_nothing_is_claimed_of_other_kinds() -> None:
     bare = replace(TOLD, estimates=(), lacking=(("one", ("a.b",)), ("two", ("a.b",)), ("three", ("c.d",))))
-    assert "say nothing of other kinds" in cost_rows.saving_sentence(bare)
-    assert cost_rows.notes(bare)[-2:] == [
+    assert "say nothing of other kinds" in counterfactual.saving_sentence(bare)
+    assert counterfactual.notes(bare)[-2:] == [
         "No estimate without a measurement of a.b: one; two.",
         "No estimate without a measurement of c.d: three.",
     ]
@@ -105,7 +117,7 @@ def test_the_curve_says_how_much_faster_and_draws_every_point() -> None:
         "prefault with 8 threads on huge pages: 40 ms/GiB from first call to usable pinned memory; cudaMallocHost: "
         "400 ms/GiB, 10.0 times as long."
     )
-    drawn = cost_rows.drawing(CURVE)
+    drawn = drawing(CURVE)
     assert [mark.label for mark in drawn.marks] == ["1", "8"]
     assert drawn.marks[0].y > drawn.baseline_y, "less time is further down"
     assert drawn.ticks[-1][1] == "1 s" or float(drawn.ticks[-1][1].split()[0]) >= 440
@@ -124,9 +136,9 @@ def test_names_from_a_capture_are_escaped() -> None:
 
 
 def test_json_has_the_figures_and_null_where_there_are_none() -> None:
-    data = report().to_json()
+    data = to_json(report())
     assert data["counterfactual"]["estimates"][0]["likely_ns"] == 30 * MS
     assert data["counterfactual"]["rates_measured_utc"] == UTC
     assert data["pinning"]["points"][1]["threads"] == 8
-    bare = report(None, None).to_json()
+    bare = to_json(report(None, None))
     assert (bare["counterfactual"], bare["pinning"]) == (None, None)

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from pinprof.analyze import analyze
 from pinprof.model import NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import FlameData, RangeRows
-from pinprof.report.flame_tables import Strings, flame_data, preorder
-from pinprof.report.hot_tree import NO_CAUSE, hot_trees
+from pinprof.report.flame_tables import flame_data, preorder
+from pinprof.report.sections.causes.hot_tree import NO_CAUSE, hot_trees
 from tests.sample_report import MS, flame
 from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
 
@@ -119,8 +119,7 @@ def test_hot_tree_gives_totals_and_leading_causes() -> None:
 
 
 def built(samples: list[Sample], ranges: list[Range] | None = None) -> FlameData:
-    names, dsos = Strings("all"), Strings("")
-    found = flame_data(analyze(capture(samples, ranges or [], events=(CLOCK, FAULTS))), names, dsos)
+    found = flame_data(analyze(capture(samples, ranges or [], events=(CLOCK, FAULTS))))
     assert found is not None
     return found
 

@@ -9,9 +9,11 @@ from dataclasses import replace
 from pinprof.analyze import analyze
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.data import ReportData
-from pinprof.report.export.plain import write_json
+from pinprof.report.export.document import to_json, write_json
 from pinprof.report.gather import build
 from pinprof.report.rows import range_threads
+from pinprof.report.sections.causes import Causes
+from pinprof.report.sections.causes.hot_tree import HotTree
 from tests.small_capture import small_capture
 from tests.stacks import Range, Sample, capture
 
@@ -21,6 +23,12 @@ PARENTS = [(NO_NODE, 0), (0, 1), (1, 2), (2, 3)]
 
 def sampled() -> Capture:
     return small_capture([(0, 700, 3), (0, 250, 0), (0, 50, NO_NODE), (1, 3, 3)], SYMBOLS, PARENTS)
+
+
+def trees_of(data: ReportData) -> tuple[HotTree, ...]:
+    causes = Causes.of(data)
+    assert causes is not None
+    return causes.trees
 
 
 def report() -> ReportData:
@@ -39,23 +47,24 @@ def test_stacks_hold_all_weight_of_every_event_also_that_without_callchain() -> 
     for number, event in enumerate(data.events):
         assert int(data.flame.weight[data.flame.event == number].sum()) == event.total
     nodes = data.flame.node_frame[data.flame.node[data.flame.weight == 50]]
-    assert [data.names[data.flame.frame_name[frame]] for frame in nodes] == ["[no callchain]"]
+    assert [data.flame.names[data.flame.frame_name[frame]] for frame in nodes] == ["[no callchain]"]
 
 
 def test_hot_trees_hold_the_total_and_the_leading_cause() -> None:
     data = report()
-    for tree in data.trees:
+    for tree in trees_of(data):
         assert int(tree.total_weight[0]) == data.events[tree.event].total
-    names = [data.names[index] for index in data.trees[0].name]
+    assert data.flame is not None
+    names = [data.flame.names[index] for index in trees_of(data)[0].name]
     assert names[:3] == ["all", "main", "[no callchain]"]
     node = names.index("do_anonymous_page")
-    assert data.causes[data.trees[0].leaf[node]].key == "fault.anon"
-    assert (data.trees[0].purity[node], data.trees[0].purity[0]) == (100, 70)
+    assert data.causes[trees_of(data)[0].leaf[node]].key == "fault.anon"
+    assert (trees_of(data)[0].purity[node], trees_of(data)[0].purity[0]) == (100, 70)
 
 
 def test_only_the_last_component_of_the_path_is_told() -> None:
     assert report().capture.path == "run.pinprof"
-    assert "secret" not in json.dumps(report().to_json())
+    assert "secret" not in json.dumps(to_json(report()))
 
 
 def test_home_directories_lose_their_users_name() -> None:
@@ -78,7 +87,7 @@ def test_json_is_ascii_with_exact_integers_and_leaves_in_descending_weight() -> 
 
 def test_a_capture_without_samples_still_gives_a_report() -> None:
     data = build(analyze(small_capture([], [], [])))
-    assert data.trees == ()
+    assert trees_of(data) == ()
     assert data.flame is None
     assert [event.total for event in data.events] == [0, 0]
 

@@ -13,11 +13,12 @@ from pathlib import Path
 import pytest
 
 from pinprof.errors import PinprofError
-from pinprof.report import collection
-from pinprof.report.bundle import PLOT_SCRIPT, bundle
-from pinprof.report.html import embed_json, flattened, render, write_html
-from pinprof.report.summary import hero_facts, quoted
-from tests.sample_report import sample_report
+from pinprof.report.page import collection
+from pinprof.report.page.bundle import PLOT_SCRIPT, bundle
+from pinprof.report.page.html import embed_json, flattened, render, write_html
+from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.reproduce import quoted
+from tests.sample_report import rebuilt, sample_report
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\u202e&\ud800\x00"
 
@@ -77,7 +78,7 @@ def test_shared_scripts_are_written_once_and_referred_to_relatively(tmp_path: Pa
 
 
 def test_sections_without_data_do_not_appear() -> None:
-    page = render(replace(sample_report(), ranges=(), findings=(), flame=None, trees=()))
+    page = render(rebuilt(sample_report(), ranges=(), findings=(), flame=None))
     for section in ("ranges", "findings", "flame", "chart"):
         assert f'id="{section}"' not in page
     assert 'id="causes"' in page
@@ -123,14 +124,17 @@ def test_an_unwritable_place_is_a_clean_error(tmp_path: Path) -> None:
 def test_variant_and_what_a_framework_holds_stand_under_the_headline() -> None:
     data = sample_report()
     told = {"parameters": {"variant": "touched"}, "memory_bytes": {"GPU memory in tensors": 1 << 20, "odd": "x"}}
-    facts = hero_facts(replace(data, capture=replace(data.capture, scenario={**data.capture.scenario, **told})))
+    capture = replace(data.capture, scenario={**data.capture.scenario, **told})
+    hero = Hero.of(rebuilt(data, capture=capture))
+    assert hero is not None
+    facts = hero.facts
     assert facts[0] == "scenario pinned (touched)"
     assert "1 MiB of GPU memory in tensors" in facts
     assert not [fact for fact in facts if "odd" in fact]
 
 
 def test_a_recording_without_samples_stands_beside_others() -> None:
-    bare = replace(sample_report(), events=(), trees=(), flame=None, headline="This recording holds no samples.")
+    bare = rebuilt(sample_report(), events=(), flame=None, headline="This recording holds no samples.")
     page = collection.render([sample_report(), bare])
     assert "2 recordings side by side" in page
     assert "This recording holds no samples." in page

@@ -29,7 +29,7 @@ def per_group(rows: Instances, column: str, groups: int) -> list[int]:
 def test_calls_and_their_sampled_time_add_up_to_the_table() -> None:
     data = joined()
     assert data.activity is not None
-    rows, calls = rows_of(data), data.activity.analysis.whole.calls
+    rows, calls = rows_of(data), data.activity.whole.calls
     assert per_group(rows.calls, "count", len(calls)) == [call.count for call in calls]
     assert per_group(rows.calls, "busy_ns", len(calls)) == [call.time_ns.total for call in calls]
     number = {cause.key: index for index, cause in enumerate(data.causes)}
@@ -45,7 +45,7 @@ def test_copies_and_migrations_add_up_to_their_tables() -> None:
     for name in ("pageable", "uvm"):
         data = build(export(name))
         assert data.activity is not None
-        rows, whole = rows_of(data), data.activity.analysis.whole
+        rows, whole = rows_of(data), data.activity.whole
         assert per_group(rows.copies, "size_bytes", len(whole.copies)) == [
             copy.size_bytes.total for copy in whole.copies
         ]
@@ -74,7 +74,7 @@ def test_ranges_have_their_calls_and_threads() -> None:
 def test_a_million_copies_become_few_rows_that_keep_the_sums() -> None:
     data = build(analyze(many(OpKind.COPY, 1_000_000)))
     assert data.activity is not None
-    rows, copies = rows_of(data), data.activity.analysis.whole.copies
+    rows, copies = rows_of(data), data.activity.whole.copies
     assert len(rows.copies) <= ROW_LIMIT + 10
     assert rows.merged
     assert sum(per_group(rows.copies, "count", len(copies))) == 1_000_000

@@ -7,7 +7,7 @@ from threading import Thread
 import pytest
 
 from pinprof.errors import CollectError
-from pinprof.report.serve import PageServer
+from pinprof.report.page.serve import PageServer
 
 PAGE = b"<!doctype html><title>page</title>"
 

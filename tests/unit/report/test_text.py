@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pinprof.errors import PinprofError
 from pinprof.report.terminal.text import print_text, render
-from tests.sample_report import sample_report
+from tests.sample_report import rebuilt, sample_report
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
 
@@ -75,7 +75,7 @@ def test_what_helps_against_time_is_not_said_of_faults() -> None:
     stream = io.StringIO()
     for events in ((data.events[0],), (event,)):
         console = Console(file=stream, width=200, no_color=True, highlight=False, markup=False)
-        render(replace(data, events=events, ranges=(), trees=(), findings=()), console)
+        render(rebuilt(data, events=events, ranges=(), flame=None, findings=()), console)
     timed, counted = stream.getvalue().split("Data quality")[:2]
     assert " → " in timed
     assert " → " not in counted
@@ -85,7 +85,7 @@ def test_ranges_without_samples_are_told_by_their_clock() -> None:
     data = sample_report()
     bare = tuple(replace(entry, events=(), wall=None) for entry in data.ranges)
     stream = io.StringIO()
-    render(replace(data, events=(), trees=(), ranges=bare), Console(file=stream, width=80, no_color=True))
+    render(rebuilt(data, events=(), flame=None, ranges=bare), Console(file=stream, width=80, no_color=True))
     table = stream.getvalue().split("Ranges\n")[1].splitlines()
     assert table[0].split() == ["range", "count", "wall", "each", "fastest", "median", "slowest"]
     assert table[1].split()[0] == "iteration"
@@ -96,5 +96,5 @@ def test_neighbours_of_one_colour_are_told_apart() -> None:
     event = replace(data.events[0], name="off-cpu", spans=True, leaves={"pin.faultin": 60, "pin.walk": 40}, total=100)
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system="truecolor")
-    render(replace(data, events=(event,), ranges=(), trees=(), findings=()), console)
+    render(rebuilt(data, events=(event,), ranges=(), flame=None, findings=()), console)
     assert "▏pin.walk 40 %" in stream.getvalue()

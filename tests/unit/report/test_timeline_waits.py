@@ -12,10 +12,12 @@ from pinprof.activity import MarkTable
 from pinprof.analyze import analyze
 from pinprof.analyze.memory import summarise_memory
 from pinprof.model import MemoryLog, ProcessMemory
-from pinprof.report import gather, html, plots
+from pinprof.report import gather
 from pinprof.report.export import trace as export_trace
-from pinprof.report.memory_rows import MemoryData, memory_json, memory_notes, memory_tiles
-from pinprof.report.timeline import timeline
+from pinprof.report.page import html
+from pinprof.report.sections.memory import Memory
+from pinprof.report.sections.timeline import OverTime
+from pinprof.report.sections.timeline.lanes import timeline
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
@@ -67,24 +69,22 @@ def test_marks_have_a_lane_under_their_threads_ranges() -> None:
 
 def test_memory_is_curves_peaks_and_sentences() -> None:
     data = gather.build(analyze(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), memory=LOG)))
-    assert data.timeline is not None
-    assert data.memory is not None
-    assert [(use.title, use.level_bytes.tolist()) for use in data.timeline.memory] == [
+    over_time, memory = OverTime.of(data), Memory.of(data)
+    assert over_time is not None
+    assert memory is not None
+    assert [(use.title, use.level_bytes.tolist()) for use in over_time.timeline.memory] == [
         ("resident", [MIB, 40 * MIB, 2 * MIB]), ("of it shared", [0, 8 * MIB, 0]),
     ]  # fmt: skip
-    assert ("40 MiB", "resident at most") in memory_tiles(data.memory)
-    figure = plots.memory_figure(data.memory)
+    assert ("40 MiB", "resident at most") in memory.tiles
+    figure = memory.figure
     assert figure is not None
     assert [trace["y"] for trace in figure["data"]] == [[1, 40, 2], [0, 8, 0]]
-    told = memory_json(data.memory)
-    assert told is not None
+    told = memory.to_json()["memory"]
     assert told["peak"] == {"rss_bytes": 40 * MIB, "pinned_bytes": 0, "shmem_bytes": 8 * MIB}
     assert told["growth"] == {"pgfault": 100}
     assert told["lowest_free_bytes"] == 3 * 4096
     # No page-fault event was recorded, so nothing is said of faults that it does not see.
-    assert memory_notes(data.memory) == [
-        "Memory was looked at 3 times only: the program may have held more in between."
-    ]
+    assert memory.notes == ["Memory was looked at 3 times only: the program may have held more in between."]
 
 
 def test_what_was_over_before_the_first_look_has_figures_but_no_curve() -> None:
@@ -97,7 +97,7 @@ def test_what_was_over_before_the_first_look_has_figures_but_no_curve() -> None:
 
 def test_faults_of_a_quiet_machine_are_not_blamed_on_pins() -> None:
     quiet, busy = (
-        memory_notes(MemoryData(replace(found, looks=99, program_faults=64, growth={"pgfault": faults}), 0))
+        Memory(replace(found, looks=99, program_faults=64, growth={"pgfault": faults}), 0).notes
         for found in [summarise_memory(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), memory=LOG))]
         if found is not None
         for faults in (90, 9000)

@@ -8,10 +8,13 @@ import pytest
 from rich.console import Console
 
 from pinprof.analyze import analyze
-from pinprof.report import gather, html
+from pinprof.analyze.results import RangeWall
+from pinprof.report import gather
 from pinprof.report.data import ReportData
+from pinprof.report.export.document import to_json
+from pinprof.report.page import html
+from pinprof.report.sections.ranges.walls import REMAINDER, Wall
 from pinprof.report.terminal import text
-from pinprof.report.walls import REMAINDER, WallData
 from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
@@ -46,7 +49,7 @@ def test_the_terminal_says_how_much_of_a_range_ran_waited_or_neither(data: Repor
 
 
 def test_the_json_has_the_parts_and_they_sum_to_the_clock(data: ReportData) -> None:
-    report = data.to_json()
+    report = to_json(data)
     wall = report["ranges"][0]["wall"]
     assert wall["on_cpu"] == {"user.app": 20 * MS}
     assert wall["off_cpu"] == {"wait.sleep": 50 * MS, "wait.gpu": 20 * MS}
@@ -64,9 +67,9 @@ def test_the_page_shows_a_bar_of_all_parts(data: ReportData) -> None:
     assert f'data-title="{REMAINDER} · 10 % · 10 ms"' in page
 
 
-def wall(on: dict[str, int], off: dict[str, int], wall_ns: int) -> WallData:
+def wall(on: dict[str, int], off: dict[str, int], wall_ns: int) -> Wall:
     ran, waited = sum(on.values()), sum(off.values())
-    return WallData(wall_ns, ran, waited, 0, wall_ns - ran - waited, 0, on, off)
+    return Wall(RangeWall(wall_ns, on, off, wall_ns - ran - waited, 0))
 
 
 def test_small_parts_are_drawn_together_and_shares_sum_to_one() -> None:
@@ -77,7 +80,7 @@ def test_small_parts_are_drawn_together_and_shares_sum_to_one() -> None:
 
 def test_more_than_the_clock_leaves_no_remainder_to_draw() -> None:
     found = wall({"user.app": 9000}, {"wait.lock": 2000}, 10_000)
-    assert found.remainder_ns == -1000
+    assert found.result.remainder_ns == -1000
     assert [part.label for part in found.parts()] == ["user.app", "wait.lock"]
     assert sum(part.share for part in found.parts()) == pytest.approx(1)
     assert wall({}, {}, 0).parts() == []

@@ -1,0 +1,86 @@
+"""Several recordings in one page: an overview side by side, and each one's own page in a tab.
+
+The pages are those of `html.render`, compressed, and opened in a frame when their tab is. Plotly's script is the same
+in each, so it is kept once and put in its place when a page opens. A frame inherits the outer policy, which therefore
+admits the scripts of the pages inside it, by hash, and nothing else.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from markupsafe import Markup
+
+from pinprof import __version__
+from pinprof.report.data import LEVEL_TITLES, RangeData, ReportData
+from pinprof.report.page import html
+from pinprof.report.page.bundle import asset, bundle, script_hash
+
+_PLOT_PLACE = "@plot-script@"
+_PLOT = re.compile(r'(?<=id="plot-script">)[A-Za-z0-9+/=]+(?=</script>)')
+_SCRIPT_HASH = re.compile(r"'sha256-[A-Za-z0-9+/=]+'")
+_POLICY = re.compile(r'http-equiv="Content-Security-Policy" content="([^"]+)"')
+
+
+def write_collection(reports: Sequence[ReportData], path: Path) -> None:
+    """Write the page of several reports to `path`; PinprofError if it cannot be written."""
+    html.write_whole(render(reports), path)
+
+
+def render(reports: Sequence[ReportData]) -> str:
+    """The page as text."""
+    pages = [html.render(data) for data in reports]
+    plot = next((match[0] for match in map(_PLOT.search, pages) if match), "")
+    script = bundle("collection.js")
+    policies = " ".join(match[1] for match in map(_POLICY.search, pages) if match)
+    hashes = sorted({script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
+    return (
+        html.environment()
+        .get_template("collection.html.j2")
+        .render(
+            reports=reports,
+            rows=comparable_ranges(reports),
+            level_titles=LEVEL_TITLES,
+            style=Markup(asset("styles/page.css") + asset("styles/collection.css") + html.level_rules()),  # noqa: S704  # ours
+            script=Markup(script),  # noqa: S704  # the project's own modules
+            policy=(
+                f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:; "
+                "worker-src blob:; frame-src blob:; base-uri 'none'; form-action 'none'"
+            ),
+            plot_packed=plot,
+            pages_packed=[_packed(_PLOT.sub(_PLOT_PLACE, page)) for page in pages],
+            version=__version__,
+        )
+    )
+
+
+def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, list[RangeData | None]]]:
+    """(name, depth, the range in each report) for every range name, in the order in which the reports have them."""
+    keys: dict[tuple[str, int], None] = {}
+    for data in reports:
+        keys.update(dict.fromkeys((entry.name, entry.depth) for entry in data.ranges))
+    rows = [(name, depth, [_range(data, name, depth) for data in reports]) for name, depth in keys]
+    return sorted(rows, key=lambda row: _order(reports, row[0], row[1]))
+
+
+def _packed(page: str) -> str:
+    return base64.b64encode(gzip.compress(page.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")
+
+
+def _range(data: ReportData, name: str, depth: int) -> RangeData | None:
+    return next((entry for entry in data.ranges if (entry.name, entry.depth) == (name, depth)), None)
+
+
+def _order(reports: Sequence[ReportData], name: str, depth: int) -> float:
+    """Where a range stands on average, from 0 first to 1 last, so that phases of different scenarios interleave."""
+    places = [
+        index / len(data.ranges)
+        for data in reports
+        for index, entry in enumerate(data.ranges)
+        if (entry.name, entry.depth) == (name, depth)
+    ]
+    return sum(places) / len(places)

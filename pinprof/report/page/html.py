@@ -1,0 +1,236 @@
+"""The page: ReportData through templates into one self-contained file.
+
+Nothing is requested from anywhere: styles, scripts, the flamegraph's columns and plotly's script travel inside the
+page, and its Content-Security-Policy forbids everything else; scripts are admitted by their hashes. Data enters only
+through the template engine's escaping, as JSON with `<`, `>` and `&` spelled out, or as base64.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from pinprof import __version__, units
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.errors import PinprofError
+from pinprof.report import palette, styles
+from pinprof.report.data import LEVEL_TITLES, ReportData
+from pinprof.report.export.streams import binary_output
+from pinprof.report.flame import Layout, pack, pack_columns
+from pinprof.report.instances import InstanceData
+from pinprof.report.names import printable
+from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
+from pinprof.report.section import ForScripts, picked
+
+SHEETS = ("styles/page.css", "styles/activity.css", "styles/costs.css")
+
+LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
+"""Where templates come from."""
+
+_LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
+
+
+def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) -> None:
+    """Write the page to `path`; PinprofError if it cannot be written.
+
+    With `shared_assets`, plotly's script and the page's own are put there once and referred to by relative paths, for a
+    folder of pages.
+    """
+    given = for_scripts(data)
+    try:
+        plot, script = share_scripts(path, shared_assets, plot=bool(given.plots)) if shared_assets else (None, None)
+    except OSError as error:
+        raise PinprofError(
+            f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
+        ) from error
+    write_whole(render(data, plot, script, given), path)
+
+
+def write_whole(page: str, path: Path) -> None:
+    """Write a page's text; PinprofError if it cannot be, and then no half of it is left."""
+    with binary_output(path) as file:
+        file.write(page.encode("utf-8", "replace"))
+
+
+def render(
+    report: ReportData,
+    plot_source: str | None = None,
+    script_source: str | None = None,
+    given: ForScripts | None = None,
+) -> str:
+    """The page as text; the sources are relative paths of a shared plot script and page script, None to embed them.
+
+    `given` is what `for_scripts` makes of the report, where it is made already.
+    """
+    script = bundle("report.js") if script_source is None else f"{SHARED_NAME}();"
+    style = "".join(map(asset, SHEETS)) + _colour_rules(report)
+    given = given or for_scripts(report)
+    plot = plot_script() if given.plots and plot_source is None else None
+    return (
+        environment()
+        .get_template("report.html.j2")
+        .render(
+            report=report,
+            sections=[section for section in report.sections.values() if section.on_page()],
+            causes=report.by_key(),
+            cause_index={cause.key: index for index, cause in enumerate(report.causes)},
+            level_titles=LEVEL_TITLES,
+            styles=styles,
+            style=Markup(style),  # noqa: S704  # the project's own style sheet and palette
+            script=Markup(script),  # noqa: S704  # the project's own modules
+            policy=_policy(script, plot, shared=plot_source is not None or script_source is not None),
+            plot_source=plot_source,
+            script_source=script_source,
+            page_data=embed_json({**given.data, "plots": given.figures}),
+            packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
+            version=__version__,
+        )
+    )
+
+
+def for_scripts(report: ReportData) -> ForScripts:
+    """What the page's scripts read, of all sections together; names are made printable, so that no script has to."""
+    parts = [section.for_scripts(report) for section in report.sections.values()]
+    data, packed = _shared_data(report), dict[str, str]()
+    figures, drawings = dict[str, Any](), dict[str, Any]()
+    for part in parts:
+        data |= part.data
+        figures |= part.figures
+        drawings |= part.drawings
+        packed |= part.packed
+    if report.instances:
+        layout, packed["instances"] = pack_columns(report.instances.columns())
+        data["instances"] = _instances(report.instances, report.activity, layout)
+    if drawings:
+        text = json.dumps(drawings, ensure_ascii=False, separators=(",", ":"))
+        packed["drawings"] = pack(text.encode("utf-8", "replace"))
+    return ForScripts(data, figures, drawings, packed, bool(figures) or any(part.plots for part in parts))
+
+
+def embed_json(value: Any) -> Markup:
+    """JSON that may stand in a script element: no character of it can end the element or start a comment."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return Markup(text.translate(_LINE_SEPARATORS))  # noqa: S704  # escaped by the lines above
+
+
+def flattened(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """(label, text) of every fact, nested ones joined by `›`; empty ones are left out."""
+    rows = []
+    for key, value in facts.items():
+        label = f"{prefix}{str(key).replace('_', ' ')}"
+        if isinstance(value, Mapping):
+            rows += flattened(value, f"{label} › ")
+        elif isinstance(value, list | tuple):
+            if all(isinstance(item, Mapping) for item in value):
+                for index, item in enumerate(value):
+                    rows += flattened(item, f"{label} {index} › " if len(value) > 1 else f"{label} › ")
+            else:
+                rows.append((label, ", ".join(str(item) for item in value)))
+        elif isinstance(value, bool):
+            rows.append((label, "yes" if value else "no"))
+        elif value not in (None, ""):
+            rows.append((label, _quantity(str(key), value)))
+    return [row for row in rows if row[1]]
+
+
+def _quantity(key: str, value: Any) -> str:
+    """A number in the unit its key ends in, everything else as it is."""
+    if isinstance(value, int | float):
+        if key.endswith("_bytes"):
+            return units.format_bytes(int(value))
+        if key.endswith("_ns"):
+            return units.format_ns(value)
+    return str(value)
+
+
+def _shared_data(report: ReportData) -> dict[str, Any]:
+    return {
+        "causes": [picked(cause, "key slug meaning remedy rule") for cause in report.causes],
+        "events": [
+            {"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in report.events
+        ],
+        "threads": [
+            printable(f"{thread.name} {thread.tid}".strip())
+            for thread in report.threads or (report.flame.threads if report.flame else ())
+        ],
+        "title": re.sub(r"[^\w.-]+", "-", report.capture.path) or "pinprof",
+        "instances": None,
+    }
+
+
+def _instances(rows: InstanceData, activity: ActivityAnalysis | None, layout: Layout) -> dict[str, Any]:
+    return {
+        "layout": layout,
+        "samplesStart": rows.samples_start_ns,
+        "scoped": rows.scoped,
+        "merged": rows.merged,
+        "run": activity.span_ns if activity else 0,
+    }
+
+
+def _colour_rules(report: ReportData) -> str:
+    """Custom properties and classes for every cause, module and level, in both themes."""
+    pairs = [(cause.key, cause.level) for cause in report.causes]
+    slugs = {cause.key: cause.slug for cause in report.causes}
+    rules = []
+    for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
+        values = {slugs[key]: colour for key, colour in palette.colours(pairs, dark=dark).items()}
+        body = "".join(f"--cause-{slug}:{colour};" for slug, colour in values.items())
+        body += "".join(f"--module-{rank}:{colour};" for rank, colour in enumerate(palette.modules(dark=dark)))
+        body += "".join(f"--mode-{mode}:{colour};" for mode, colour in enumerate(palette.modes(dark=dark)))
+        rules.append(f"{selector}{{{body}}}\n")
+    rules += [f".c-{slug}{{--c:var(--cause-{slug})}}\n" for slug in slugs.values()]
+    return "".join(rules) + level_rules()
+
+
+def level_rules() -> str:
+    """Custom properties and classes for every level, in both themes."""
+    rules = []
+    for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
+        body = "".join(f"--level-{level}:{palette.level_colour(level, dark=dark)};" for level in palette.FAMILIES)
+        rules.append(f"{selector}{{{body}}}\n")
+    rules += [f".l-{level}{{--c:var(--level-{level})}}\n" for level in palette.FAMILIES]
+    return "".join(rules)
+
+
+def _policy(script: str, plot: bytes | None, *, shared: bool) -> str:
+    """A Content-Security-Policy that admits this page's own scripts by hash, and no connection of any kind.
+
+    Styles are `unsafe-inline` because plotly writes style attributes; no data ever reaches a style.
+    """
+    hashes = [script_hash(script)] + ([script_hash(plot)] if plot else [])
+    scripts = " ".join([*hashes, *(["'self'", "file:"] if shared else [])])
+    return (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        "worker-src blob:; base-uri 'none'; form-action 'none'"
+    )
+
+
+def environment() -> jinja2.Environment:
+    """The templates, with autoescape and the filters that show quantities."""
+    environment = jinja2.Environment(
+        loader=LOADER,
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "show": lambda value: printable(str(value)),
+        "weight": units.format_weight,
+        "ns": units.format_ns,
+        "count": units.format_count,
+        "bytes": units.format_bytes,
+        "rate": units.format_rate,
+        "share": units.format_share,
+        "facts": flattened,
+    }
+    return environment

@@ -1,0 +1,131 @@
+"""CUDA and GPU activity as JSON: exact integers, `_ns` and `_bytes` in the keys.
+
+The page and the terminal show it in three sections: calls, transfers, managed memory (`calls`, `transfers`, `uvm`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import (
+    ActivityAnalysis,
+    CallResult,
+    CallSplit,
+    CopyResult,
+    MigrationResult,
+    ScopeActivity,
+    Spread,
+    UvmAnalysis,
+)
+from pinprof.report.data import Shared
+from pinprof.report.section import Section, picked
+
+
+@dataclass(frozen=True)
+class ActivityEntry(Section):
+    """All of it in one entry."""
+
+    key = "activity"
+    absent = (("activity", None),)
+
+    activity: ActivityAnalysis
+
+    @classmethod
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+        """None when nothing traced the program."""
+        return cls(shared.activity) if shared.activity else None
+
+    def on_page(self) -> bool:
+        """It has no template."""
+        return False
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but single points and intervals: those are drawn, and `--format csv` has them all."""
+        activity = self.activity
+        data = {
+            "source": activity.source,
+            "recorded": sorted(activity.recorded),
+            "span_ns": activity.span_ns,
+            **_scope(activity.whole),
+            "context_init": [
+                picked(entry, "name pid duration_ns typical_ns") | {"split": _split(entry.split)}
+                for entry in activity.context_init
+            ],
+            "loops": [asdict(loop) for loop in activity.loops],
+            "link": asdict(activity.transfers.link) if activity.transfers.link else None,
+            "devices": [
+                picked(device, "device span_ns busy_ns kernel_ns copy_ns overlap_ns idle_gaps")
+                | {"longest_gap_ns": device.longest_gaps[0][1] if device.longest_gaps else 0}
+                for device in activity.transfers.devices
+            ],
+            "uvm": _uvm(activity.uvm) if activity.uvm else None,
+            "memory": asdict(activity.memory) if activity.memory else None,
+            "ranges": [
+                {"path": list(scope.path.names) if scope.path else [], **_scope(scope)} for scope in activity.ranges
+            ],
+        }
+        return {"activity": data}
+
+
+def _scope(scope: ScopeActivity) -> dict[str, Any]:
+    return {
+        "calls": [_call(call) for call in scope.calls],
+        "copies": [_copy(copy) for copy in scope.copies],
+        "migrations": [_migration(moved) for moved in scope.migrations],
+    } | picked(scope, "kernels kernel_ns copy_ns overlap_ns busy_ns lost_ns gpu_fault_groups gpu_faults cpu_faults")
+
+
+def _spread(spread: Spread, unit: str) -> dict[str, int]:
+    values = {"total": spread.total, "least": spread.least, "median": spread.median, "most": spread.most}
+    return {f"{name}_{unit}": value for name, value in values.items()}
+
+
+def _call(call: CallResult) -> dict[str, Any]:
+    return {
+        **picked(call, "name purpose count"),
+        **_spread(call.time_ns, "ns"),
+        **picked(call, "first_ns size_bytes ns_per_gib failures"),
+        "split": _split(call.split),
+        "sites": [picked(site, "name count time_ns") for site in call.sites],
+    }
+
+
+def _split(split: CallSplit | None) -> dict[str, Any] | None:
+    if split is None:
+        return None
+    return {
+        "event": split.event.name,
+        "samples": split.samples,
+        "leaves": dict(split.by_leaf),
+        "unsampled_ns": split.unsampled_ns,
+        "waits": split.waits,
+    }
+
+
+def _copy(copy: CopyResult) -> dict[str, Any]:
+    head = picked(copy, "direction memory asynchronous count")
+    return head | _spread(copy.size_bytes, "bytes") | picked(copy, "busy_ns host_ns gb_per_s link_share")
+
+
+def _migration(moved: MigrationResult) -> dict[str, Any]:
+    head = picked(moved, "direction cause count")
+    return head | _spread(moved.size_bytes, "bytes") | picked(moved, "busy_ns gb_per_s in_kernel_count in_kernel_bytes")
+
+
+def _uvm(uvm: UvmAnalysis) -> dict[str, Any]:
+    figures = (
+        "pattern summary gpu_fault_groups gpu_faults gpu_fault_ns cpu_faults kernel_ns lost_ns lost_from drain_ns "
+        "drain_bytes block_count flips_per_block moved_per_byte eviction_share"
+    )
+    sizes = [
+        {
+            "direction": histogram.direction,
+            "at_least_bytes": histogram.at_least_bytes.tolist(),
+            "count": histogram.count.tolist(),
+            "size_bytes": histogram.size_bytes.tolist(),
+        }
+        for histogram in uvm.sizes
+    ]
+    return picked(uvm, figures) | {"sizes": sizes}

@@ -1,0 +1,168 @@
+"""CUDA calls: how often, how long, on what, and where samples say that the time inside them went."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Self
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit, Purpose
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import Section
+from pinprof.report.sections.ranges.walls import REMAINDER
+from pinprof.report.styles import PURPOSES
+from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
+
+MEMORY_CALLS: tuple[Purpose, ...] = (
+    "alloc pinned", "register", "alloc device", "alloc managed", "prefetch", "advise", "copy", "set", "free pinned",
+    "unregister", "free device",
+)  # fmt: skip
+"""Calls about memory, which a report tells before all others."""
+
+_NAMELESS = re.compile(r"(\[.+\]) \(.+\)$")
+"""A caller without a symbol, which is named by its file already: `[libfoo.so] (libfoo.so)`."""
+
+UNSAMPLED = "not on a CPU"
+_SMALLEST_PART = 0.005
+"""Parts of a call's time below this are summed up."""
+_NAMED = 3
+"""Parts named beside the bar."""
+_CALLS, _NAME_WIDTH = 12, 26
+_LEAST_PER_GIB_NS = 1e6
+"""What takes less for a GiB does not touch its bytes: an asynchronous copy, a reservation of managed memory."""
+_LEAST_SAMPLES = 5
+"""The causes of fewer samples inside a call are chance."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """One part of the time inside calls."""
+
+    leaf: str
+    """A leaf of the taxonomy; empty for time that no sample saw, or for small parts together."""
+    label: str
+    ns: int
+    share: float
+    """Part of all parts, 0 to 1."""
+
+
+def split_parts(split: CallSplit) -> list[Part]:
+    """The causes inside a call, heaviest first, then small ones together, then time off the CPU; shares sum to 1."""
+    whole = split.sampled_ns + max(split.unsampled_ns, 0)
+    if not whole:
+        return []
+    large = [(leaf, ns) for leaf, ns in split.by_leaf.items() if ns >= _SMALLEST_PART * whole]
+    parts = [Part(leaf, leaf, ns, ns / whole) for leaf, ns in large]
+    rest = split.sampled_ns - sum(ns for _, ns in large)
+    if rest:
+        parts.append(Part("", "others", rest, rest / whole))
+    if split.unsampled_ns > 0:
+        parts.append(Part("", REMAINDER if split.waits else UNSAMPLED, split.unsampled_ns, split.unsampled_ns / whole))
+    return parts
+
+
+def named_parts(split: CallSplit) -> list[Part]:
+    """The parts worth a figure."""
+    return [part for part in split_parts(split) if part.share >= 0.01][:_NAMED]
+
+
+def call_line(call: CallResult) -> str:
+    """`cudaMallocHost from step (app)`: a call, and who made most of it where that is known."""
+    if not call.sites:
+        return call.name
+    nameless = _NAMELESS.match(call.sites[0].name)
+    return f"{call.name} from {nameless[1] if nameless else call.sites[0].name}"
+
+
+def context_sentence(entry: ContextInit) -> str:
+    """What creating a CUDA context took, and why it is not in the table."""
+    otherwise = f", {units.format_ns(entry.typical_ns)} otherwise" if entry.typical_ns is not None else ""
+    return (
+        f"The first {entry.name} took {units.format_ns(entry.duration_ns)}{otherwise}: it created the CUDA context. "
+        "The table counts it nowhere."
+    )
+
+
+@dataclass(frozen=True)
+class Calls(Section):
+    """The calls of the whole recording, longest total first."""
+
+    key, title = "calls", "CUDA calls"
+
+    activity: ActivityAnalysis
+    merged: bool
+    """Whether rows that the page sums again stand for several calls."""
+
+    parts = staticmethod(split_parts)
+    named_parts = staticmethod(named_parts)
+
+    @classmethod
+    def build(cls, _: Analysis, shared: Shared) -> Self | None:
+        """None where no call was traced."""
+        if shared.activity is None or not shared.activity.whole.calls:
+            return None
+        return cls(shared.activity, merged=shared.instances is not None and shared.instances.merged)
+
+    @property
+    def memory(self) -> list[CallResult]:
+        """Those about memory, which are told before all others."""
+        return [call for call in self.activity.whole.calls if call.purpose in MEMORY_CALLS]
+
+    @property
+    def others(self) -> list[CallResult]:
+        """All others."""
+        return [call for call in self.activity.whole.calls if call.purpose not in MEMORY_CALLS]
+
+    @property
+    def has_splits(self) -> bool:
+        """Whether samples say where calls spent their time."""
+        return any(call.split for call in self.activity.whole.calls)
+
+    @property
+    def contexts(self) -> list[str]:
+        """A sentence for each context that was created."""
+        return [context_sentence(entry) for entry in self.activity.context_init]
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """The calls about memory, or all others, and what samples say of the time inside them."""
+        yield from titled(self.title, _text(self))
+
+
+def _text(data: Calls) -> Group:
+    calls = data.memory or data.others
+    if all(call.failures == call.count for call in data.activity.whole.calls) and not data.activity.context_init:
+        # As on a machine with the driver's library and no GPU: there is nothing to tell of times and sizes.
+        names = ", ".join(f"{shortened(call.name, _NAME_WIDTH)} ({units.format_count(call.count)})" for call in calls)
+        return Group(Text(f"All of them failed: {names}."))
+    several = sum(call.count for call in data.activity.whole.calls) > 1
+    table = figures_table("call", "count", "bytes", "total", "of run", "median", "per GiB")
+    for call in calls[:_CALLS]:
+        failed = f" ({call.failures} failed)" if call.failures else ""
+        table.add_row(
+            Text(shortened(call.name, _NAME_WIDTH) + failed, style_colour(PURPOSES[call.purpose])),
+            units.format_count(call.count),
+            units.format_bytes(call.size_bytes) if call.size_bytes else "–",
+            Text(units.format_ns(call.time_ns.total), "bold"),
+            units.format_share(call.time_ns.total, data.activity.span_ns) if several else "–",
+            units.format_ns(call.time_ns.median),
+            units.format_ns(per_gib) if (per_gib := call.ns_per_gib or 0.0) >= _LEAST_PER_GIB_NS else "–",
+        )
+    lines: list[RenderableType] = [table]
+    if data.has_splits:
+        lines += [
+            Text(f"{shortened(call_line(call), 2 * _NAME_WIDTH)}: ")
+            + sentence(", ".join(f"{part.label} {units.format_ns(part.ns)}" for part in named_parts(call.split)), "dim")
+            for call in calls[:_CALLS]
+            if call.split and call.split.samples >= _LEAST_SAMPLES and named_parts(call.split)
+        ]
+    if len(calls) > _CALLS:
+        lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less.", "dim"))
+    lines += [sentence(printable(context), "dim") for context in data.contexts]
+    return Group(*lines)

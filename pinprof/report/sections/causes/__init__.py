@@ -1,0 +1,129 @@
+"""Causes: each event's weight by cause as a bar and a table, and in the terminal the hot tree of the main event."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.report import palette
+from pinprof.report.data import EventData, ReportData, Shared
+from pinprof.report.names import printable
+from pinprof.report.section import Section, picked
+from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
+from pinprof.report.sections.causes.hot_tree_text import hot_tree_text
+from pinprof.report.terminal.layout import leaf_style, titled
+
+_SMALLEST_SHARE = 0.005
+"""Causes below this share are summed up in one line."""
+
+_ADVISED_SHARE = 0.05
+"""From this share of the time on, a cause comes with what helps."""
+
+
+@dataclass(frozen=True)
+class Causes(Section):
+    """The events, each with the weight of every cause."""
+
+    key, title = "causes", "Causes"
+
+    events: tuple[EventData, ...]
+    trees: tuple[HotTree, ...]
+    """The heavy part of each event's call tree."""
+
+    @classmethod
+    def build(cls, _: Analysis, shared: Shared) -> Self:
+        """Events without weight are in the JSON, too."""
+        return cls(shared.events, hot_trees(shared.flame, len(shared.events)) if shared.flame else ())
+
+    def on_page(self) -> bool:
+        """Whether anything has a weight."""
+        return any(event.total for event in self.events)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every event as it is, in the order of the recording."""
+        head = "name unit sampling spans samples total heuristic"
+        return {
+            "events": [
+                picked(event, head)
+                | {"leaves": dict(event.leaves), "work": {leaf: dict(work) for leaf, work in event.work.items()}}
+                for event in self.events
+            ]
+        }
+
+    def to_text(self, report: ReportData, console: Console) -> Iterator[RenderableType]:
+        """A bar and a table for each event with weight, and the hot tree of the first in nanoseconds."""
+        trees = {tree.event: tree for tree in self.trees}
+        first = self.events[0] if trees else None
+        main = next((event for event in self.events if event.unit == "ns" and event.total), first)
+        for index, event in enumerate(self.events):
+            if not event.total:
+                continue
+            yield Text("")
+            yield Text(printable(event.name), "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
+            yield _bar(report, event, console)
+            yield _table(report, event)
+            if index in trees and event is main:
+                yield from titled("Hot tree", hot_tree_text(report, trees[index], event, console.width))
+
+
+def _bar(report: ReportData, event: EventData, console: Console) -> Text:
+    """One line, one run of blocks per level; letters instead of colours where there are none."""
+    width = console.width
+    plain = console.color_system is None
+    bar, filled, running, last = Text(), 0, 0, ""
+    causes = report.by_key()
+    parts = [(level.level, level.level, level.weight) for level in event.levels(causes)]
+    if event.spans:
+        # All waits are of one level: their kinds tell more.
+        parts = [(leaf, causes[leaf].level, weight) for leaf, weight in event.leaves.items()]
+    for name, level, weight in parts:
+        running += weight
+        cells = round(width * running / event.total) - filled
+        filled += cells
+        label = f" {name} {units.format_share(weight, event.total)} "
+        if len(label) > cells:
+            label = ""
+        colour = palette.level_colour(level, dark=True)
+        text = label.ljust(cells, " ")
+        if cells and colour == last:
+            # Neighbours of one colour, such as two kinds of waiting, are told apart by a line.
+            text = f"▏{text[1:]}"
+        last = colour if cells else last
+        if plain:
+            text = f"[{label.strip()}".ljust(cells - 1, "=") + "]" if cells >= 2 else "|" * cells
+        bar.append(text, "" if plain else f"#1b1d22 on {colour}")
+    return bar
+
+
+def _table(report: ReportData, event: EventData) -> Table:
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(justify="right", no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    rest = 0
+    for leaf, weight in event.leaves.items():
+        if weight < _SMALLEST_SHARE * event.total:
+            rest += weight
+            continue
+        row = report.cause(leaf)
+        # Counted faults say whose code touched the pages: what helps against a cause's time is beside the point.
+        helps = row.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
+        remedy = f" → {row.remedy}" if helps else ""
+        table.add_row(
+            Text(units.format_share(weight, event.total), "bold"),
+            units.format_weight(weight, event.unit),
+            Text(leaf, leaf_style(report, leaf)),
+            Text(row.meaning) + Text(remedy, "dim"),
+        )
+    if rest:
+        share = units.format_share(rest, event.total)
+        table.add_row(share, units.format_weight(rest, event.unit), "(others)", Text("each below 0.5 %", "dim"))
+    return table

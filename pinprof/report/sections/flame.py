@@ -1,0 +1,48 @@
+"""The flamegraph: all stacks and samples as columns; the page's scripts derive every view from them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self
+
+from pinprof.analyze import Analysis
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.flame import FlameData, pack_strings
+from pinprof.report.names import printable
+from pinprof.report.section import ForScripts, Section
+
+
+@dataclass(frozen=True)
+class Flamegraph(Section):
+    """The columns; None without samples."""
+
+    key, title = "flame", "Flamegraph"
+
+    columns: FlameData | None
+
+    @classmethod
+    def build(cls, _: Analysis, shared: Shared) -> Self:
+        """The page's scripts want to know how many there are, if none."""
+        return cls(shared.flame)
+
+    def on_page(self) -> bool:
+        """Whether there are samples."""
+        return self.columns is not None
+
+    def for_scripts(self, report: ReportData) -> ForScripts:
+        """The packed columns and what they hold."""
+        flame = self.columns
+        layout, packed = flame.packed() if flame else ([], "")
+        dsos = [printable(dso) for dso in flame.dsos] if flame else [""]
+        facts = {
+            "causes": len(report.causes),
+            "dsos": len(dsos),
+            "frames": len(flame.frame_name) if flame else 0,
+            "threads": len(flame.threads) if flame else 0,
+            "timed": flame is not None and flame.timed,
+        }
+        data = {"dsos": dsos, "timed": facts["timed"], "flame": {"layout": layout, "facts": facts}}
+        if flame is None:
+            return ForScripts(data)
+        names = pack_strings(printable(name) for name in flame.names)
+        return ForScripts(data, packed={"flame-names": names, "flame-data": packed})

@@ -1,0 +1,79 @@
+"""The head of a report: the headline, how the recording was made, and a line of key facts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.report.data import CaptureFacts, EventData, ReportData, Shared
+from pinprof.report.names import printable
+from pinprof.report.section import Section
+from pinprof.report.sections.quality import activity_counts
+from pinprof.report.terminal.layout import kept, sentence
+
+
+@dataclass(frozen=True)
+class Hero(Section):
+    """What was recorded, and the answer in one sentence."""
+
+    key = "hero"
+
+    headline: str
+    capture: CaptureFacts
+    facts: tuple[str, ...]
+    """What ran, how much of it, and how much was recorded."""
+
+    @classmethod
+    def build(cls, _: Analysis, shared: Shared) -> Self:
+        """Every report has a head."""
+        counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
+        facts = (*_scenario_facts(shared.capture.scenario), *map(_event_fact, shared.events), *counts)
+        return cls(shared.headline, shared.capture, facts)
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer, and how it was recorded."""
+        return {"headline": self.headline, "capture": asdict(self.capture)}
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """The answer and a line of facts, without a title."""
+        yield sentence(printable(self.headline), "bold")
+        badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
+        if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim")):
+            yield facts
+
+
+def _scenario_facts(scenario: Mapping[str, Any]) -> list[str]:
+    facts = []
+    parameters = scenario.get("parameters")
+    variant = parameters.get("variant") if isinstance(parameters, dict) else None
+    if name := scenario.get("name"):
+        facts.append(f"scenario {name}" + (f" ({variant})" if variant else ""))
+    if backend := scenario.get("backend"):
+        facts.append(f"{backend} backend")
+    if isinstance(parameters, dict):
+        size, iterations = parameters.get("size_bytes"), parameters.get("iterations")
+        if isinstance(size, int):
+            facts.append(f"{iterations} × {units.format_bytes(size)}" if iterations else units.format_bytes(size))
+    memory = scenario.get("memory_bytes")
+    if isinstance(memory, dict):
+        facts += [f"{units.format_bytes(size)} of {what}" for what, size in memory.items() if isinstance(size, int)]
+    return facts
+
+
+def _event_fact(event: EventData) -> str:
+    if event.spans:
+        return units.format_counted(event.samples, "wait", "waits")
+    if event.name == event.unit:
+        # Counts of which nothing is known: the event has no name but its unit.
+        return units.format_counted(event.samples, "weighted stack", "weighted stacks")
+    count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {event.name}"
+    rate = re.search(r"\d+", event.sampling.replace(",", ""))
+    in_name = rate is None or re.search(rf"={rate[0]}\b", event.name)
+    return count if in_name else f"{count}, {event.sampling}"

@@ -1,0 +1,184 @@
+"""Memory over time: curves of what the program held, peaks and the machine's counters in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.memory import MemoryResult
+from pinprof.model import Int64
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.section import ForScripts, Section, picked
+from pinprof.report.styles import Style
+from pinprof.report.terminal.layout import kept, sentence, titled
+from pinprof.units import format_bytes
+
+CURVES: tuple[tuple[str, Style], ...] = (
+    ("rss", Style("resident", "user")),
+    ("shmem", Style("of it shared", "free")),
+    ("huge", Style("of it in huge pages", "uvm")),
+    ("pinned", Style("pinned (VmPin)", "pin")),
+    ("locked", Style("locked (VmLck)", "dma")),
+    ("swap", Style("swapped out", "fault")),
+)
+"""What is drawn, with a level for its colour: resident memory always, the others where there is any."""
+
+_HIDDEN_FAULTS = 1_000
+"""Fewer faults beyond the program's own say nothing: its event counts by the period, and a machine is never still."""
+
+_FEW_LOOKS = 5
+"""Up to this number of looks a peak is easily missed."""
+
+POINTS = 2_000
+"""Points of a curve; each step of a longer log keeps its peak."""
+
+
+@dataclass(frozen=True)
+class Memory(Section):
+    """What the program held over time, and what the machine counted meanwhile."""
+
+    key, title = "memory", "Memory"
+    absent = (("memory", None),)
+
+    result: MemoryResult
+    start_ns: int
+    """Where the timeline begins, on the capture's clock; the first look where there is none."""
+
+    @classmethod
+    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+        """None when nothing recorded it."""
+        result = analysis.memory
+        if result is None:
+            return None
+        return cls(result, int(result.time_ns[0]) if shared.start_ns is None else shared.start_ns)
+
+    def curves(self) -> list[tuple[str, Style, Int64, Int64]]:
+        """(key, style, time since the start, bytes) of what the program ever held."""
+        step = -(-self.result.looks // POINTS)
+        edges = np.arange(0, self.result.looks, step)
+        return [
+            (key, style, self.result.time_ns[edges] - self.start_ns, np.maximum.reduceat(values, edges))
+            for key, style in CURVES
+            if (values := self.result.together.get(key)) is not None and (key == "rss" or values.any())
+        ]
+
+    @property
+    def tiles(self) -> list[tuple[str, str]]:
+        """(figure, what it is): peaks worth a tile."""
+        result = self.result
+        tiles = [
+            (units.format_bytes(result.peak[key]), f"{style.label.removeprefix('of it ')} at most")
+            for key, style in CURVES
+            if result.peak.get(key) or (key == "rss" and key in result.peak)
+        ]
+        if result.lowest_free_bytes is not None:
+            tiles.append((units.format_bytes(result.lowest_free_bytes), "free on the machine at least"))
+        if result.peak.get("threads", 0) > 1:
+            tiles.append((units.format_count(result.peak["threads"]), "threads at once"))
+        return tiles
+
+    @property
+    def notes(self) -> list[str]:
+        """What the machine's counters say of faults, pins and huge pages."""
+        growth, result, notes = self.result.growth, self.result, []
+        if result.looks <= _FEW_LOOKS:
+            looks = units.format_counted(result.looks, "time", "times")
+            notes.append(f"Memory was looked at {looks} only: the program may have held more in between.")
+        pinned, released = growth.get("nr_foll_pin_acquired", 0), growth.get("nr_foll_pin_released", 0)
+        if pinned or released:
+            notes.append(
+                f"{units.format_counted(pinned, 'page was', 'pages were')} pinned and {units.format_count(released)} "
+                "released, on the whole machine."
+            )
+        counted, hidden = result.program_faults, result.hidden_faults
+        if hidden is not None and counted is not None and hidden >= _HIDDEN_FAULTS:
+            notes.append(
+                f"The machine counted {units.format_count(growth['pgfault'])} page faults, the page-fault event of the "
+                f"program {units.format_count(counted)}: the other {units.format_count(hidden)} were taken inside "
+                "pins, or by other programs."
+            )
+        huge, failed = growth.get("thp_fault_alloc", 0), growth.get("thp_fault_fallback", 0)
+        if huge or failed:
+            notes.append(
+                f"{units.format_counted(huge, 'fault', 'faults')} got a huge page"
+                + (f", {units.format_count(failed)} wanted one in vain." if failed else ".")
+            )
+        if growth.get("compact_stall"):
+            notes.append(
+                f"{units.format_counted(growth['compact_stall'], 'time', 'times')} a program waited for memory to be "
+                "compacted."
+            )
+        if growth.get("pswpout") or growth.get("pswpin"):
+            notes.append(
+                f"{units.format_counted(growth.get('pswpout', 0), 'page was', 'pages were')} written to swap, "
+                f"{units.format_count(growth.get('pswpin', 0))} read back."
+            )
+        if result.processes > 1:
+            notes.append("Processes are added up: pages that several share count in each.")
+        return notes
+
+    @property
+    def figure(self) -> dict[str, Any] | None:
+        """What the program held over time, a line for each kind of memory; None when nothing was ever held."""
+        curves = self.curves()
+        if not curves:
+            return None
+        most = max(int(level.max()) for _, _, _, level in curves)
+        power = min(max(most.bit_length() - 1, 0) // 10, 6)
+        unit = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")[power]
+        return {
+            "data": [
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": style.label,
+                    "meta": style.level,
+                    "x": [round(value / 1e9, 3) for value in time.tolist()],
+                    "y": [float(f"{value / 1024**power:.5g}") for value in level.tolist()],
+                    "text": [format_bytes(value) for value in level.tolist()],
+                    "line": {"width": 2, "shape": "hv"},
+                    "marker": {"symbol": "circle"},
+                    "hovertemplate": "%{x:.3g} s<br><b>%{text}</b><extra>%{fullData.name}</extra>",
+                }
+                for _, style, time, level in curves
+            ],
+            "layout": {
+                "height": 250,
+                "margin": {"l": 60, "r": 12, "t": 8, "b": 44},
+                "xaxis": {"title": {"text": "seconds", "standoff": 8}, "fixedrange": True, "zeroline": False},
+                "yaxis": {
+                    "rangemode": "tozero",
+                    "title": {"text": unit, "standoff": 8},
+                    "fixedrange": True,
+                    "zeroline": False,
+                },
+                "legend": {"traceorder": "normal"},
+                "showlegend": True,
+                "hovermode": "closest",
+                "dragmode": False,
+            },
+        }
+
+    def to_json(self) -> dict[str, Any]:
+        """Peaks and counters; single looks stay out of it."""
+        peak = {key if key == "threads" else f"{key}_bytes": value for key, value in self.result.peak.items()}
+        data = picked(self.result, "looks processes") | {"peak": peak} | picked(self.result, "lowest_free_bytes")
+        growth = {"growth": dict(self.result.growth)}
+        return {"memory": data | growth | picked(self.result, "program_faults hidden_faults")}
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """Peaks in one line, and the notes."""
+        peaks = Text(" · ").join(Text(kept(f"{figure} {what}")) for figure, what in self.tiles)
+        yield from titled(self.title, Group(peaks, *(sentence(note, "dim") for note in self.notes)))
+
+    def for_scripts(self, _: ReportData) -> ForScripts:
+        """The curves as a figure."""
+        figure = self.figure
+        return ForScripts(figures={"memory": figure} if figure else {})

@@ -1,0 +1,150 @@
+"""Lines of Python: each event's weight by line, cut to the heavy ones, what is left out summed up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.python_lines import PythonEvent, PythonLine
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import Section, picked
+from pinprof.report.terminal.layout import cause, kept, leaf_style, plain_table, titled
+
+MOST_LINES = 40
+SMALLEST_SHARE = 0.002
+"""Lines below this share of the event's weight are summed up."""
+
+_MOST_ROWS = 15
+_SMALLEST_ROW = 0.005
+_CAUSES, _SMALLEST_CAUSE = 4, 0.03
+_NAME_WIDTH = 28
+"""Cells for a file, a function and a library's line: as wide as the column is in 80 columns, so that none is broken."""
+
+
+@dataclass(frozen=True, slots=True)
+class PythonTable:
+    """One event by line of Python (by function, where no line is known)."""
+
+    event: str
+    unit: str
+    total: int
+    """Weight of the event, with and without Python."""
+    weight: int
+    """Weight of the samples with Python functions."""
+    has_lines: bool
+    rows: tuple[PythonLine, ...]
+    """Heaviest first."""
+    rest: int
+    """How many lines are left out."""
+    rest_weight: int
+
+    @property
+    def noun(self) -> str:
+        """What a row is."""
+        return "line" if self.has_lines else "function"
+
+
+def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
+    """Names of the threads that a line ran in, heaviest first: `pt_data_pin`, `main, worker + 3 more`."""
+    names = [name for name in threads if name]
+    more = f" + {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+@dataclass(frozen=True)
+class Python(Section):
+    """The events that have Python functions, in the order of the recording."""
+
+    key, title = "python", "Python"
+    absent = (("python", ()),)
+
+    tables: tuple[PythonTable, ...]
+
+    main_threads = staticmethod(main_threads)
+
+    @classmethod
+    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+        """None without Python functions."""
+        return cls(tuple(_table(analysis, result) for result in analysis.python)) if analysis.python else None
+
+    def table(self, event: str) -> PythonTable | None:
+        """The table of one event."""
+        return next((table for table in self.tables if table.event == event), None)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every table."""
+        return {
+            "python": [
+                picked(table, "event total weight")
+                | {
+                    "lines": [
+                        asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)}
+                        for line in table.rows
+                    ],
+                }
+                | picked(table, "rest rest_weight")
+                for table in self.tables
+            ]
+        }
+
+    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+        """A table for each event."""
+        for table in self.tables:
+            yield from titled(f"Python {table.noun}s · {printable(table.event)}", _table_text(table, report))
+
+
+def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
+    event = analysis.capture.events[result.event]
+    rows = [line for line in result.lines[:MOST_LINES] if line.weight >= SMALLEST_SHARE * result.total]
+    return PythonTable(
+        event=event.name,
+        unit=event.unit,
+        total=result.total,
+        weight=result.weight,
+        has_lines=result.has_lines,
+        rows=tuple(rows),
+        rest=len(result.lines) - len(rows),
+        rest_weight=result.weight - sum(line.weight for line in rows),
+    )
+
+
+def _table_text(data: PythonTable, report: ReportData) -> Table:
+    table = plain_table()
+    table.add_column("share", justify="right", no_wrap=True)
+    table.add_column("weight", justify="right", no_wrap=True)
+    table.add_column(data.noun, overflow="fold")
+    shown = [row for row in data.rows[:_MOST_ROWS] if row.weight >= _SMALLEST_ROW * data.total]
+    threads = [printable(main_threads(row.threads)) for row in shown]
+    several = len(set(threads)) > 1
+    if several:
+        table.add_column("thread", overflow="fold", max_width=18)
+    table.add_column("causes", overflow="fold")
+    for row, thread in zip(shown, threads, strict=True):
+        causes = Text()
+        for leaf, weight in list(row.leaves.items())[:_CAUSES]:
+            if weight >= _SMALLEST_CAUSE * row.weight:
+                causes += cause(leaf, units.format_share(weight, row.weight), leaf_style(report, leaf))
+        line = Text(shortened(row.place, _NAME_WIDTH), "bold") + Text(f"  {shortened(row.function, _NAME_WIDTH)}")
+        if row.inside and 2 * row.inside_weight > row.weight:
+            line += Text(f"  {kept('in ' + shortened(row.inside, _NAME_WIDTH))}", "dim")
+        table.add_row(
+            Text(units.format_share(row.weight, data.total), "bold"),
+            units.format_weight(row.weight, data.unit),
+            line,
+            *((Text(thread, "dim"),) if several else ()),
+            causes,
+        )
+    left = data.weight - sum(row.weight for row in shown)
+    for weight, label in ((left, f"(other {data.noun}s)"), (data.total - data.weight, "(no Python on the stack)")):
+        if weight:
+            share = units.format_share(weight, data.total)
+            table.add_row(share, units.format_weight(weight, data.unit), Text(kept(label), "dim"))
+    return table

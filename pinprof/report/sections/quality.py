@@ -1,0 +1,188 @@
+"""Data quality: what was recorded, what was lost, what the recording cannot say, and how well the clocks agree."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.model import Losses
+from pinprof.report.data import ReportData, Shared, Tile
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import Section
+from pinprof.report.terminal.layout import sentence, tiles_line, titled
+
+_QUIET_SHARE = 0.01
+"""Unresolved, missing or truncated stacks up to this part of the samples change no verdict."""
+
+_SHORTEST_NS = 1_000_000
+"""Ranges shorter than this hold too few samples to compare with a clock."""
+
+_LONG_NS = 200_000_000
+"""From this wall time on, sampling noise no longer explains a difference of 3 % between the clocks."""
+
+_UNRECORDED = {
+    "gpu_faults": "Page faults of the GPU were not recorded.",
+    "cpu_faults": "Page faults of the CPU on managed memory were not recorded.",
+    "memory": "Sizes of allocations were not recorded.",
+}
+"""What a trace may lack, by the names of `Activity.recorded`."""
+
+
+@dataclass(frozen=True, slots=True)
+class ClockRow:
+    """Sampled on-CPU time of a range beside its own clock."""
+
+    name: str
+    depth: int
+    wall_ns: int
+    sampled_ns: int
+
+
+@dataclass(frozen=True)
+class Quality(Section):
+    """What a recording can be trusted for."""
+
+    key, title = "quality", "Data quality"
+
+    losses: Losses
+    tiles: tuple[Tile, ...]
+    clock_rows: tuple[ClockRow, ...]
+    """Empty where waits were recorded: wall time is explained then, and not just compared."""
+    notes: tuple[str, ...]
+    recorded: bool
+    """Whether anything was sampled or traced."""
+
+    @classmethod
+    def build(cls, analysis: Analysis, shared: Shared) -> Self:
+        """Every report has it."""
+        losses = analysis.capture.losses
+        explained = any(entry.wall for entry in shared.ranges)
+        return cls(
+            losses,
+            tuple(quality_tiles(losses, shared)),
+            () if explained else tuple(clock_rows(shared)),
+            tuple(quality_notes(losses, shared)),
+            recorded=bool(shared.events or shared.activity),
+        )
+
+    def on_page(self) -> bool:
+        """Whether anything was recorded that could be bad."""
+        return self.recorded
+
+    def to_json(self) -> dict[str, Any]:
+        """What could not be used."""
+        return {"losses": asdict(self.losses)}
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """Figures that are not zero, clocks that disagree, notes."""
+        tiles = [tile for tile in self.tiles if tile.label == "samples" or not re.match(r"0\b", tile.value)]
+        off = [
+            Text(
+                f"{shortened(row.name, 30)}: {units.format_share(row.sampled_ns, row.wall_ns)} of its wall time sampled"
+            )
+            for row in self.clock_rows
+            if row.wall_ns >= _LONG_NS and not 0.97 <= row.sampled_ns / row.wall_ns <= 1.03
+        ]
+        notes = (sentence(printable(note), "dim") for note in self.notes)
+        yield from titled(self.title, Group(tiles_line(tiles), *off, *notes))
+
+
+def activity_counts(activity: ActivityAnalysis | None) -> list[tuple[int, str]]:
+    """How much a tracing tool recorded, by kind in the right number; without kinds of which there is nothing."""
+    if activity is None:
+        return []
+    whole = activity.whole
+    counts = [
+        (calls_recorded(activity), "CUDA call", "CUDA calls"),
+        (whole.kernels, "kernel", "kernels"),
+        (sum(copy.count for copy in whole.copies), "copy", "copies"),
+        (sum(moved.count for moved in whole.migrations), "migration", "migrations"),
+    ]
+    return [(count, one if count == 1 else many) for count, one, many in counts if count]
+
+
+def calls_recorded(activity: ActivityAnalysis) -> int:
+    """CUDA calls of the whole recording, those that created contexts among them."""
+    return sum(call.count for call in activity.whole.calls) + len(activity.context_init)
+
+
+def quality_tiles(losses: Losses, shared: Shared) -> list[Tile]:
+    """Losses as figures; those that may change a verdict warn."""
+    samples = sum(event.samples for event in shared.events)
+    traced = [Tile(label, units.format_count(count), False) for count, label in activity_counts(shared.activity)]
+    if traced and not shared.events:
+        return traced
+    return [
+        *traced,
+        _counted("sample", "samples", samples, samples == 0),
+        _counted("lost sample", "lost samples", losses.lost_samples, losses.lost_samples > 0),
+        _counted("frame without a symbol", "frames without a symbol", losses.unresolved_frames, False),
+        _shared("truncated callchain", "truncated callchains", losses.truncated_chains, samples),
+        _shared("sample without a callchain", "samples without a callchain", losses.missing_stacks, samples),
+        _counted("unknown record", "unknown records", losses.unknown_records, losses.unknown_records > 0),
+        Tile("unreadable", units.format_bytes(losses.corrupt_bytes), losses.corrupt_bytes > 0),
+        _counted("sample of other processes", "samples of other processes", losses.other_processes, False),
+    ]
+
+
+def _counted(one: str, many: str, count: int, warn: bool) -> Tile:
+    return Tile(one if count == 1 else many, units.format_count(count), warn)
+
+
+def _shared(one: str, many: str, count: int, samples: int) -> Tile:
+    share = f" ({units.format_share(count, samples)})" if count else ""
+    return Tile(one if count == 1 else many, f"{units.format_count(count)}{share}", count > _QUIET_SHARE * samples)
+
+
+def clock_rows(shared: Shared) -> list[ClockRow]:
+    """Per range its wall time and the sampled time of its own threads, or of all where those are unknown."""
+    timed = next((event.name for event in shared.events if event.unit == "ns"), None)
+    rows = []
+    for entry in shared.ranges:
+        part = entry.event(timed) if timed else None
+        if part and entry.wall_ns >= _SHORTEST_NS * entry.count:
+            sampled = part.total if entry.own_thread_ns is None else entry.own_thread_ns
+            rows.append(ClockRow(entry.name, entry.depth, entry.wall_ns, sampled))
+    return rows
+
+
+def quality_notes(losses: Losses, shared: Shared) -> list[str]:
+    """Sentences about what this recording cannot say."""
+    notes = list(losses.notes)
+    outcome_notes = shared.capture.outcome.get("notes")
+    if isinstance(outcome_notes, list | tuple):
+        notes += [str(note) for note in outcome_notes]
+    notes += [
+        f"{units.format_share(event.heuristic, event.total)} of {event.name} is attributed by a heuristic (hot loops "
+        "of stripped libraries), not by the name of a function."
+        for event in shared.events
+        if event.heuristic
+    ]
+    notes += _activity_notes(shared.activity) if shared.activity else []
+    clock, uncertainty = shared.capture.clock.get("source"), shared.capture.clock.get("uncertainty_ns", 0)
+    if clock and shared.ranges:
+        exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"
+        named = f"the {clock} clock" if clock.isalpha() else f"one clock ({clock})"
+        notes.append(f"Samples and ranges count on {named} and agree {exact}.")
+    return list(dict.fromkeys(notes))
+
+
+def _activity_notes(activity: ActivityAnalysis) -> list[str]:
+    calls = calls_recorded(activity)
+    if "cuda" in activity.recorded:
+        unrecorded = [note for kind, note in _UNRECORDED.items() if kind not in activity.recorded]
+        return [f"CUDA activity comes from {activity.source}.", *unrecorded]
+    if not calls:
+        return [f"No call of CUDA was seen by {activity.source}."]
+    return [
+        f"CUDA activity comes from {activity.source}.",
+        "What the GPU did (copies, kernels, migrations) was not recorded, only the calls.",
+    ]

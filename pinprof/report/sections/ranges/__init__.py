@@ -1,0 +1,151 @@
+"""Ranges: what happened inside the ranges of each name, as a chart and as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Self
+
+from rich.console import Console, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.results import ScopeActivity
+from pinprof.report.data import EventData, RangeData, ReportData, Shared
+from pinprof.report.names import printable, shortened
+from pinprof.report.section import ForScripts, Section, picked
+from pinprof.report.sections.ranges.walls import Wall, Walls, wall_json
+from pinprof.report.sections.uvm import uvm_tiles
+from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
+
+MEASURES = {"mean": "per range", "total": "total", "share": "share"}
+"""Key → label of what a bar's length and a cell of the full table can mean."""
+
+_NAME_WIDTH, _LABEL_WIDTH = 30, 28
+"""Characters of a name in the terminal, and beside a bar of the chart."""
+
+
+@dataclass(frozen=True)
+class Ranges(Section):
+    """The ranges of every name, in the order of their first start."""
+
+    key, title = "ranges", "Ranges"
+
+    rows: tuple[RangeData, ...]
+    walls: tuple[Wall | None, ...]
+    """One for each row; None where its wall time is not explained."""
+    activity: tuple[ScopeActivity, ...]
+    """One for each row; empty when nothing traced the program."""
+    merged: bool
+    """Whether the samples travel without their times."""
+
+    measures = MEASURES
+
+    @classmethod
+    def build(cls, _: Analysis, shared: Shared) -> Self:
+        """The page's scripts and the JSON want a list, if an empty one."""
+        return cls(
+            shared.ranges,
+            tuple(Wall(entry.wall) if entry.wall else None for entry in shared.ranges),
+            shared.activity.ranges if shared.activity else (),
+            merged=shared.flame is not None and not shared.flame.timed,
+        )
+
+    def on_page(self) -> bool:
+        """Whether there are any."""
+        return bool(self.rows)
+
+    @property
+    def has_chart(self) -> bool:
+        """Whether any range has samples."""
+        return any(part.total for entry in self.rows for part in entry.events)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every row."""
+        return {"ranges": [_range_json(entry) for entry in self.rows]}
+
+    def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
+        """A table for each event; where nothing was sampled in ranges, one by their own clock."""
+        if self.rows and not any(entry.events for entry in self.rows):
+            yield from titled(self.title, _spreads(self))
+        for event in report.events:
+            # The table of wall times says the same of waits.
+            if any(entry.event(event.name) for entry in self.rows) and not (event.spans and Walls.of(report)):
+                yield from titled(f"{self.title} · {printable(event.name)}", _table(self, report, event))
+
+    def for_scripts(self, report: ReportData) -> ForScripts:
+        """Every row, to be summed again for a filtered part."""
+        number = {cause.key: index for index, cause in enumerate(report.causes)}
+        rows = [_for_script(report, index, entry, number) for index, entry in enumerate(self.rows)]
+        return ForScripts({"ranges": rows}, plots=self.has_chart)
+
+
+def _range_json(entry: RangeData) -> dict[str, Any]:
+    figures = "name domain depth call count wall_ns wall_min_ns wall_median_ns wall_max_ns own_thread_ns"
+    return picked(entry, figures) | {
+        "wall": wall_json(entry.wall) if entry.wall else None,
+        "events": [{"name": part.name, "total": part.total, "leaves": dict(part.leaves)} for part in entry.events],
+    }
+
+
+def _table(ranges: Ranges, report: ReportData, event: EventData) -> Table:
+    table = ranges_table(_NAME_WIDTH, "count", "wall each", "sampled each")
+    table.add_column("causes", overflow="fold")
+    for entry in ranges.rows:
+        part = entry.event(event.name)
+        causes, sampled = Text(), "–"
+        if part and part.total:
+            sampled = units.format_weight(part.total / entry.count, event.unit)
+            for leaf, weight in list(part.leaves.items())[:4]:
+                if weight >= 0.02 * part.total:
+                    causes += cause(leaf, units.format_share(weight, part.total), leaf_style(report, leaf))
+        table.add_row(
+            Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
+            units.format_count(entry.count),
+            units.format_ns(entry.wall_ns / entry.count),
+            sampled,
+            causes,
+        )
+    return table
+
+
+def _spreads(ranges: Ranges) -> Table:
+    """Ranges by their own clock alone, where nothing was sampled in them."""
+    table = ranges_table(_NAME_WIDTH, "count", "wall each", "fastest", "median", "slowest")
+    for entry in ranges.rows:
+        spread = (entry.wall_ns / entry.count, entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns)
+        table.add_row(
+            Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
+            units.format_count(entry.count),
+            *map(units.format_ns, spread),
+        )
+    return table
+
+
+def _for_script(report: ReportData, index: int, entry: RangeData, number: dict[str, int]) -> dict[str, Any]:
+    activity = report.activity
+    # Managed memory in a range, as its section tells of the whole recording.
+    tiles = uvm_tiles(activity, activity.ranges[index]) if activity else []
+    return {
+        "name": printable(entry.name),
+        "label": label(entry),
+        "depth": entry.depth,
+        "count": entry.count,
+        "wall": entry.wall_ns,
+        "spread": [entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns],
+        "leaves": [
+            [[number[leaf], weight] for leaf, weight in part.leaves.items()]
+            if (part := entry.event(event.name))
+            else []
+            for event in report.events
+        ],
+        "tiles": [(tile.value, tile.label, tile.warn) for tile in tiles],
+    }
+
+
+def label(entry: RangeData) -> str:
+    """A range's name beside its bar, indented by its depth, as text that plotly does not read as markup."""
+    name = "\u00a0" * (3 * entry.indent) + shortened(entry.name, _LABEL_WIDTH)
+    return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")

@@ -1,0 +1,77 @@
+"""The timeline: what happened when, drawn by the page's scripts."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+from pinprof.analyze import Analysis
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.names import shortened
+from pinprof.report.section import ForScripts, Section
+from pinprof.report.sections.timeline.lanes import timeline
+from pinprof.report.sections.timeline.model import Timeline
+
+NAME_WIDTH = 160
+"""Longer names are shortened in the middle."""
+
+
+@dataclass(frozen=True)
+class OverTime(Section):
+    """The recording over time."""
+
+    key, title = "timeline", "Timeline"
+
+    timeline: Timeline
+
+    @classmethod
+    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+        """None where nothing has a time."""
+        made = timeline(analysis)
+        return cls(made) if made else None
+
+    def for_scripts(self, _: ReportData) -> ForScripts:
+        """Lanes, densities and memory, to be drawn."""
+        return ForScripts(drawings={"timeline": _drawn(self.timeline)})
+
+
+def _drawn(timeline: Timeline) -> dict[str, Any]:
+    return {
+        "span": timeline.span_ns,
+        "bin": timeline.bin_ns,
+        "event": shortened(timeline.event, NAME_WIDTH),
+        "unit": timeline.unit,
+        "samplesStart": timeline.samples_start_ns,
+        "densities": [
+            {
+                "heading": shortened(density.heading, NAME_WIDTH),
+                "title": density.title,
+                "bin": density.bin.tolist(),
+                "cause": density.cause.tolist(),
+                "weight": density.weight.tolist(),
+            }
+            for density in timeline.densities
+        ],
+        "lanes": [
+            {
+                "heading": shortened(lane.heading, NAME_WIDTH),
+                "title": lane.title,
+                "kind": lane.kind,
+                "total": lane.total,
+                **lane.spans.columns(),
+            }
+            for lane in timeline.lanes
+        ],
+        "memory": [
+            {
+                "title": use.title,
+                "style": use.style,
+                "time": use.time_ns.tolist(),
+                "level": use.level_bytes.tolist(),
+            }
+            for use in timeline.memory
+        ],
+        "styles": [asdict(style) for style in timeline.styles],
+        "names": [shortened(name, NAME_WIDTH) for name in timeline.names],
+        "threads": {shortened(heading, NAME_WIDTH): number for heading, number in timeline.threads.items()},
+    }

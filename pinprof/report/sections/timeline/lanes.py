@@ -1,0 +1,217 @@
+"""Analysis → Timeline: ranges, marks, waits and CUDA calls as lanes of their threads, causes as densities.
+
+Every lane is thinned (`thinning`) and says how much it held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.analyze import Analysis
+from pinprof.analyze.activity.calls import purpose_of
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.groups import group
+from pinprof.model import CONTINUED, Capture, Int32, Int64
+from pinprof.report.flame_tables import Strings
+from pinprof.report.rows import is_timed, range_threads, thread_names, thread_numbers, timed_span
+from pinprof.report.sections.memory import Memory
+from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
+from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Styles, Timeline
+from pinprof.report.styles import MARK, PURPOSES, RANGE, Style
+from pinprof.report.thinning import Spans, thin
+
+THREADS = 12
+"""Threads with lanes of their own: those with most to show."""
+QUIET = 0.05
+"""Threads without ranges or calls and with less of the samples than this share one lane."""
+BINS = 1_200
+"""Steps of time in a density."""
+
+
+def timeline(analysis: Analysis) -> Timeline | None:
+    """What happened when; None where nothing has a time."""
+    capture = analysis.capture
+    span = timed_span(capture)
+    if span is None:
+        return None
+    (start, end), timed = span, is_timed(capture) and len(capture.samples) > 0
+    names, styles = Strings(), Styles()
+    chosen, left_out = _threads(analysis)
+    numbers = thread_numbers(capture)
+    main = analysis.main
+    bin_ns = max(-(-(end - start) // BINS), 2 * _typical_ns(analysis), 1)
+    densities = tuple(_densities(analysis, start, bin_ns, chosen)) if timed and main else ()
+    lanes = [
+        *_range_lanes(analysis, start, names, styles, chosen),
+        *_mark_lanes(capture, start, names, styles, chosen),
+        *_wait_lanes(analysis, start, end, names, styles, chosen),
+        *_call_lanes(analysis, start, names, styles, chosen),
+    ]
+    memory: tuple[MemoryUse, ...] = ()
+    if capture.activity is not None:
+        lanes += gpu_lanes(capture.activity.gpu_ops, start, names, styles)
+        lanes += fault_lanes(capture.activity.faults, start, styles)
+        memory = tuple(allocations(capture.activity.memory, start, styles))
+    memory += tuple(_held(analysis, start, styles))
+    return Timeline(
+        start_ns=start,
+        span_ns=end - start,
+        bin_ns=bin_ns,
+        event=main.event.name if timed and main else "",
+        unit=main.event.unit if timed and main else "",
+        samples_start_ns=int(capture.samples.time_ns.min()) - start if timed else 0,
+        densities=densities,
+        lanes=tuple(lane for lane in lanes if lane.total),
+        memory=memory,
+        styles=tuple(styles.index),
+        names=names.all(),
+        left_out=left_out,
+        threads={heading: numbers[pair] for pair, heading in chosen.items() if pair in numbers},
+    )
+
+
+def _typical_ns(analysis: Analysis) -> int:
+    """The time that one sample stands for, so that a step of a density holds more than one; 0 for other events."""
+    main = analysis.main
+    if main is None or main.event.unit != "ns":
+        return 0
+    return main.total // max(main.samples, 1)
+
+
+def _threads(analysis: Analysis) -> tuple[dict[tuple[int, int], str], int]:
+    """(pid, tid) → heading of the threads that get lanes, in order, and how many do not.
+
+    Threads with ranges or calls come first: they are what the program's author wants to see. Others need `QUIET` of
+    the samples.
+    """
+    capture = analysis.capture
+    work = _amounts(capture.samples.pid, capture.samples.tid)
+    threshold = QUIET * sum(work.values())
+    active = set(range_threads(capture))
+    if capture.activity is not None:
+        active |= set(_amounts(capture.activity.calls.pid, capture.activity.calls.tid))
+    wanted = [pair for pair in {*work, *active} if pair in active or work[pair] >= threshold]
+    titles = thread_names(capture)
+    busiest = sorted(wanted, key=lambda pair: (pair not in active, -work.get(pair, 0), pair))[:THREADS]
+    return {pair: _heading(titles.get(pair, ""), pair[1]) for pair in busiest}, len({*work, *active}) - len(busiest)
+
+
+def _heading(name: str, tid: int) -> str:
+    if tid <= 0:
+        return "all threads"
+    return name if name == f"thread {tid}" else f"{name or 'thread'} · {tid}"
+
+
+def _amounts(pid: Int32, tid: Int32) -> dict[tuple[int, int], int]:
+    """Rows by thread."""
+    cells = group(pid, tid)
+    return dict(zip(zip(*(key.tolist() for key in cells.keys), strict=True), cells.count.tolist(), strict=True))
+
+
+def _densities(analysis: Analysis, start: int, bin_ns: int, chosen: dict[tuple[int, int], str]) -> Iterator[Density]:
+    """One per chosen thread, and one for all other threads together."""
+    samples, main = analysis.capture.samples, analysis.main
+    assert main is not None
+    event = next(number for number, result in enumerate(analysis.events) if result is main)
+    rest = samples.event == event
+    for (pid, tid), heading in chosen.items():
+        mine = rest & (samples.pid == pid) & (samples.tid == tid)
+        rest &= ~mine
+        yield from _density(analysis, np.flatnonzero(mine), start, bin_ns, heading)
+    yield from _density(analysis, np.flatnonzero(rest), start, bin_ns, "other threads" if chosen else "all threads")
+
+
+def _density(analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: str) -> Iterator[Density]:
+    if not len(row):
+        return
+    samples = analysis.capture.samples
+    cells = group((samples.time_ns[row] - start) // bin_ns, analysis.attribution.leaf[row].astype(np.int64))
+    yield Density(
+        heading,
+        "on CPU, by cause",
+        cells.keys[0].astype(np.int32),
+        cells.keys[1].astype(np.int32),
+        cells.sum(samples.weight[row]),
+    )
+
+
+def _range_lanes(
+    analysis: Analysis, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+) -> Iterator[Lane]:
+    ranges = analysis.capture.ranges
+    if not len(ranges):
+        return
+    pairs = np.array(range_threads(analysis.capture), np.int64)
+    name = np.array([names.add(text) for text in ranges.name], np.int32)
+    style = np.full(len(ranges), styles.add(RANGE), np.int32)
+    for (pid, tid), heading in chosen.items():
+        row = np.flatnonzero((pairs[:, 0] == pid) & (pairs[:, 1] == tid))
+        spans = Spans.single(
+            ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
+        )
+        yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT)[0], len(row))
+
+
+def _mark_lanes(
+    capture: Capture, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+) -> Iterator[Lane]:
+    """Instants that the program marked."""
+    marks = capture.marks if len(capture.marks) or capture.activity is None else capture.activity.marks
+    if not len(marks):
+        return
+    text = np.array([*(names.add(name) for name in marks.names), names.add("(mark without a text)")], np.int32)
+    for (pid, tid), heading in chosen.items():
+        rows = np.flatnonzero((marks.pid == pid) & (marks.tid == tid))
+        begin, look = marks.time_ns[rows] - start, np.full(len(rows), styles.add(MARK), np.int32)
+        spans = Spans.single(begin, begin, look, text[marks.name[rows]])
+        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT)[0], len(rows))
+
+
+def _wait_lanes(
+    analysis: Analysis, start: int, end: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+) -> Iterator[Lane]:
+    """What each thread waited for while it was off the processors."""
+    samples = analysis.capture.samples
+    spans = np.array([event.spans for event in analysis.capture.events], np.bool_)
+    if samples.wait is None or not spans.any():
+        return
+    waiting = spans[samples.event] & (samples.weight > 0)
+    leaves = np.unique(analysis.attribution.leaf[waiting]).tolist()
+    look, text = np.zeros(len(CATEGORIES), np.int32), np.zeros(len(CATEGORIES), np.int32)
+    for leaf in leaves:
+        row = CATEGORIES[leaf]
+        look[leaf], text[leaf] = styles.add(Style(row.name, row.level)), names.add(row.name)
+    for (pid, tid), heading in chosen.items():
+        mine = np.flatnonzero(waiting & (samples.pid == pid) & (samples.tid == tid))
+        leaf, begin = analysis.attribution.leaf[mine], samples.time_ns[mine]
+        until = np.minimum(begin + samples.weight[mine], end)
+        drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
+        total = int((samples.wait[mine] & CONTINUED == 0).sum())
+        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT)[0], total or len(mine))
+
+
+def _call_lanes(
+    analysis: Analysis, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+) -> Iterator[Lane]:
+    activity = analysis.capture.activity
+    if activity is None or not len(activity.calls):
+        return
+    calls = activity.calls
+    # One entry more for calls without a name.
+    text = np.array([*(names.add(name) for name in calls.names), names.add("(call without a name)")], np.int32)
+    look = np.array([styles.add(PURPOSES[purpose_of(name)]) for name in [*calls.names, ""]], np.int32)
+    for (pid, tid), heading in chosen.items():
+        row = np.flatnonzero((calls.pid == pid) & (calls.tid == tid))
+        spans = Spans.single(
+            calls.start_ns[row] - start, calls.end_ns[row] - start, look[calls.name[row]], text[calls.name[row]]
+        )
+        yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT)[0], len(row))
+
+
+def _held(analysis: Analysis, start: int, styles: Styles) -> Iterator[MemoryUse]:
+    """What the program's processes held by the kernel's account, where it was recorded."""
+    if analysis.memory is not None:
+        for _, style, time, level in Memory(analysis.memory, start).curves():
+            yield MemoryUse(style.label, styles.add(style), np.maximum(time, 0), level)

@@ -1,0 +1,89 @@
+"""What a timeline is made of: lanes of intervals, densities of causes, memory in use.
+
+Times are nanoseconds since its start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pinprof.model import Int32, Int64
+from pinprof.report.styles import Style
+from pinprof.report.thinning import Spans
+
+LANE_LIMIT = 3_000
+"""Intervals of one lane, about."""
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Intervals of one kind and place, under the heading of a thread or a GPU."""
+
+    heading: str
+    title: str
+    kind: str
+    """`range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
+    spans: Spans
+    """`style` indexes `Timeline.styles`, `name` `Timeline.names`."""
+    total: int
+    """Intervals before thinning."""
+
+
+@dataclass(frozen=True)
+class Density:
+    """What a thread was doing on processors, by cause and step of time; columns of one length."""
+
+    heading: str
+    title: str
+    bin: Int32
+    cause: Int32
+    """Index into the taxonomy."""
+    weight: Int64
+    """In the unit of the sampled event, of one step."""
+
+
+@dataclass(frozen=True)
+class MemoryUse:
+    """Allocated bytes of one kind of memory: `level_bytes[i]` from `time_ns[i]` on."""
+
+    title: str
+    style: int
+    time_ns: Int64
+    level_bytes: Int64
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """One recording over time."""
+
+    start_ns: int
+    """On the capture's clock."""
+    span_ns: int
+    bin_ns: int
+    """Length of a density's step."""
+    event: str
+    """The sampled event of the densities; empty without samples."""
+    unit: str
+    samples_start_ns: int
+    """The first sample, since the timeline's start."""
+    densities: tuple[Density, ...]
+    lanes: tuple[Lane, ...]
+    memory: tuple[MemoryUse, ...]
+    styles: tuple[Style, ...]
+    names: tuple[str, ...]
+    left_out: int
+    """Threads without lanes of their own; `other threads` has their samples."""
+    threads: Mapping[str, int]
+    """Heading → index into `Shared.threads`, for headings that are one thread."""
+
+
+class Styles:
+    """Styles by index, each kept once."""
+
+    def __init__(self) -> None:
+        self.index: dict[Style, int] = {}
+
+    def add(self, style: Style) -> int:
+        """The index of a style, a new one for a new style."""
+        return self.index.setdefault(style, len(self.index))

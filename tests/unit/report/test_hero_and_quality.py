@@ -1,0 +1,54 @@
+"""What the page and the terminal say in the same words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pinprof.analyze import analyze
+from pinprof.model import Event
+from pinprof.report import gather
+from pinprof.report.data import ReportData
+from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.quality import Quality
+from tests.sample_report import rebuilt, sample_report
+from tests.stacks import Sample, capture
+
+
+def quality(data: ReportData) -> Quality:
+    made = Quality.of(data)
+    assert made is not None
+    return made
+
+
+def facts(data: ReportData) -> tuple[str, ...]:
+    hero = Hero.of(data)
+    assert hero is not None
+    return hero.facts
+
+
+def test_one_of_a_kind_is_told_in_the_singular() -> None:
+    data = sample_report()
+    one = rebuilt(data, losses=replace(quality(data).losses, unresolved_frames=1, truncated_chains=1))
+    labels = {tile.label: tile.value for tile in quality(one).tiles}
+    assert labels["frame without a symbol"] == "1"
+    assert labels["truncated callchain"].startswith("1 (")
+
+
+def test_an_event_without_a_name_is_not_called_by_its_unit_twice() -> None:
+    data = sample_report()
+    event = replace(data.events[0], name="samples", unit="samples", samples=64)
+    assert "64 weighted stacks" in facts(rebuilt(data, events=(event,)))
+
+
+def test_clocks_are_compared_only_where_there_are_ranges() -> None:
+    data = sample_report()
+    assert any("ranges count on" in note for note in quality(data).notes)
+    assert not any("ranges count on" in note for note in quality(rebuilt(data, ranges=())).notes)
+
+
+def test_a_fixed_period_is_told_in_its_unit_and_not_twice() -> None:
+    stacks = [Sample(["main@/app"], 2_000_000, time_ns=time) for time in range(30)]
+    clock, faults = Event("cpu-clock", "ns", 2_000_000, None), Event("page-faults/period=4096/", "faults", 4096, None)
+    data = gather.build(analyze(capture([*stacks, Sample(["main@/app"], 4096, event=1)], events=(clock, faults))))
+    assert [event.sampling for event in data.events] == ["every 2 ms", "every 4,096 faults"]
+    assert facts(data) == ("30 samples of cpu-clock, every 2 ms", "1 sample of page-faults/period=4096/")
