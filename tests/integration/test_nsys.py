@@ -55,15 +55,16 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "nsys works
 with_perf = pytest.mark.skipif(bool(perf_missing()), reason=perf_missing() or "perf works")
 
 
-def of_nsys() -> set[int]:
-    """Processes of any nsys, zombies included, and pinprof's helpers around it."""
+def of_nsys(temporary: Path) -> set[int]:
+    """Processes of nsys and pinprof's helpers around it that were given this temporary folder."""
+    mark = b"TMPDIR=" + os.fsencode(temporary)
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes()
             name = (process / "comm").read_text()
-            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-            if (name.startswith(TOOLS) and state != "Z") or b"nsys_shim.py" in words or b"nsys_keeper.py" in words:
+            ours = mark in (process / "environ").read_bytes().split(b"\0") or os.fsencode(temporary) in words
+            if ours and (name.startswith(TOOLS) or b"nsys_shim.py" in words or b"nsys_keeper.py" in words):
                 found.add(int(process.name))
     return found
 
@@ -75,11 +76,10 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
     temporary = Path("/tmp") / f"pinprof-test-{os.getpid()}"
     temporary.mkdir(exist_ok=True)
     monkeypatch.setenv("TMPDIR", str(temporary))
-    before = of_nsys()
     yield
     try:
-        deadline = time.monotonic() + 30
-        while left := of_nsys() - before:
+        deadline = time.monotonic() + 60
+        while left := of_nsys(temporary):
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.05)
         assert list(temporary.glob("pinprof-nsys-*")) == []
