@@ -22,7 +22,7 @@ quick: setup-test lint
 	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/unit tests/gold
 
 test: setup-test lint
-	$(BIN)/python -m pytest --numprocesses 2 --cov
+	$(BIN)/python -m pytest --cov --numprocesses 2
 
 lint: check-python check-types check-spelling check-c check-javascript
 

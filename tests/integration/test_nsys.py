@@ -57,13 +57,14 @@ with_perf = pytest.mark.skipif(bool(perf_missing()), reason=perf_missing() or "p
 
 def of_nsys(temporary: Path) -> set[int]:
     """Processes of nsys and pinprof's helpers around it that were given this temporary folder."""
-    mark = b"TMPDIR=" + os.fsencode(temporary)
+    mark = os.fsencode(temporary)
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes()
             name = (process / "comm").read_text()
-            ours = mark in (process / "environ").read_bytes().split(b"\0") or os.fsencode(temporary) in words
+            # The agent's command line does not name the folder; its environment does.
+            ours = mark in words + (process / "environ").read_bytes()
             if ours and (name.startswith(TOOLS) or b"nsys_shim.py" in words or b"nsys_keeper.py" in words):
                 found.add(int(process.name))
     return found
@@ -73,7 +74,7 @@ def of_nsys(temporary: Path) -> set[int]:
 def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After every test no process of nsys is left, and no file of it in the temporary folder."""
     # Short: sockets lie in it.
-    temporary = Path("/tmp") / f"pinprof-test-{os.getpid()}"
+    temporary = Path("/tmp") / f"pinprof-{os.getpid()}-test"
     temporary.mkdir(exist_ok=True)
     monkeypatch.setenv("TMPDIR", str(temporary))
     yield
