@@ -10,7 +10,7 @@ import pytest
 from pinprof.analyze import Finding, analyze
 from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
 from pinprof.analyze.rules.activity_rules import ACTIVITY_RULES, FAILING_PIN_BYTES, GIANT_PIN_BYTES
-from tests.activities import (
+from tests.support.activities import (
     ALL,
     GIB,
     H200,
@@ -31,7 +31,7 @@ from tests.activities import (
     to_host,
     traced,
 )
-from tests.stacks import Sample, capture
+from tests.support.stacks import Sample, capture
 
 PREFETCH, FAULT, SPECULATIVE, EVICTION = 1, 2, 3, 4
 BLOCK = 2 * MIB

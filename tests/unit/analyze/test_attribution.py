@@ -14,8 +14,8 @@ from pinprof.analyze.attribution.attribute import walk
 from pinprof.analyze.attribution.heuristics import LOOP_ADDRESSES, LOOP_SAMPLES, in_loop
 from pinprof.analyze.attribution.matching import kernel_frame, normalise
 from pinprof.model import Capture
-from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
-from tests.work import calls
+from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
+from tests.support.work import calls
 
 LIBCUDA = "[libcuda.so.580.159.04]@/usr/lib/libcuda.so.580.159.04"
 FAULT = ["main@/app", "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page"]

@@ -11,7 +11,7 @@ import pytest
 from pinprof.analyze import Finding, analyze
 from pinprof.analyze.rules import rules
 from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
-from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
 
 MS = 1_000_000
 STACKS = {

@@ -17,7 +17,7 @@ from pinprof import read
 from pinprof.errors import PinprofError
 from pinprof.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
-from tests import perf_file as pf
+from tests.support import perf_file as pf
 
 H200 = Path(__file__).parents[2] / "data" / "h200"
 

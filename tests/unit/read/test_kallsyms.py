@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError, FormatError, PinprofError
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms, parse_kallsyms
-from tests.work import calls
+from tests.support.work import calls
 
 PROC = Path("/proc/kallsyms")
 

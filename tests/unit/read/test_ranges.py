@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.read.ranges import parse_ranges, read_ranges
-from tests.work import calls
+from tests.support.work import calls
 
 
 def lines(*objects: object) -> bytes:

@@ -29,9 +29,9 @@ from pinprof.report.plots import transfer_figure
 from pinprof.report.terminal.text import render
 from pinprof.report.thinning import MERGED, Spans, thin
 from pinprof.report.timeline import LANE_LIMIT
-from tests.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
-from tests.h200 import analysis
-from tests.nsys_file import real
+from tests.support.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
+from tests.support.h200 import analysis
+from tests.support.nsys_file import real
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
 

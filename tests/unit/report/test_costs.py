@@ -13,7 +13,7 @@ from pinprof.report import cost_rows, html
 from pinprof.report.data import ReportData
 from pinprof.report.terminal import costs as text_costs
 from pinprof.report.terminal.layout import tidy
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 MS = 1_000_000
 UTC = "2026-01-02T03:04:05+00:00"

@@ -18,7 +18,7 @@ from pinprof.report import collection, html
 from pinprof.report.bench import page as bench_page
 from pinprof.report.html import MODULES, PLOT_SCRIPT, bundle, embed_json, flattened, render, write_html
 from pinprof.report.summary import hero_facts, quoted
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 ASSETS = Path(pinprof.report.__file__).parent / "assets"
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\u202e&\ud800\x00"

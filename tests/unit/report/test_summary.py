@@ -8,8 +8,8 @@ from pinprof.analyze import analyze
 from pinprof.model import Event
 from pinprof.report import gather
 from pinprof.report.summary import hero_facts, quality_notes, quality_tiles
-from tests.sample_report import sample_report
-from tests.stacks import Sample, capture
+from tests.support.sample_report import sample_report
+from tests.support.stacks import Sample, capture
 
 
 def test_one_of_a_kind_is_told_in_the_singular() -> None:

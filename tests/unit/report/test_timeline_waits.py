@@ -16,7 +16,7 @@ from pinprof.report import gather, html, plots
 from pinprof.report.export import trace as export_trace
 from pinprof.report.memory_rows import MemoryData, memory_json, memory_notes, memory_tiles
 from pinprof.report.timeline import timeline
-from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
 MS = 1_000_000

@@ -12,7 +12,7 @@ from pinprof.report import gather, html
 from pinprof.report.data import ReportData
 from pinprof.report.terminal import text
 from pinprof.report.walls import REMAINDER, WallData
-from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
 BLOCK = ["main@/app", "cuCtxSynchronize@/libcuda.so.1", "poll@/libc.so.6", "do_syscall_64", "do_sys_poll", "schedule"]

@@ -16,7 +16,7 @@ from pinprof.workloads.backends.tensors import torch
 from pinprof import scenario
 from pinprof.errors import CudaError, ScenarioError, ToolMissing, UsageError
 from pinprof.scenario import Options, catalog
-from tests.fake_cuda import FakeCuda
+from tests.support.fake_cuda import FakeCuda
 
 CASES = [
     (spec.name, variant)
