@@ -1,24 +1,52 @@
 # make demo   a recorded scenario and its page, on a fresh machine
-# make test   everything CI checks: lint, types and the whole test suite, Chromium and the wheel included
+# make quick  lint, types and unit tests: less than a minute, before every commit
+# make test   everything CI checks: lint, types and the whole test suite with its coverage, Chromium and the wheel included
+# make format rewrites what `make lint` would only complain of, as far as tools can
 # make reports  the pages under reports/, again, from the committed captures
 # make bench  how fast recordings are read here, beside perf script (docs/performance.md has the others)
 
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c' -o -name '*.cpp' -o -name '*.cu' ')' -print)
+# Without npm, or where it could install nothing, JavaScript is neither checked nor formatted.
+NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
 
-.PHONY: demo test lint wheel reports bench setup setup-test clean
+.PHONY: demo quick test lint format check-python check-types check-spelling check-c check-javascript wheel reports bench \
+	setup setup-test clean
 
 demo: setup
 	$(BIN)/pinprof run zerocopy --record
 
-test: setup-test lint
-	$(BIN)/python -m pytest
+quick: setup-test lint
+	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/unit tests/gold
 
-lint: setup-test
+test: setup-test lint
+	$(BIN)/python -m pytest --cov --numprocesses 2
+
+lint: check-python check-types check-spelling check-c check-javascript
+
+check-python: setup-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
+
+check-types: setup-test
+	$(BIN)/python -m mypy
+
+check-spelling: setup-test
+	$(BIN)/codespell
+
+check-c: setup-test
+	$(BIN)/clang-format --dry-run --Werror $(C_FILES)
+
+check-javascript: setup-test
+	$(NPM_RUN) check
+
+format: setup-test
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(C_FILES)
+	$(NPM_RUN) format
 
 wheel: setup-test
 	rm -rf build dist
@@ -34,13 +62,15 @@ bench: setup-test
 setup: $(VENV)/.installed
 setup-test: $(VENV)/.installed-test
 
-$(VENV)/.installed: pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
+SETUP_FILES := pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
+
+$(VENV)/.installed: $(SETUP_FILES)
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) run
 	touch $@
 
-$(VENV)/.installed-test: pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
+$(VENV)/.installed-test: $(SETUP_FILES) tests/tools/package.json
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) test
 	touch $(VENV)/.installed $@
 
 clean:
-	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .coverage .coverage.*

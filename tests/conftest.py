@@ -10,9 +10,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 HERE = Path(__file__).parent
-REAL = ("integration", "browser", "unit/collect", "unit/workloads", "unit/report/test_serve.py", "unit/test_nsys.py")
-"""Where tests start programs, sample or measure."""
-RETRIES = 2
+ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
+"""Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
+and one Chromium serves all pages."""
 
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
@@ -20,29 +20,12 @@ settings.register_profile("random", deadline=None, suppress_health_check=list(He
 settings.load_profile("same")
 
 
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Run a test again that failed on real processes or in a real browser; the run's last lines name each retry.
-
-    The kernel samples at random instants and a loaded machine delays both: one failure in a thousand runs says nothing
-    about the code, three in a row do. Tests of code alone are never retried. `-p no:rerunfailures` retries none.
-    """
-    if not config.pluginmanager.hasplugin("rerunfailures"):
-        return
-    places = [HERE / name for name in REAL]
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """With --numprocesses, say which tests must stay together; pytest-xdist begins with the largest group."""
     for item in items:
-        if any(place in (item.path, *item.path.parents) for place in places):
-            item.add_marker(pytest.mark.flaky(reruns=RETRIES))
-
-
-@pytest.hookimpl(tryfirst=True)
-def pytest_runtest_setup(item: pytest.Item) -> None:
-    """A test that runs again gets a recording of its own: one unlucky recording that a module shares fails for good."""
-    if getattr(item, "execution_count", 1) == 1 or not isinstance(item, pytest.Function):
-        return
-    for definitions in item._fixtureinfo.name2fixturedefs.values():
-        for definition in definitions:
-            if definition.scope == "module":
-                definition.finish(item._request)
+        group = ONE_AT_A_TIME.get(item.path.relative_to(HERE).parts[0])
+        if group:
+            item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: setup.sh VENV run|test
 # Makes the virtual environment, and installs through apt what is missing where that is possible (Debian, as root);
-# otherwise says what to install. `test` adds the development tools and Chromium.
+# otherwise says what to install. `test` adds the development tools, those of tests/tools and Chromium.
 set -eu
 venv=$1
 purpose=$2
@@ -61,5 +61,6 @@ if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
   --editable ".${extras:+[$extras]}"
 
 if [ "$purpose" = test ] && command -v npm >/dev/null; then
-  npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/tools || echo "speedscope is not installed: its tests will be skipped." >&2
+  npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/tools || echo \
+    "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2
 fi

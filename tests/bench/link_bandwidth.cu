@@ -14,7 +14,8 @@
 
 static void check(cudaError_t code, const char *call)
 {
-    if (code == cudaSuccess) return;
+    if (code == cudaSuccess)
+        return;
     std::fprintf(stderr, "%s: %s\n", call, cudaGetErrorString(code));
     std::exit(1);
 }
@@ -38,7 +39,10 @@ int main(int argc, char **argv)
     CHECK(cudaEventCreate(&end));
     std::memset(host, 1, size);
 
-    const struct { const char *name; cudaMemcpyKind kind; } ways[] = {
+    const struct {
+        const char *name;
+        cudaMemcpyKind kind;
+    } ways[] = {
         {"h2d", cudaMemcpyHostToDevice},
         {"d2h", cudaMemcpyDeviceToHost},
     };
@@ -54,7 +58,8 @@ int main(int argc, char **argv)
             CHECK(cudaEventSynchronize(end));
             CHECK(cudaEventElapsedTime(&milliseconds, begin, end));
             // The first two wake the link up.
-            if (copy >= 0) rates.push_back(size / (milliseconds * 1e6));
+            if (copy >= 0)
+                rates.push_back(size / (milliseconds * 1e6));
         }
         std::sort(rates.begin(), rates.end());
         std::printf("%s %.2f %.2f\n", way.name, rates[rates.size() / 2], rates.back());

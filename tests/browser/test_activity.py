@@ -15,12 +15,12 @@ from pinprof.analyze.activity.clock import join
 from pinprof.read import ReadOptions, read
 from pinprof.report import build
 from pinprof.report.data import ReportData
-from tests.activities import MIB, MS, US, Call, Op, export, kernel, migration, to_device, traced
 from tests.browser.conftest import Opened
 from tests.browser.test_hostile import NAMES
-from tests.h200 import analysis
-from tests.nsys_file import real
-from tests.stacks import Range
+from tests.support.activities import MIB, MS, US, Call, Op, export, kernel, migration, to_device, traced
+from tests.support.h200 import analysis
+from tests.support.nsys_file import real
+from tests.support.stacks import Range
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]

@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page
 
 from pinprof.report.data import ReportData
 from pinprof.report.page.collection import comparable_ranges, write_collection
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202eevil"

@@ -10,7 +10,7 @@ from playwright.sync_api import Page
 
 from tests.browser.conftest import Opened
 from tests.browser.flame import CANVAS, act, at, chips, click, colour, crumbs, hover, name_at, pixel, settle
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.browser.conftest import Opened
 from tests.browser.flame import click, colour, crumbs, hover, pixel
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]

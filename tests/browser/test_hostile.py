@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.browser.conftest import Opened
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]

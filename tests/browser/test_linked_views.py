@@ -11,11 +11,11 @@ from playwright.sync_api import Page
 from pinprof import units
 from pinprof.report import build
 from pinprof.report.data import ReportData
-from tests.activities import export
 from tests.browser.conftest import Opened
 from tests.browser.flame import hover, settle
 from tests.browser.test_activity import drag, joined, timeline
-from tests.sample_report import sample_report
+from tests.support.activities import export
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]

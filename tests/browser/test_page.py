@@ -10,7 +10,7 @@ from playwright.sync_api import Browser
 from pinprof import units
 from pinprof.report.page.bundle import bundle
 from tests.browser.conftest import Opened
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 Open = Callable[..., Opened]

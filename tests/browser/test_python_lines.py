@@ -11,7 +11,7 @@ import pytest
 from pinprof.analyze.python_lines import PythonLine
 from pinprof.report.data import ReportData
 from pinprof.report.sections.python import Python, PythonTable
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 pytestmark = pytest.mark.browser
 

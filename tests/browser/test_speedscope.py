@@ -16,8 +16,8 @@ from pinprof.read.assembly import KERNEL_IMAGE
 from pinprof.read.formats import speedscope
 from pinprof.report.export.plain import write_folded
 from pinprof.report.export.speedscope import write_capture
-from tests import h200
-from tests.profiles import DSOS, HOSTILE, capture_of, weights
+from tests.support import h200
+from tests.support.profiles import DSOS, HOSTILE, capture_of, weights
 
 pytestmark = pytest.mark.browser
 

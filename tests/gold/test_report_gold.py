@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pinprof.report.export.document import to_json, write_json
 from pinprof.report.terminal.text import render
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 HERE = Path(__file__).parent
 

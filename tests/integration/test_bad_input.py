@@ -15,7 +15,7 @@ import pytest
 from pinprof.collect import permission
 from pinprof.errors import PinprofError
 from pinprof.read import ReadOptions, read
-from tests.h200 import DATA, unpack
+from tests.support.h200 import DATA, unpack
 
 ROOT = Path(__file__).parents[2]
 
@@ -163,7 +163,7 @@ import sys
 from pinprof.scenario.__main__ import main
 from pinprof.workloads import backends
 from pinprof.workloads.backends import cuda_api
-from tests.fake_cuda import FakeCuda
+from tests.support.fake_cuda import FakeCuda
 
 fake = FakeCuda(fail_at=60, lost=True)
 backends.gpu_present = lambda: True

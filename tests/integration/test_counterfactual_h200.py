@@ -16,7 +16,7 @@ from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.results import Counterfactual
 from pinprof.read import ReadOptions, read
-from tests.h200 import DATA, unpack_captures
+from tests.support.h200 import DATA, unpack_captures
 
 CLOSE = 0.15
 """Of the measured time. Iterations of a capture differ by up to 8 % from their mean, rates of another boot by more."""

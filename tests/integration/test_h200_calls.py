@@ -6,7 +6,7 @@ import pytest
 
 from pinprof import analyze, read
 from pinprof.analyze import Analysis
-from tests import h200
+from tests.support import h200
 
 OWN_NS = {
     "cudaMallocHost": (8, 358_306_848),

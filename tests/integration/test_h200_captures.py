@@ -6,7 +6,7 @@ import pytest
 
 from pinprof.analyze import LEAF, EventResult, RangeResult, explain
 from pinprof.model import KERNEL
-from tests.h200 import NAMES, analysis
+from tests.support.h200 import NAMES, analysis
 
 TOLERANCE = 0.015
 

@@ -10,7 +10,7 @@ import pytest
 from pinprof.analyze import Analysis, RangeResult, analyze
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.read import ReadOptions, read
-from tests.h200 import unpack_captures
+from tests.support.h200 import unpack_captures
 
 SCENARIOS = ("pageable", "pinned", "zerocopy", "uvm")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import platform
@@ -12,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -200,14 +201,32 @@ def test_an_overrun_ring_is_counted_and_shown(tmp_path: Path) -> None:
     assert f"{capture.losses.lost_samples:,} lost" in text
 
 
-@pytest.mark.parametrize("delay_s", [0.1, 0.35, 0.8])
+def children(pid: int) -> list[bytes]:
+    """Command lines of a process's children."""
+    found = []
+    with contextlib.suppress(OSError):
+        for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                found.append(Path(f"/proc/{child}/cmdline").read_bytes())
+    return found
+
+
+MOMENTS: Mapping[str, Callable[[int], bool]] = {
+    # While Python itself begins, a signal ends it in ways of its own: not before it reads `-m pinprof`'s modules.
+    "imports": lambda pid: "_ctypes" in Path(f"/proc/{pid}/maps").read_text(),
+    "starts the collector": lambda pid: any(b"pinprof.collect.native" in line for line in children(pid)),
+    "records": lambda pid: any(line.startswith(b"sleep\0") for line in children(pid)),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_at_any_moment_leaves_nothing_running_and_what_is_left_reads(
-    number: signal.Signals, delay_s: float, tmp_path: Path
+    number: signal.Signals, moment: str, tmp_path: Path
 ) -> None:
     (tmp_path / "tmp").mkdir()
     process = subprocess.Popen(
-        [sys.executable, "-m", "pinprof", "record", "-o", "out", "--no-report", "--python=off", "--", "sleep", "20"],
+        [sys.executable, "-m", "pinprof", "record", "-o", "out", "--no-report", "--python=off", "--", "sleep", "600"],
         cwd=tmp_path,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -215,10 +234,14 @@ def test_a_signal_at_any_moment_leaves_nothing_running_and_what_is_left_reads(
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
     )
     try:
-        time.sleep(delay_s)
+        deadline = time.monotonic() + 60
+        while not MOMENTS[moment](process.pid):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.002)
         process.send_signal(number)
         said = process.communicate(timeout=60)[1].decode()
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while left := [pid for pid in pids() if in_session(pid, process.pid)]:
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.05)
@@ -226,7 +249,7 @@ def test_a_signal_at_any_moment_leaves_nothing_running_and_what_is_left_reads(
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
-    # While Python itself is starting, a signal ends it as it ends any process.
+    # Before pinprof has its handlers, a signal ends it as it ends any process.
     assert process.returncode in (128 + number, -number)
     assert not list((tmp_path / "tmp").iterdir())
     for capture in tmp_path.glob("out*"):

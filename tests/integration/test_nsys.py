@@ -55,15 +55,17 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "nsys works
 with_perf = pytest.mark.skipif(bool(perf_missing()), reason=perf_missing() or "perf works")
 
 
-def of_nsys() -> set[int]:
-    """Processes of any nsys, zombies included, and pinprof's helpers around it."""
+def of_nsys(temporary: Path) -> set[int]:
+    """Processes of nsys and pinprof's helpers around it that were given this temporary folder."""
+    mark = os.fsencode(temporary)
     found = set()
     for process in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             words = (process / "cmdline").read_bytes()
             name = (process / "comm").read_text()
-            state = (process / "stat").read_text().rpartition(")")[2].split()[0]
-            if (name.startswith(TOOLS) and state != "Z") or b"nsys_shim.py" in words or b"nsys_keeper.py" in words:
+            # The agent's command line does not name the folder; its environment does.
+            ours = mark in words + (process / "environ").read_bytes()
+            if ours and (name.startswith(TOOLS) or b"nsys_shim.py" in words or b"nsys_keeper.py" in words):
                 found.add(int(process.name))
     return found
 
@@ -72,14 +74,13 @@ def of_nsys() -> set[int]:
 def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """After every test no process of nsys is left, and no file of it in the temporary folder."""
     # Short: sockets lie in it.
-    temporary = Path("/tmp") / f"pinprof-test-{os.getpid()}"
+    temporary = Path("/tmp") / f"pinprof-{os.getpid()}-test"
     temporary.mkdir(exist_ok=True)
     monkeypatch.setenv("TMPDIR", str(temporary))
-    before = of_nsys()
     yield
     try:
-        deadline = time.monotonic() + 30
-        while left := of_nsys() - before:
+        deadline = time.monotonic() + 60
+        while left := of_nsys(temporary):
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.05)
         assert list(temporary.glob("pinprof-nsys-*")) == []

@@ -16,8 +16,8 @@ from pinprof.analyze import Analysis, analyze
 from pinprof.model import USER
 from pinprof.report.export import formats
 from pinprof.report.export.pprof import write
-from tests import h200
-from tests.profiles import DSOS, HOSTILE, capture_of
+from tests.support import h200
+from tests.support.profiles import DSOS, HOSTILE, capture_of
 
 pytest.importorskip("google.protobuf", reason="protobuf is not installed: pip install protobuf")
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory

@@ -24,7 +24,7 @@ import zstandard
 from pinprof.collect import RecordRequest, native, nsys, perf
 from pinprof.errors import PinprofError
 from pinprof.report.export.formats import EXPORTS
-from tests.unpacked import tells
+from tests.support.unpacked import tells
 
 SECRET = "hunter2"
 PYTHON = sys.executable

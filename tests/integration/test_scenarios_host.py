@@ -266,15 +266,6 @@ def test_script_that_runs_all_scenarios_counts_failures(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[::2] == ["== good -: OK", "== bad one: FAIL", "== absent -: SKIP", "1 failed"]
 
 
-def test_memory_that_was_touched_is_registered_at_a_fraction_of_the_cost() -> None:
-    need("register")
-    touched, untouched = (
-        scenario.run("register", Options(64 * MIB, iterations=5, backend="host", variant=variant))
-        for variant in ("touched", "untouched")
-    )
-    assert min(touched.times_ns["register"]) < 0.25 * min(untouched.times_ns["register"])
-
-
 def test_registered_memory_is_copied_without_staging(monkeypatch: pytest.MonkeyPatch) -> None:
     need("register")
     backend = HostBackend()

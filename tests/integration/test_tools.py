@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.h200 import DATA
+from tests.support.h200 import DATA
 
 TOOLS = Path(__file__).parents[2] / "tools"
 

@@ -14,7 +14,7 @@ import pytest
 from pinprof import nsys
 from pinprof.errors import CaptureError, ToolMissing
 from pinprof.read import read
-from tests.nsys_file import DATA, real
+from tests.support.nsys_file import DATA, real
 
 REPORT = DATA / "h200" / "both.nsys-rep"
 TOO_OLD = 'echo "Exportation error: Version not supported: 36398880"; exit 1'

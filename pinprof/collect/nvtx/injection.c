@@ -51,7 +51,7 @@ enum { TABLE_CALLBACKS = 1, TABLE_VERSION = 3 }; /* NvtxExportTableID */
 enum { MODULE_CORE = 1, MODULE_CORE2 = 5 };      /* NvtxCallbackModule */
 enum { NO_TRACKING = -2 };                       /* NVTX_NO_PUSH_POP_TRACKING, as without any tool */
 enum { MESSAGE_ASCII = 1, MESSAGE_WIDE = 2, MESSAGE_REGISTERED = 3 };
-enum { RESOURCE_THREAD_NATIVE = 1 << 16 | 3 };   /* NVTX_RESOURCE_TYPE_GENERIC_THREAD_NATIVE */
+enum { RESOURCE_THREAD_NATIVE = 1 << 16 | 3 }; /* NVTX_RESOURCE_TYPE_GENERIC_THREAD_NATIVE */
 
 struct callbacks {
     size_t size;
@@ -98,9 +98,15 @@ enum {
 
 enum kind {
     THREAD = 1, /* value: thread id, and above 32 bits the number of this taking: what follows is its thread's */
-    PUSH, POP, START, END, MARK,
-    DOMAIN, STRING,          /* value: the id by which records refer to the text */
-    CATEGORY, THREAD_NAME,   /* value: category, thread id */
+    PUSH,
+    POP,
+    START,
+    END,
+    MARK,
+    DOMAIN,
+    STRING, /* value: the id by which records refer to the text */
+    CATEGORY,
+    THREAD_NAME, /* value: category, thread id */
 };
 enum flag { TEXT = 1, REGISTERED = 2, CUT = 4 };
 enum stop { RUNNING, FULL, LIMIT };
@@ -147,7 +153,10 @@ struct process {
     int file;
     uint64_t bytes;
     uint32_t taken, spares;
-    struct spare { struct chunk *chunk; uint32_t top; } spare[SPARE]; /* of threads that have ended */
+    struct spare {
+        struct chunk *chunk;
+        uint32_t top;
+    } spare[SPARE]; /* of threads that have ended */
 };
 
 struct thread {
@@ -155,7 +164,9 @@ struct thread {
     volatile int busy; /* a signal handler may come in between */
     struct chunk *chunk;
     int grown;
-    struct { uint16_t offset, length; } recent[64]; /* texts of this chunk, by address: most are literals */
+    struct {
+        uint16_t offset, length;
+    } recent[64]; /* texts of this chunk, by address: most are literals */
 };
 
 static struct process *process;
@@ -217,7 +228,8 @@ static int open_high(const struct header *header, int flags)
 static int file_is_ours(dev_t device, ino_t inode)
 {
     struct stat status;
-    return process->file >= 0 && fstat(process->file, &status) == 0 && status.st_dev == device && status.st_ino == inode;
+    return process->file >= 0 && fstat(process->file, &status) == 0 && status.st_dev == device &&
+           status.st_ino == inode;
 }
 
 static dev_t file_device;
@@ -240,7 +252,8 @@ static int reopened(void)
 static int open_file(void)
 {
     uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
-    struct header header = {.magic = "PINPNVTX", .version = 1, .pid = (uint32_t)getpid(), .parent = token, .size = size};
+    struct header header = {
+        .magic = "PINPNVTX", .version = 1, .pid = (uint32_t)getpid(), .parent = token, .size = size};
     header.opened_ns = now();
     /* Unique among processes that share a pid one after another, and in different PID namespaces. */
     header.token = header.opened_ns ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&header << 20;
@@ -394,8 +407,7 @@ static uint32_t store(const char *text, size_t length)
 }
 
 /* One event; its text is given here, or by `id` as registered, or it has none. */
-static void record(
-    enum kind kind, uint64_t value, const void *domain, uint32_t category, const char *text, uint32_t id)
+static void record(enum kind kind, uint64_t value, const void *domain, uint32_t category, const char *text, uint32_t id)
 {
     if (UNLIKELY(self.busy)) {
         lose();
@@ -481,10 +493,7 @@ static void record_event(enum kind kind, uint64_t value, const void *domain, con
         record(kind, value, domain, 0, NULL, 0);
 }
 
-static uint64_t range_id(void)
-{
-    return atomic_fetch_add_explicit(&next_range, 1, memory_order_relaxed) + 1;
-}
+static uint64_t range_id(void) { return atomic_fetch_add_explicit(&next_range, 1, memory_order_relaxed) + 1; }
 
 static void *new_id(void)
 {
@@ -583,17 +592,12 @@ static void forget(void *handle) { (void)handle; }
 
 /* In the order of NvtxCallbackIdCore and NvtxCallbackIdCore2; 0 is no function. */
 #define ENTRY(name) (function)(name)
-static const function core[] = {
-    NULL,           ENTRY(mark_ex), ENTRY(mark_a),     ENTRY(mark_w),     ENTRY(start_ex), ENTRY(start_a),
-    ENTRY(start_w), ENTRY(end),     ENTRY(push_ex),    ENTRY(push_a),     ENTRY(push_w),   ENTRY(pop),
-    ENTRY(category_a), ENTRY(category_w), ENTRY(thread_a), ENTRY(thread_w),
-};
-static const function core2[] = {
-    NULL,
-    ENTRY(domain_mark), ENTRY(domain_start), ENTRY(domain_end), ENTRY(domain_push), ENTRY(domain_pop),
-    ENTRY(resource), ENTRY(forget), ENTRY(domain_category_a), ENTRY(domain_category_w),
-    ENTRY(string_a), ENTRY(string_w), ENTRY(domain_a), ENTRY(domain_w), ENTRY(forget),
-};
+static const function core[] = {NULL, ENTRY(mark_ex), ENTRY(mark_a), ENTRY(mark_w), ENTRY(start_ex), ENTRY(start_a),
+    ENTRY(start_w), ENTRY(end), ENTRY(push_ex), ENTRY(push_a), ENTRY(push_w), ENTRY(pop), ENTRY(category_a),
+    ENTRY(category_w), ENTRY(thread_a), ENTRY(thread_w)};
+static const function core2[] = {NULL, ENTRY(domain_mark), ENTRY(domain_start), ENTRY(domain_end), ENTRY(domain_push),
+    ENTRY(domain_pop), ENTRY(resource), ENTRY(forget), ENTRY(domain_category_a), ENTRY(domain_category_w),
+    ENTRY(string_a), ENTRY(string_w), ENTRY(domain_a), ENTRY(domain_w), ENTRY(forget)};
 
 static void fill(const struct callbacks *callbacks, int module, const function *ours, unsigned count)
 {
@@ -614,7 +618,8 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void prepare(void)
 {
     const char *given = secure_getenv("PINPROF_NVTX"); /* nothing is written with a setuid program's rights */
-    if (!given || *given != '/' || strlen(given) >= sizeof directory || pthread_key_create(&at_thread_exit, thread_ends))
+    if (!given || *given != '/' || strlen(given) >= sizeof directory ||
+        pthread_key_create(&at_thread_exit, thread_ends))
         return;
     strcpy(directory, given);
     size_t size = (size_t)sysconf(_SC_PAGESIZE);

@@ -6,11 +6,39 @@
 #include <sys/mman.h>
 #include <unistd.h>
 #define EXPORT __attribute__((visibility("default"), noinline))
-EXPORT int cuInit(unsigned flags) { usleep(2000); return 0; }
-EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned f) {
-  *p = mmap(0, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0); memset(*p, 0, n); return 0; }
-EXPORT int cuMemFreeHost(void *p) { usleep(100); return 0; }
-EXPORT int cuMemcpyHtoD_v2(void *d, const void *s, size_t n) { memcpy(d, s, n); return 0; }
-EXPORT int cuCtxSynchronize(void) { usleep(3000); return 0; }
-EXPORT int cuMemAlloc_v2(void **p, size_t n) { *p = malloc(n); return *p ? 0 : 2; }
-EXPORT int cuMemFree_v2(void *p) { free(p); return 0; }
+EXPORT int cuInit(unsigned flags)
+{
+    usleep(2000);
+    return 0;
+}
+EXPORT int cuMemHostAlloc(void **p, size_t n, unsigned f)
+{
+    *p = mmap(0, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(*p, 0, n);
+    return 0;
+}
+EXPORT int cuMemFreeHost(void *p)
+{
+    usleep(100);
+    return 0;
+}
+EXPORT int cuMemcpyHtoD_v2(void *d, const void *s, size_t n)
+{
+    memcpy(d, s, n);
+    return 0;
+}
+EXPORT int cuCtxSynchronize(void)
+{
+    usleep(3000);
+    return 0;
+}
+EXPORT int cuMemAlloc_v2(void **p, size_t n)
+{
+    *p = malloc(n);
+    return *p ? 0 : 2;
+}
+EXPORT int cuMemFree_v2(void *p)
+{
+    free(p);
+    return 0;
+}

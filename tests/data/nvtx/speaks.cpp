@@ -28,7 +28,8 @@ int main()
     {
         auto const &text = nvtx3::registered_string_in<library>::get<step>();
         auto const &kind = nvtx3::named_category_in<library>::get<category>();
-        nvtx3::scoped_range_in<library> range{nvtx3::event_attributes{text, kind, nvtx3::rgb{1, 2, 3}, nvtx3::payload{5}}};
+        nvtx3::scoped_range_in<library> range{
+            nvtx3::event_attributes{text, kind, nvtx3::rgb{1, 2, 3}, nvtx3::payload{5}}};
     }
     nvtx3::unique_range moved{L"ended in another thread"};
     std::thread{[range = std::move(moved)] {}}.join();

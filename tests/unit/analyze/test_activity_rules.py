@@ -12,7 +12,7 @@ from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
 from pinprof.analyze.rules.needs import CALLS, CUDA
 from pinprof.analyze.rules.pinning import FAILING_PIN_BYTES, GIANT_PIN_BYTES
 from pinprof.analyze.rules.rules import RULES
-from tests.activities import (
+from tests.support.activities import (
     ALL,
     GIB,
     H200,
@@ -33,7 +33,7 @@ from tests.activities import (
     to_host,
     traced,
 )
-from tests.stacks import Sample, capture
+from tests.support.stacks import Sample, capture
 
 PREFETCH, FAULT, SPECULATIVE, EVICTION = 1, 2, 3, 4
 BLOCK = 2 * MIB

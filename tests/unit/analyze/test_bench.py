@@ -10,7 +10,7 @@ import pytest
 from pinprof.analyze.costs.bench import study
 from pinprof.analyze.costs.costs import BreakEven, link_of
 from pinprof.rates import Rate, Rates, is_measure
-from tests.bench_rates import GIB, gpu_rates
+from tests.support.bench_rates import GIB, gpu_rates
 
 
 def machine(**gpu: Any) -> dict[str, Any]:

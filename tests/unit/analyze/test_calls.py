@@ -16,7 +16,7 @@ from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
 from pinprof.cuda_functions import plain_name
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
-from tests.activities import (
+from tests.support.activities import (
     GIB,
     MIB,
     MS,
@@ -35,8 +35,8 @@ from tests.activities import (
     to_device,
     traced,
 )
-from tests.h200 import DATA
-from tests.nsys_file import real
+from tests.support.h200 import DATA
+from tests.support.nsys_file import real
 
 PIN = ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "__get_user_pages", "handle_mm_fault"]
 WALK = ["main@/app", "os_lock_user_pages[nvidia]", "pin_user_pages", "follow_page_pte"]

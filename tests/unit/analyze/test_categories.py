@@ -15,8 +15,8 @@ from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT
 from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.analyze.attribution.work import WORK
 from pinprof.model import READY
-from tests.h200 import DATA
-from tests.stacks import CLOCK, OFF_CPU, Sample, capture
+from tests.support.h200 import DATA
+from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
 MAIN = "_start@/app main@/app "
 SYSCALL = MAIN + "entry_SYSCALL_64_after_hwframe do_syscall_64 x64_sys_call "

@@ -15,10 +15,10 @@ from pinprof.analyze.activity.clock import AGREEMENT_NS, join, match_clocks, mat
 from pinprof.errors import CaptureError
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
-from tests.activities import MS, SECOND, US, Call, export, kernel, traced
-from tests.h200 import DATA
-from tests.nsys_file import real
-from tests.stacks import Range, Sample, capture
+from tests.support.activities import MS, SECOND, US, Call, export, kernel, traced
+from tests.support.h200 import DATA
+from tests.support.nsys_file import real
+from tests.support.stacks import Range, Sample, capture
 
 OFFSET = 75_716_769_000
 UTC_OFFSET = 1_795_228_538_866_656_644

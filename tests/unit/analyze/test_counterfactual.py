@@ -12,7 +12,7 @@ from pinprof.analyze.costs.counterfactual import Counterfactual, counterfactual
 from pinprof.analyze.costs.memory_modes import MODES, mode_of
 from pinprof.model import Capture
 from pinprof.rates import MEASURES, Rate, Rates
-from tests.stacks import Range, Sample, capture
+from tests.support.stacks import Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS
 
 MIB = 1 << 20

@@ -10,7 +10,7 @@ from pinprof.analyze import analyze, explain
 from pinprof.analyze.costs.pinning import pinning_headline
 from pinprof.errors import UsageError
 from pinprof.model import Event
-from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS, mixed
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pinprof.analyze import intervals
 from pinprof.analyze.ranges.membership import Events, Membership, membership, samples_inside
 from pinprof.analyze.ranges.spans import cut
-from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 APP, IDLE = ("main@/app",), ("cpu_startup_entry", "do_idle")
 KERNEL_THREAD = ("ret_from_fork_asm", "kthread", "kswapd")

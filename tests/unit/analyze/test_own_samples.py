@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze.ranges.own_samples import own_samples
-from tests.stacks import Range, Sample, capture
+from tests.support.stacks import Range, Sample, capture
 
 NUMBERS = st.integers(-1, 3)
 SAMPLES = st.lists(st.tuples(st.integers(0, 20), NUMBERS, NUMBERS, st.booleans()), max_size=12)

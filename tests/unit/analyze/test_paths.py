@@ -14,8 +14,8 @@ from pinprof.analyze import analyze
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.model import RangeTable
 from pinprof.read import ReadOptions
-from tests.nested_ranges import write_nested
-from tests.stacks import Range, capture
+from tests.support.nested_ranges import write_nested
+from tests.support.stacks import Range, capture
 
 DEEP, REPORTED = 20_000, 5_000
 

@@ -9,7 +9,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.python_lines import PythonEvent, python_lines
 from pinprof.model import Capture
-from tests.stacks import CLOCK, FAULTS, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
 FAULT = ["asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page"]
 PIN = ["__do_sys_io_uring_register", "io_sqe_buffer_register", "pin_user_pages_fast", "__gup_longterm_locked"]

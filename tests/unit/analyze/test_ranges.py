@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pinprof.analyze import Analysis, RangeResult, analyze
-from tests.stacks import Range, Sample, capture
+from tests.support.stacks import Range, Sample, capture
 
 APP = ["main@/app"]
 

@@ -13,8 +13,8 @@ from pinprof.analyze.attribution.checks import TaxonomyError, examples
 from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.analyze.attribution.row import fn, k, nv, so, uv
 from pinprof.analyze.attribution.tables import TABLES, tables
-from tests.h200 import DATA
-from tests.stacks import CLOCK, OFF_CPU, Sample, capture
+from tests.support.h200 import DATA
+from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
 SYSCALL = "main@/app entry_SYSCALL_64_after_hwframe do_syscall_64 "
 FAULT = "main@/app asm_exc_page_fault exc_page_fault handle_mm_fault "

@@ -14,7 +14,7 @@ from pinprof.analyze.rules import pages, rules
 from pinprof.analyze.rules.rule import Need, Rule, Verdict, View, fired
 from pinprof.cli import main
 from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
-from tests.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 
 MS = 1_000_000
 STACKS = {

@@ -15,7 +15,7 @@ from pinprof.analyze.activity.transfers import (
     POINTS,
     SYNC_SOON_NS,
 )
-from tests.activities import (
+from tests.support.activities import (
     KIB,
     MIB,
     MS,

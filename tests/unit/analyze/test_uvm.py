@@ -11,7 +11,7 @@ from pinprof.analyze import analyze
 from pinprof.analyze.activity.results import ActivityAnalysis, UvmAnalysis
 from pinprof.analyze.activity.uvm import DRAIN_GAP_NS, STORM_MIGRATIONS
 from pinprof.analyze.activity.uvm_blocks import BLOCKS
-from tests.activities import (
+from tests.support.activities import (
     ALL,
     KIB,
     MIB,

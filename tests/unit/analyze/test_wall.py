@@ -14,8 +14,8 @@ from pinprof.analyze.ranges import spans as spans_module
 from pinprof.model import CONTINUED, READY, Capture
 from pinprof.report.sections.calls import split_parts
 from pinprof.report.sections.ranges.walls import REMAINDER
-from tests.activities import Call, activity
-from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+from tests.support.activities import Call, activity
+from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 EVENTS = (CLOCK, OFF_CPU)
 MAIN = ["main@/app"]

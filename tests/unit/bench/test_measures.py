@@ -15,7 +15,7 @@ from pinprof import rates
 from pinprof.bench.measures import TRIALS, Site, names, trial_of
 from pinprof.errors import CudaError, ScenarioError
 from pinprof.scenario import Backend
-from tests.fake_cuda import FakeCuda
+from tests.support.fake_cuda import FakeCuda
 
 SIZES = [4096, (2 << 20) + 4096]
 MORE_THAN_THE_RING = (18 << 20) + 4096

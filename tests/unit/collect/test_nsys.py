@@ -14,7 +14,7 @@ from pinprof.collect import RecordRequest, nsys, nsys_export, nsys_keeper, nsys_
 from pinprof.errors import CollectError, ToolMissing, UsageError
 from pinprof.read import read
 from pinprof.read.nsys import export as reader
-from tests.nsys_file import real
+from tests.support.nsys_file import real
 
 SECRET = b"do-not-copy-me"
 MODERN = nsys.Nsys(

@@ -26,7 +26,7 @@ from pinprof.bench.suite import load_suite, rates_of
 from pinprof.errors import CaptureError, PinprofError
 from pinprof.read.memory import read_memory
 from pinprof.read.python import stacks as python_stacks
-from tests.stacks import CLOCK, FAULTS, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
 ODD = [
     None, True, -1, 0, 2**31, 2**63 - 1, 2**63, 10**40, -(2**63), 1e308, float("inf"), float("nan"), "", "x", "\ud800",

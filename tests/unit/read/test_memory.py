@@ -12,7 +12,7 @@ import pytest
 from pinprof.analyze.memory import summarise_memory
 from pinprof.model import MemoryLog
 from pinprof.read.memory import read_memory
-from tests.stacks import CLOCK, FAULTS, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
 
 def line(time: int, *processes: dict[str, Any], **machine: int) -> str:

@@ -11,7 +11,7 @@ from pinprof.model import RangeTable
 from pinprof.read import range_sources
 from pinprof.read.nvtx.file import Kind
 from pinprof.read.ranges import parse_ranges
-from tests.nvtx_events import Writer
+from tests.support.nvtx_events import Writer
 
 
 def line(name: str, start: int, end: int, depth: int = 0, tid: int = 100) -> str:

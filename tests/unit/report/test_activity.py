@@ -33,9 +33,9 @@ from pinprof.report.sections.uvm import ManagedMemory, uvm_tiles
 from pinprof.report.sections.uvm.migration_field import MigrationField
 from pinprof.report.terminal.text import render
 from pinprof.report.thinning import MERGED, Spans, thin
-from tests.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
-from tests.h200 import analysis
-from tests.nsys_file import real
+from tests.support.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
+from tests.support.h200 import analysis
+from tests.support.nsys_file import real
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
 

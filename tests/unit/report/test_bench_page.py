@@ -14,7 +14,7 @@ from pinprof.report.bench.data import BenchReport
 from pinprof.report.bench.page import render
 from pinprof.report.bench.text import print_bench
 from pinprof.report.terminal import layout
-from tests.bench_rates import gpu_rates
+from tests.support.bench_rates import gpu_rates
 
 HOSTILE = '</script><script>alert(1)</script>\x1b[31m"<b>'
 

@@ -17,7 +17,7 @@ from pinprof.report.sections import counterfactual
 from pinprof.report.sections.counterfactual import OtherMemory
 from pinprof.report.sections.pinning import Pinning, drawing
 from pinprof.report.terminal.layout import tidy
-from tests.sample_report import sample_report
+from tests.support.sample_report import sample_report
 
 MS = 1_000_000
 UTC = "2026-01-02T03:04:05+00:00"

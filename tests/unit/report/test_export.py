@@ -11,7 +11,7 @@ import pytest
 from pinprof.errors import UsageError
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.export.plain import write_folded
-from tests.small_capture import small_capture
+from tests.support.small_capture import small_capture
 
 
 def folded(source: Capture, event: str | None = None) -> list[str]:

@@ -23,8 +23,8 @@ from pinprof.report.export import firefox as export_firefox
 from pinprof.report.export import formats
 from pinprof.report.export import tables as export_tables
 from pinprof.report.export import trace as export_trace
-from tests import h200
-from tests.profiles import DSOS, HOSTILE, capture_of
+from tests.support import h200
+from tests.support.profiles import DSOS, HOSTILE, capture_of
 from tests.unit.read.formats.test_chrome_trace import TORCH
 
 SECRET = "hunter2-secret"

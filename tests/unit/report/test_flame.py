@@ -15,8 +15,8 @@ from pinprof.model import NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import FlameData, RangeRows
 from pinprof.report.flame_tables import flame_data, preorder
 from pinprof.report.sections.causes.hot_tree import NO_CAUSE, hot_trees
-from tests.sample_report import MS, flame
-from tests.stacks import CLOCK, FAULTS, Range, Sample, capture
+from tests.support.sample_report import MS, flame
+from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
 
 TYPES = {"Uint8": "u1", "Int16": "<i2", "Int32": "<i4", "Float64": "<f8"}
 

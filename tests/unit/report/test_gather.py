@@ -14,8 +14,8 @@ from pinprof.report.gather import build
 from pinprof.report.rows import range_threads
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.causes.hot_tree import HotTree
-from tests.small_capture import small_capture
-from tests.stacks import Range, Sample, capture
+from tests.support.small_capture import small_capture
+from tests.support.stacks import Range, Sample, capture
 
 SYMBOLS = [("main", USER), ("asm_exc_page_fault", KERNEL), ("handle_mm_fault", KERNEL), ("do_anonymous_page", KERNEL)]
 PARENTS = [(NO_NODE, 0), (0, 1), (1, 2), (2, 3)]

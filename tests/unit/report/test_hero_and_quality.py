@@ -10,8 +10,8 @@ from pinprof.report import gather
 from pinprof.report.data import ReportData
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.quality import Quality
-from tests.sample_report import rebuilt, sample_report
-from tests.stacks import Sample, capture
+from tests.support.sample_report import rebuilt, sample_report
+from tests.support.stacks import Sample, capture
 
 
 def quality(data: ReportData) -> Quality:

@@ -18,7 +18,7 @@ from pinprof.report.page.bundle import PLOT_SCRIPT, bundle
 from pinprof.report.page.html import embed_json, flattened, render, write_html
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.reproduce import quoted
-from tests.sample_report import rebuilt, sample_report
+from tests.support.sample_report import rebuilt, sample_report
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\u2028\u202e&\ud800\x00"
 

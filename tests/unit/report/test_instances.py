@@ -10,8 +10,8 @@ from pinprof.report import build
 from pinprof.report.data import ReportData
 from pinprof.report.flame import pack_columns
 from pinprof.report.instances import ROW_LIMIT, InstanceData, Instances
-from tests.activities import MS, Call, export, traced
-from tests.stacks import Range
+from tests.support.activities import MS, Call, export, traced
+from tests.support.stacks import Range
 from tests.unit.report.test_activity import joined, many
 
 

@@ -23,7 +23,7 @@ from pinprof.report.section import ForScripts, Section
 from pinprof.report.sections import JSON_ORDER, SECTIONS, TEXT_ORDER
 from pinprof.report.terminal.layout import titled
 from pinprof.report.terminal.text import render
-from tests.stacks import Sample, capture
+from tests.support.stacks import Sample, capture
 
 TEMPLATES = Path(pinprof.report.__file__).parent / "templates"
 

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from pinprof.errors import PinprofError
 from pinprof.report.terminal.text import print_text, render
-from tests.sample_report import rebuilt, sample_report
+from tests.support.sample_report import rebuilt, sample_report
 
 HOSTILE = "\x1b]0;owned\x07[bold]x\u202e" + "long" * 2500
 

@@ -18,7 +18,7 @@ from pinprof.report.page import html
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline import OverTime
 from pinprof.report.sections.timeline.lanes import timeline
-from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
 MS = 1_000_000

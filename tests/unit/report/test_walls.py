@@ -15,7 +15,7 @@ from pinprof.report.export.document import to_json
 from pinprof.report.page import html
 from pinprof.report.sections.ranges.walls import REMAINDER, Wall
 from pinprof.report.terminal import text
-from tests.stacks import CLOCK, OFF_CPU, Range, Sample, capture
+from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 SLEEP = ["main@/app", "do_syscall_64", "hrtimer_nanosleep", "do_nanosleep", "schedule"]
 BLOCK = ["main@/app", "cuCtxSynchronize@/libcuda.so.1", "poll@/libc.so.6", "do_syscall_64", "do_sys_poll", "schedule"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import sys
 from collections import Counter
@@ -14,8 +15,8 @@ from pinprof.workloads.backends.tensors import torch
 
 from pinprof import scenario
 from pinprof.errors import CudaError, ScenarioError, ToolMissing, UsageError
-from pinprof.scenario import Options
-from tests.fake_cuda import FakeCuda
+from pinprof.scenario import Options, catalog
+from tests.support.fake_cuda import FakeCuda
 
 CASES = [
     (spec.name, variant)
@@ -23,7 +24,14 @@ CASES = [
     if spec.name != "uvm-oversubscribe" and not spec.needs
     for variant in [one.name for one in spec.variants] or [None]
 ]
+PLACES = functools.cache(catalog._places)
 SIZES = [4096, 5001, (2 << 20) + 12]
+
+
+@pytest.fixture(autouse=True)
+def scenarios_are_looked_up_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Thousands of runs, each of which would read the entry points of every installed package."""
+    monkeypatch.setattr(catalog, "_places", PLACES)
 
 
 def install(monkeypatch: pytest.MonkeyPatch, fake: FakeCuda) -> FakeCuda:

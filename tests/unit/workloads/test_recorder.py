@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,12 @@ def fifos(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
         os.mkfifo(path)
     monkeypatch.setenv("PINPROF_CONTROL", ",".join(paths))
     return paths
+
+
+@pytest.fixture
+def waits_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever waits for an answer that does not come waits until the test is given up."""
+    monkeypatch.setattr(recorder, "ACK_TIMEOUT_S", float("inf"))
 
 
 @pytest.fixture
@@ -64,16 +69,16 @@ def test_without_a_recorder_nothing_happens(
     assert capsys.readouterr().err == ""
 
 
+@pytest.mark.usefixtures("waits_for_ever")
 def test_recorder_that_was_never_there_is_said_and_not_waited_for(
     fifos: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    start = time.monotonic()
     with measured():
         pass
-    assert time.monotonic() - start < recorder.ACK_TIMEOUT_S
     assert capsys.readouterr().err.count("recorder does not answer") == 1
 
 
+@pytest.mark.usefixtures("waits_for_ever")
 def test_recorder_that_dies_before_answering_is_not_waited_for(
     fifos: tuple[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -81,10 +86,8 @@ def test_recorder_that_dies_before_answering_is_not_waited_for(
     with subprocess.Popen([sys.executable, "-c", code, *fifos], stdout=subprocess.PIPE) as dying:
         assert dying.stdout
         dying.stdout.readline()
-        start = time.monotonic()
         with measured():
             pass
-        assert time.monotonic() - start < recorder.ACK_TIMEOUT_S
     assert "it has ended" in capsys.readouterr().err
 
 

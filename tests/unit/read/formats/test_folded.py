@@ -19,8 +19,8 @@ from pinprof.read import read
 from pinprof.read.assembly import MAX_DEPTH
 from pinprof.read.formats import folded
 from pinprof.report.export.plain import write_folded
-from tests import h200
-from tests.profiles import Sample, capture_of, samples, weights
+from tests.support import h200
+from tests.support.profiles import Sample, capture_of, samples, weights
 
 
 def parse(tmp_path: Path, text: str | bytes) -> Capture:

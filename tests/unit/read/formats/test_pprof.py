@@ -16,7 +16,7 @@ from pinprof.model import KERNEL, NO_NODE, Capture
 from pinprof.read import read
 from pinprof.read.formats import pprof, protobuf
 from pinprof.report.export.pprof import write
-from tests.profiles import Sample, capture_of, samples, weights
+from tests.support.profiles import Sample, capture_of, samples, weights
 
 DATA = Path(__file__).parents[3] / "data" / "profiles"
 ANY_CAPTURE = settings(max_examples=80)

@@ -16,7 +16,7 @@ from pinprof.model import NO_NODE, Capture
 from pinprof.read import read
 from pinprof.read.formats import speedscope
 from pinprof.report.export.speedscope import write_capture
-from tests.profiles import Sample, capture_of, samples, weights
+from tests.support.profiles import Sample, capture_of, samples, weights
 
 ANY_CAPTURE = settings(max_examples=80)
 

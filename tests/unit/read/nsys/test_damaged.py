@@ -13,7 +13,7 @@ import pytest
 
 from pinprof.errors import CaptureError, FormatError, PinprofError, ToolMissing
 from pinprof.read import read
-from tests.nsys_file import call, copy, real, write_export
+from tests.support.nsys_file import call, copy, real, write_export
 
 
 def test_sqlite_of_another_program_is_refused(tmp_path: Path) -> None:

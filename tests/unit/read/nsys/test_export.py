@@ -14,7 +14,7 @@ import pytest
 from pinprof.activity import Access, Api, CopyKind, MemoryKind, MemoryOperation, MigrationCause, OpKind
 from pinprof.model import KERNEL, Capture
 from pinprof.read import read
-from tests.nsys_file import real
+from tests.support.nsys_file import real
 
 MIB = 1 << 20
 

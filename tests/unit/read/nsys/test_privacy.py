@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pinprof.read import read
-from tests.nsys_file import real, write_export
+from tests.support.nsys_file import real, write_export
 
 SECRET = "do-not-copy-me"
 

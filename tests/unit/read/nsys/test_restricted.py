@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.read import ReadOptions, read
 from pinprof.read.nsys import capture as nsys_capture
-from tests.h200 import DATA, unpack
+from tests.support.h200 import DATA, unpack
 
 
 def test_losses_follow_the_samples_that_are_kept(tmp_path: Path) -> None:

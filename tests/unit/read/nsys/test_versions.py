@@ -10,7 +10,7 @@ import pytest
 from pinprof.activity import UNRECORDED, Api, CopyKind, MigrationCause, OpKind, SyncKind
 from pinprof.model import KERNEL, Capture
 from pinprof.read import ReadOptions, read
-from tests.nsys_file import GLOBAL_PID, GLOBAL_TID, PID, TID, call, copy, nvtx, session, write_export
+from tests.support.nsys_file import GLOBAL_PID, GLOBAL_TID, PID, TID, call, copy, nvtx, session, write_export
 
 START = "TARGET_INFO_SESSION_START_TIME"
 CALLS, COPIES, NVTX = "CUPTI_ACTIVITY_KIND_RUNTIME", "CUPTI_ACTIVITY_KIND_MEMCPY", "NVTX_EVENTS"

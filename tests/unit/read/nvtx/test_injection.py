@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.file import Kind
 from pinprof.read.nvtx.injection import DEEPEST, LoadedNvtx, combine, read_folder
-from tests.nvtx_events import PAGE, Writer
+from tests.support.nvtx_events import PAGE, Writer
 
 
 def loaded(*writers: Writer) -> LoadedNvtx:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+import os
 import struct
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from pinprof import read
 from pinprof.errors import PinprofError
 from pinprof.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
-from tests import perf_file as pf
+from tests.support import perf_file as pf
 
 H200 = Path(__file__).parents[3] / "data" / "h200"
 
@@ -57,8 +58,10 @@ def small_file() -> bytes:
 SMALL = small_file()
 
 
-def read_or_refuse(path: Path, raw: bytes) -> Capture | None:
-    path.write_bytes(raw)
+def read_or_refuse(path: Path, raw: bytes | None = None) -> Capture | None:
+    """Read a file, of these bytes where they are given."""
+    if raw is not None:
+        path.write_bytes(raw)
     try:
         capture = read.read(path)
     except PinprofError:
@@ -82,8 +85,11 @@ def test_file_cut_at_every_percent_yields_its_whole_samples(recording: bytes, tm
 
 
 def test_small_file_cut_at_every_byte(tmp_path: Path) -> None:
-    for length in range(len(SMALL)):
-        read_or_refuse(tmp_path / "perf.data", SMALL[:length])
+    path = tmp_path / "perf.data"
+    path.write_bytes(SMALL)
+    for length in reversed(range(len(SMALL))):
+        os.truncate(path, length)
+        read_or_refuse(path)
 
 
 @settings(max_examples=300)

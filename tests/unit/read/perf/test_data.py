@@ -14,7 +14,7 @@ from pinprof import read
 from pinprof.errors import CaptureError, FormatError, PinprofError
 from pinprof.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
-from tests import perf_file as pf
+from tests.support import perf_file as pf
 
 Reader = Callable[[bytes], Capture]
 MAPPED = (0x400000, 0x10000, "/opt/app")

@@ -16,7 +16,7 @@ from pinprof.analyze import analyze
 from pinprof.model import READY, Capture
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.off_cpu import IN, OUT, PREEMPTED, Switches, waits
-from tests.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer
+from tests.support.perf_file import BASIC, FREQ, SAMPLE_ID_ALL, Spec, file_mode, mmap2, record, sample, trailer
 
 CLOCK = Spec(sample_type=BASIC | rec.IDENTIFIER, ids=(1,))
 SWITCHES = Spec(sample_type=BASIC | rec.IDENTIFIER, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))

@@ -14,7 +14,7 @@ import pytest
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.model import Capture
 from pinprof.read.python.frames import settle
-from tests.stacks import OFF_CPU, Sample, capture
+from tests.support.stacks import OFF_CPU, Sample, capture
 
 LIB = "@/usr/lib/libpython3.11.so.1.0"
 LOOP, CALL = f"_PyEval_EvalFrameDefault{LIB}", f"_PyObject_Vectorcall{LIB}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import lzma
-import time
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError, FormatError, PinprofError
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms, parse_kallsyms
+from tests.support.work import calls
 
 PROC = Path("/proc/kallsyms")
 
@@ -115,12 +115,10 @@ def test_any_bytes_parse_or_are_refused(text: bytes) -> None:
 
 
 @pytest.mark.skipif(not PROC.exists(), reason="no /proc/kallsyms")
-def test_this_kernel_parses_fast_and_as_a_line_by_line_reader_reads_it() -> None:
+def test_this_kernel_parses_without_a_step_per_line_and_as_a_line_by_line_reader_reads_it() -> None:
     text = PROC.read_bytes()
-    parse_kallsyms(text)
-    started = time.process_time()
     table = parsed(text)
-    assert time.process_time() - started < 0.25
+    assert calls(lambda: parsed(text)) < 1000 < text.count(b"\n")
     if table.hidden:
         pytest.skip("kptr_restrict hides this kernel's addresses")
     expected = reference(text)

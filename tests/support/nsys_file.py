@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any
 
-DATA = Path(__file__).parent / "data"
+DATA = Path(__file__).parents[1] / "data"
 PID, TID = 4242, 4243
 GLOBAL_PID = 1 << 48 | PID << 24
 GLOBAL_TID = GLOBAL_PID | TID

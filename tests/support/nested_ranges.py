@@ -1,6 +1,6 @@
 """A recording whose ranges all lie inside each other, as a recursive function with a range of its own leaves them.
 
-python -m tests.nested_ranges FOLDER [--ranges 20000] [--samples 2000]
+python -m tests.support.nested_ranges FOLDER [--ranges 20000] [--samples 2000]
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 
 from pinprof.read.perf import records as rec
-from tests.perf_file import USER_IP, Spec, comm, file_mode, sample
+from tests.support.perf_file import USER_IP, Spec, comm, file_mode, sample
 
 STEP_NS = 1_000
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pinprof.analyze import Analysis, analyze
 from pinprof.read import ReadOptions, read
 
-DATA = Path(__file__).parent / "data" / "h200"
+DATA = Path(__file__).parents[1] / "data" / "h200"
 NAMES = ("pageable", "pinned", "uvm", "uvm.all", "both")
 
 

@@ -28,8 +28,8 @@ from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
-from tests.nsys_file import real
-from tests.stacks import Range, Sample, capture
+from tests.support.nsys_file import real
+from tests.support.stacks import Range, Sample, capture
 
 T = TypeVar("T", bound=Table)
 

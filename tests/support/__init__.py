@@ -1,0 +1,1 @@
+"""What tests build their inputs with, and what they compare with."""
