@@ -34,10 +34,10 @@ def _join(setup: Setup) -> Sequence[Tool]:
     """Put the library into the program's environment, or note why not; unless a collector records NVTX itself."""
     given = os.environ.get(LIBRARY_VARIABLE)
     # Under another pinprof, both variables are that one's.
-    other_tool = setup.environment.pop(FOLDER_VARIABLE, None) is not None
+    nested = setup.environment.pop(FOLDER_VARIABLE, None) is not None
     if any(part.traces_cuda for part in chosen(setup.request)):
         return []
-    if given is not None and not (other_tool and Path(given).name.startswith(build.LIBRARY_PREFIX)):
+    if given is not None and not (nested and Path(given).name.startswith(build.LIBRARY_PREFIX)):
         reason = f"{LIBRARY_VARIABLE} is set: NVTX ranges go to that library, not into the capture."
     else:
         try:
