@@ -6,6 +6,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+C_SOURCES := pinprof/collect/nvtx/injection.c pinprof/collect/native/unwind.c
 
 .PHONY: demo test lint wheel reports bench setup setup-test clean
 
@@ -34,11 +35,11 @@ bench: setup-test
 setup: $(VENV)/.installed
 setup-test: $(VENV)/.installed-test
 
-$(VENV)/.installed: pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
+$(VENV)/.installed: pyproject.toml setup.py $(C_SOURCES) constraints.txt tools/setup.sh
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) run
 	touch $@
 
-$(VENV)/.installed-test: pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
+$(VENV)/.installed-test: pyproject.toml setup.py $(C_SOURCES) constraints.txt tools/setup.sh
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) test
 	touch $(VENV)/.installed $@
 

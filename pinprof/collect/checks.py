@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Literal
 
 from pinprof import nsys
-from pinprof.collect import host, kallsyms, nvtx, permission, python
+from pinprof.collect import host, kallsyms, permission, python
+from pinprof.collect.libraries import NVTX
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
@@ -228,7 +229,7 @@ def _nsys_importer() -> Check:
 
 def _nvtx() -> Check:
     try:
-        return Check("NVTX ranges", "ok", f"without nsys, through {nvtx.find_library().name}")
+        return Check("NVTX ranges", "ok", f"without nsys, through {NVTX.find().name}")
     except ToolMissing as error:
         return Check("NVTX ranges", "warning", error.problem, error.remedy)
 

@@ -16,10 +16,11 @@ from pinprof import __version__
 from pinprof.collect import native, permission
 from pinprof.collect.base import Process, Recorder, RecordRequest, ToolResult, Waiting
 from pinprof.collect.control import Control
-from pinprof.collect.native import events
+from pinprof.collect.libraries import UNWINDING
+from pinprof.collect.native import events, unwinding
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.sampler import SAID, Orders
-from pinprof.errors import CollectError
+from pinprof.errors import CollectError, ToolMissing
 from pinprof.store import LOG, PERF_DATA, CaptureWriter
 
 START_TIMEOUT_S = 60.0
@@ -28,7 +29,8 @@ START_TIMEOUT_S = 60.0
 RING_VARIABLE = "PINPROF_RING_BYTES"
 """Environment variable: another size of each CPU's ring, a power of two of pages; small ones overrun."""
 
-_RING_BYTES = 2 << 20
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
+_RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
 """What kernel.perf_event_mlock_kb grants each CPU by default, besides a page."""
@@ -66,6 +68,7 @@ class Attached:
             control=(str(control.ctl), str(control.ack)),
             command=self._shown,
             version=f"pinprof {__version__}",
+            unwinding=unwinding_library(),
         ).save(place)
         argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
         try:
@@ -102,7 +105,11 @@ class Attached:
                 "region_only": request.region_only,
             },
             "cpu_ns": self.recorder.cpu_ns,
-            **{name: said[name] for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus") if name in said},
+            **{
+                name: said[name]
+                for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
+                if name in said
+            },
         }
         notes = [str(note) for note in said.get("notes", ())]
         if not self._kernel:
@@ -180,6 +187,14 @@ class Attached:
             "Record again for the whole.",
             "native",
         )
+
+
+def unwinding_library() -> str:
+    """The library that completes stacks; empty where it cannot be had, or does not know this machine."""
+    try:
+        return str(UNWINDING.find()) if unwinding.supported() else ""
+    except ToolMissing:
+        return ""
 
 
 def shown_command(request: RecordRequest) -> tuple[str, ...]:

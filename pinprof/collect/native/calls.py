@@ -18,7 +18,7 @@ from pinprof.collect.base import Program, Recorder, RecordRequest, Session, Tool
 from pinprof.collect.control import Control
 from pinprof.collect.cuda_libraries import find_sites
 from pinprof.collect.native import events, tracefs
-from pinprof.collect.native.attached import collector_environment, last_word
+from pinprof.collect.native.attached import collector_environment, last_word, unwinding_library
 from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import Site
 from pinprof.store import CALLS_DATA, CALLS_LOG, CaptureWriter
@@ -52,6 +52,7 @@ class CallTracer:
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
             probes=tuple(probed),
+            unwinding=unwinding_library(),
         ).save(place)
         argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
         self.recorder = Recorder(argv, collector_environment(), self._log)
