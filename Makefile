@@ -6,7 +6,7 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
-C_SOURCES := pinprof/collect/nvtx/injection.c pinprof/collect/native/unwind.c
+C_SOURCES := pinprof/collect/nvtx/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c
 
 .PHONY: demo test lint wheel reports bench setup setup-test clean
 

@@ -17,9 +17,9 @@ from setuptools import Distribution, setup
 from setuptools.command.bdist_wheel import bdist_wheel
 from setuptools.command.build_py import build_py
 
-PACKAGE = Path("pinprof/collect")
+ROOT = Path(__file__).resolve().parent
 
-_spec = importlib.util.spec_from_file_location("pinprof_libraries", Path(__file__).parent / PACKAGE / "libraries.py")
+_spec = importlib.util.spec_from_file_location("pinprof_libraries", ROOT / "pinprof/libraries.py")
 assert _spec is not None
 assert _spec.loader is not None
 libraries = importlib.util.module_from_spec(_spec)
@@ -41,7 +41,8 @@ def built() -> tuple[tuple[Path, str, bytes], ...]:
             except (OSError, subprocess.CalledProcessError) as error:
                 print(f"The {library.title} is left out: {error}\n{getattr(error, 'stderr', '')}", file=sys.stderr)
                 continue
-            found.append((PACKAGE / library.source.parent.name / made.name, library.prefix, made.read_bytes()))
+            place = library.source.parent.relative_to(ROOT) / made.name
+            found.append((place, library.prefix, made.read_bytes()))
     return tuple(found)
 
 
@@ -59,7 +60,7 @@ class BuildWithLibraries(build_py):
     def run(self) -> None:
         """Build both."""
         super().run()
-        root = Path(__file__).parent if self.editable_mode else Path(self.build_lib)
+        root = ROOT if self.editable_mode else Path(self.build_lib)
         for place, prefix, content in built():
             for old in (root / place).parent.glob(f"{prefix}*.so"):
                 old.unlink()

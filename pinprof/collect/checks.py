@@ -18,11 +18,11 @@ from typing import Literal
 
 from pinprof import nsys
 from pinprof.collect import host, kallsyms, permission, python
-from pinprof.collect.libraries import NVTX
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.errors import ToolMissing
+from pinprof.libraries import NVTX
 from pinprof.units import format_bytes
 
 _ROOMY_BYTES = 2 << 30

@@ -16,8 +16,8 @@ import pytest
 
 from pinprof import store
 from pinprof.collect import nvtx
-from pinprof.collect.libraries import NVTX, Library, compiler
 from pinprof.errors import ToolMissing
+from pinprof.libraries import NVTX, Library, compiler
 from pinprof.read import ReadOptions, read
 from pinprof.read.nvtx.injection import LoadedNvtx, read_folder
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.collect.libraries import UNWINDING
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native import unwinding
+from pinprof.libraries import UNWINDING
 from tests.unpacked import tells
 
 SOURCE = Path(__file__).parents[1] / "data" / "unwinding" / "churn.cpp"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.collect.libraries import LIBRARIES, compiler
+from pinprof.libraries import LIBRARIES, compiler
 
 ROOT = Path(__file__).parents[2]
 
@@ -89,12 +89,12 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
 def test_wheel_holds_the_c_libraries_where_they_can_be_built(
     wheel: Path, installed: Path, source: Path, tmp_path: Path
 ) -> None:
-    places = [f"pinprof/collect/{library.source.parent.name}" for library in LIBRARIES]
+    places = [library.source.parent.relative_to(ROOT) for library in LIBRARIES]
     if compiler():
         wanted = [f"{place}/{library.name}" for place, library in zip(places, LIBRARIES, strict=True)]
         assert set(wanted) <= set(zipfile.ZipFile(wheel).namelist())
         assert "-py3-none-linux_" in wheel.name
-        ask = "from pinprof.collect.libraries import LIBRARIES\nfor library in LIBRARIES: print(library.find())"
+        ask = "from pinprof.libraries import LIBRARIES\nfor library in LIBRARIES: print(library.find())"
         assert run(installed, tmp_path, "-c", ask) == "".join(f"{installed / path}\n" for path in wanted)
     shutil.rmtree(source / "build", ignore_errors=True)
     without = built(source, tmp_path, CC="false")

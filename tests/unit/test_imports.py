@@ -10,11 +10,12 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOUNDATION = {"errors", "units", "activity", "cuda_functions", "manifest", "model", "rates"}
+FOUNDATION = {"errors", "libraries", "units", "activity", "cuda_functions", "manifest", "model", "rates"}
 ALLOWED = {
     "errors": set(),
     "units": {"errors"},
     "activity": set(),
+    "libraries": {"errors"},
     "cuda_functions": set(),
     "manifest": set(),
     "rates": {"errors"},

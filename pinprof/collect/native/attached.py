@@ -16,11 +16,11 @@ from pinprof import __version__
 from pinprof.collect import native, permission
 from pinprof.collect.base import Process, Recorder, RecordRequest, ToolResult, Waiting
 from pinprof.collect.control import Control
-from pinprof.collect.libraries import UNWINDING
 from pinprof.collect.native import events, unwinding
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.sampler import SAID, Orders
 from pinprof.errors import CollectError, ToolMissing
+from pinprof.libraries import UNWINDING
 from pinprof.store import LOG, PERF_DATA, CaptureWriter
 
 START_TIMEOUT_S = 60.0

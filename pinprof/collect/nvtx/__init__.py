@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pinprof import store
-from pinprof.collect.libraries import NVTX
 from pinprof.errors import ToolMissing
+from pinprof.libraries import NVTX
 
 LIBRARY_VARIABLE = "NVTX_INJECTION64_PATH"
 """Environment variable of NVTX itself: the library to load."""

@@ -1,4 +1,4 @@
-"""The C libraries of this package: built when it is installed (setup.py), else once for the user who records.
+"""The C libraries of this package: built when it is installed (setup.py), else once for the user who needs one.
 
 Standard library only, and no other module of pinprof except when a library is missing: setup.py loads this file by its
 path.
@@ -101,10 +101,12 @@ _HERE = Path(__file__).parent
 
 NVTX = Library(
     "NVTX library",
-    _HERE / "nvtx" / "injection.c",
+    _HERE / "collect" / "nvtx" / "injection.c",
     "libpinprof_nvtx.",
     # nodelete: threads that end call into it, so it may never be unloaded.
     "-Wl,-z,nodelete,-z,relro,-z,now",
 )
-UNWINDING = Library("unwinding library", _HERE / "native" / "unwind.c", "libpinprof_unwind.", "-Wl,-z,relro,-z,now")
-LIBRARIES = (NVTX, UNWINDING)
+_RELRO = "-Wl,-z,relro,-z,now"
+UNWINDING = Library("unwinding library", _HERE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO)
+DWARF = Library("library of line numbers", _HERE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
+LIBRARIES = (NVTX, UNWINDING, DWARF)
