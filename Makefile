@@ -11,6 +11,7 @@ BIN    := $(VENV)/bin
 C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c' -o -name '*.cpp' -o -name '*.cu' ')' -print)
 # Without npm, or where it could install nothing, JavaScript is neither checked nor formatted.
 NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
+C_SOURCES := pinprof/collect/nvtx/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c
 
 .PHONY: demo quick test lint format check-python check-types check-spelling check-c check-javascript wheel reports bench \
 	setup setup-test clean
@@ -62,7 +63,7 @@ bench: setup-test
 setup: $(VENV)/.installed
 setup-test: $(VENV)/.installed-test
 
-SETUP_FILES := pyproject.toml setup.py pinprof/collect/nvtx/injection.c constraints.txt tools/setup.sh
+SETUP_FILES := pyproject.toml setup.py $(C_SOURCES) constraints.txt tools/setup.sh
 
 $(VENV)/.installed: $(SETUP_FILES)
 	PYTHON=$(PYTHON) tools/setup.sh $(VENV) run

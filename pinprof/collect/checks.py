@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Literal
 
 from pinprof import nsys
-from pinprof.collect import host, kallsyms, nvtx, permission, python
+from pinprof.collect import host, kallsyms, permission, python
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.errors import ToolMissing
+from pinprof.libraries import NVTX
 from pinprof.units import format_bytes
 
 _ROOMY_BYTES = 2 << 30
@@ -228,7 +229,7 @@ def _nsys_importer() -> Check:
 
 def _nvtx() -> Check:
     try:
-        return Check("NVTX ranges", "ok", f"without nsys, through {nvtx.find_library().name}")
+        return Check("NVTX ranges", "ok", f"without nsys, through {NVTX.find().name}")
     except ToolMissing as error:
         return Check("NVTX ranges", "warning", error.problem, error.remedy)
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from pinprof.collect import nvtx
+from pinprof.libraries import NVTX
 
 LIMIT_NS = 200
 SOURCE = Path(__file__).parents[1] / "data/nvtx/speaks.c"
@@ -46,7 +47,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="What an NVTX call costs.")
     parser.add_argument("--rounds", type=int, default=5)
     rounds = parser.parse_args().rounds
-    library = nvtx.find_library()
+    library = NVTX.find()
     with tempfile.TemporaryDirectory() as directory:
         place = Path(directory)
         program = [str(compiled(place)), "time"]

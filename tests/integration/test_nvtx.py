@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections import Counter
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,8 @@ import pytest
 from pinprof import store
 from pinprof.collect import RecordRequest, nvtx
 from pinprof.collect.collector import Setup
-from pinprof.collect.nvtx import build
 from pinprof.errors import ToolMissing
+from pinprof.libraries import NVTX, Library, compiler
 from pinprof.read import ReadOptions, read
 from pinprof.read.nvtx.injection import LoadedNvtx, read_folder
 
@@ -42,9 +43,9 @@ def headers() -> Path | None:
 
 @pytest.fixture(scope="module")
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if not build.compiler():
+    if not compiler():
         pytest.skip("no C compiler")
-    return build.compile_into(tmp_path_factory.mktemp("library"))
+    return NVTX.compile_into(tmp_path_factory.mktemp("library"))
 
 
 @pytest.fixture(scope="module")
@@ -328,27 +329,34 @@ def test_under_another_pinprof_the_inner_one_records(
     assert list(tmp_path.iterdir()) == []
 
 
+def not_built(folder: Path) -> Library:
+    """The library as in a package that was built without a compiler."""
+    source = folder / NVTX.source.name
+    source.write_bytes(NVTX.source.read_bytes())
+    return replace(NVTX, source=source)
+
+
 def test_the_library_is_built_once_into_the_users_cache(
     library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(nvtx, "__file__", str(tmp_path / "__init__.py"))  # as if the package had been built without
+    unbuilt = not_built(tmp_path)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    made = nvtx.find_library()
-    assert made == tmp_path / "cache/pinprof" / build.library_name()
+    made = unbuilt.find()
+    assert made == tmp_path / "cache/pinprof" / unbuilt.name
     before = made.stat().st_mtime_ns
-    assert nvtx.find_library() == made
+    assert unbuilt.find() == made
     assert made.stat().st_mtime_ns == before
     made.unlink()
     made.parent.chmod(0o777)
     with pytest.raises(ToolMissing, match="others can write"):
-        nvtx.find_library()
+        unbuilt.find()
 
 
 def test_without_library_and_compiler_the_recording_goes_on_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv(nvtx.LIBRARY_VARIABLE, raising=False)
-    monkeypatch.setattr(nvtx, "__file__", str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(nvtx, "NVTX", not_built(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("CC", raising=False)
     setup = joined(tmp_path)

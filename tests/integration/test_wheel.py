@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.collect.nvtx import build
+from pinprof.libraries import LIBRARIES, compiler
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,17 +86,19 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "workloads/", "reports/"))]
 
 
-def test_wheel_holds_the_nvtx_library_where_it_can_be_built(
+def test_wheel_holds_the_c_libraries_where_they_can_be_built(
     wheel: Path, installed: Path, source: Path, tmp_path: Path
 ) -> None:
-    library = f"pinprof/collect/nvtx/{build.library_name()}"
-    if build.compiler():
-        assert library in zipfile.ZipFile(wheel).namelist()
+    places = [library.source.parent.relative_to(ROOT) for library in LIBRARIES]
+    if compiler():
+        wanted = [f"{place}/{library.name}" for place, library in zip(places, LIBRARIES, strict=True)]
+        assert set(wanted) <= set(zipfile.ZipFile(wheel).namelist())
         assert "-py3-none-linux_" in wheel.name
-        found = "from pinprof.collect import nvtx; print(nvtx.find_library())"
-        assert run(installed, tmp_path, "-c", found) == f"{installed / library}\n"
+        ask = "from pinprof.libraries import LIBRARIES\nfor library in LIBRARIES: print(library.find())"
+        assert run(installed, tmp_path, "-c", ask) == "".join(f"{installed / path}\n" for path in wanted)
     shutil.rmtree(source / "build", ignore_errors=True)
     without = built(source, tmp_path, CC="false")
     assert without.name.endswith("-py3-none-any.whl")
     assert not [name for name in zipfile.ZipFile(without).namelist() if name.endswith(".so")]
-    assert "pinprof/collect/nvtx/injection.c" in zipfile.ZipFile(without).namelist()
+    sources = {f"{place}/{library.source.name}" for place, library in zip(places, LIBRARIES, strict=True)}
+    assert sources <= set(zipfile.ZipFile(without).namelist())

@@ -15,12 +15,13 @@ from pinprof import __version__
 from pinprof.collect import permission
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
-from pinprof.collect.native import events
+from pinprof.collect.native import events, unwinding
 from pinprof.collect.native.sampler import SAID, Orders
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError
+from pinprof.errors import CollectError, ToolMissing
+from pinprof.libraries import UNWINDING
 from pinprof.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
@@ -29,7 +30,8 @@ START_TIMEOUT_S = 60.0
 RING_VARIABLE = "PINPROF_RING_BYTES"
 """Environment variable: another size of each CPU's ring, a power of two of pages; small ones overrun."""
 
-_RING_BYTES = 2 << 20
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
+_RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
 """What kernel.perf_event_mlock_kb grants each CPU by default, besides a page."""
@@ -67,6 +69,7 @@ class Attached(Tool):
             control=(str(control.ctl), str(control.ack)),
             command=self._shown,
             version=f"pinprof {__version__}",
+            unwinding=unwinding_library(),
         )
         try:
             self.recorder = start(orders, control, self._log)
@@ -102,7 +105,11 @@ class Attached(Tool):
                 "region_only": request.region_only,
             },
             "cpu_ns": self.recorder.cpu_ns,
-            **{name: said[name] for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus") if name in said},
+            **{
+                name: said[name]
+                for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
+                if name in said
+            },
         }
         notes = [str(note) for note in said.get("notes", ())]
         if not self._kernel:
@@ -159,6 +166,14 @@ class Attached(Tool):
             return None
         full = os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT)
         return recorder.unfinished("the collector", "native", disk_full=full, reason=str(said.get("failed", "")))
+
+
+def unwinding_library() -> str:
+    """The library that completes stacks; empty where it cannot be had, or does not know this machine."""
+    try:
+        return str(UNWINDING.find()) if unwinding.supported() else ""
+    except ToolMissing:
+        return ""
 
 
 def shown_command(request: RecordRequest) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.native import events, tracefs
-from pinprof.collect.native.attached import last_word, start
+from pinprof.collect.native.attached import last_word, start, unwinding_library
 from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.program import Program, find_program
@@ -63,6 +63,7 @@ class CallTracer(Tool):
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
+            unwinding=unwinding_library(),
         )
         self.recorder = start(orders, control, self._log)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.collect.native import events as ev
-from pinprof.collect.native import existing, perf_event
+from pinprof.collect.native import existing, perf_event, unwinding
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features, lost_samples, trailer
 from pinprof.collect.native.ring import Ring, map_rings, share
@@ -36,6 +36,7 @@ _POLL_MS = 500
 """The longest that records stay in a ring: what a killed collector loses."""
 _POLL_BLIND_MS = 50
 """The same once a ring's event has ended, which wakes nobody any more while others still write into the ring."""
+_NICE = -10
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _ONLINE = Path("/sys/devices/system/cpu/online")
 
@@ -56,6 +57,8 @@ class Orders:
     version: str
     probes: tuple[Site, ...] = ()
     """Functions whose calls are recorded."""
+    unwinding: str = ""
+    """The library that completes stacks; empty to leave them as the kernel gives them."""
 
     def save(self, path: Path) -> None:
         """Write them where the collector will look."""
@@ -98,7 +101,10 @@ def open_all(orders: Orders, cpus: Sequence[int]) -> Opened:
     if not targets:
         raise Refused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
     wanted = ev.for_target(orders.events, inherit=orders.pid is not None)
-    for specs in ev.for_older_kernels(wanted):
+    attempts = ev.for_older_kernels(wanted)
+    if orders.unwinding:
+        attempts = [*(unwinding.with_copies(specs) for specs in attempts), *attempts]
+    for specs in attempts:
         try:
             return _open(specs, targets, cpus, orders.ring_bytes)
         except Refused as error:
@@ -165,10 +171,13 @@ class Sampler:
         self._orders = orders
         self._cpus = online_cpus()
         self._opened = open_all(orders, self._cpus)
-        self._described = [
+        events = [
             (spec, [perf_event.event_id(file) for file in files])
             for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
         ]
+        self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events]
+        copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
+        self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
         self._file = PerfFile(Path(orders.output), self._described)
         self._list_existing()
         self._poll = select.poll()
@@ -182,6 +191,8 @@ class Sampler:
         self._rounds = 0
         self._ended = False
         self._start_cpu_ns = _cpu_ns()
+        with contextlib.suppress(OSError):  # a privilege: rings that wait for a busy processor overrun
+            os.nice(_NICE)
 
     def run(self, wake: int, stopped: Sequence[int]) -> None:
         """Carry records until a signal is noted in `stopped` (`wake` becomes readable) or pinprof hangs up."""
@@ -217,6 +228,7 @@ class Sampler:
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.rings),
             "notes": notes,
+            **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
         }
 
     def close(self) -> None:
@@ -248,8 +260,9 @@ class Sampler:
         for ring in rings:
             pieces += ring.pending()
         if pieces:
-            pieces.append(FINISHED_ROUND)
-            self._file.write(pieces)
+            if self._unwinder:
+                pieces = [self._unwinder.rewrite(b"".join(pieces))]
+            self._file.write([*pieces, FINISHED_ROUND])
             for ring in rings:
                 ring.release()
             self._rounds += 1
@@ -274,11 +287,8 @@ class Sampler:
     def _list_existing(self) -> None:
         listing = existing.Listing(trailer(self._opened.specs[0]))
         self._file.write([listing.kernel()])
-        if self._orders.pid is None:
-            for piece in listing.everything():
-                self._file.write([piece])
-        else:
-            self._file.write([listing.process(self._orders.pid)])
+        for piece in listing.everything() if self._orders.pid is None else [listing.process(self._orders.pid)]:
+            self._file.write([self._unwinder.rewrite(piece) if self._unwinder else piece])
 
     def _losses(self) -> int:
         """Note in the file how many records of each event found no room; their sum."""

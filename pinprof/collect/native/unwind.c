@@ -1,0 +1,1245 @@
+/*
+ * Complete user stacks while recording: samples arrive with a copy of the top of the thread's stack, and leave with the
+ * return addresses that lie in it. The copy itself goes no further: neither file nor pipe ever sees it.
+ *
+ * The kernel follows frame pointers. Where a function keeps none (memset, malloc, most of libc, a library built without
+ * them), it loses the caller or the whole rest of the stack. Compilers describe every frame in .eh_frame, for
+ * exceptions; the description of the innermost functions and a few kilobytes of stack find their callers. Where the
+ * copy ends, the kernel's frames go on.
+ *
+ * Samples pass through `pinprof_unwind_rewrite`, record by record, and mappings, forks and exec calls on the same way
+ * tell which file lies where. Every size and offset in a file is checked: a damaged or hostile file costs frames, never
+ * the collector. Files are read with pread(2): a file that shrinks meanwhile cannot raise SIGBUS.
+ *
+ * Sources: DWARF 5, section 6.4 and 7.24 (call frame information); LSB Core, .eh_frame and .eh_frame_hdr;
+ * include/uapi/linux/perf_event.h (records); psABI of x86-64 and AArch64 (register numbers).
+ */
+
+#define _GNU_SOURCE
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/auxv.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define EXPORT __attribute__((visibility("default")))
+
+#if defined(__x86_64__)
+enum { DW_FP = 6, DW_SP = 7, DW_RA = 16, MACHINE = EM_X86_64 };
+enum { REG_FP, REG_SP, REG_PC, REGS }; /* perf's order: BP 6, SP 7, IP 8 */
+#elif defined(__aarch64__)
+enum { DW_FP = 29, DW_SP = 31, DW_RA = 30, MACHINE = EM_AARCH64 };
+enum { REG_FP, REG_LR, REG_SP, REG_PC, REGS }; /* X29 29, LR 30, SP 31, PC 32 */
+#else
+#error "no register numbers for this machine"
+#endif
+
+enum { RECORD_MMAP = 1, RECORD_COMM = 3, RECORD_EXIT = 4, RECORD_FORK = 7, RECORD_SAMPLE = 9, RECORD_MMAP2 = 10 };
+enum { MISC_CPUMODE = 7, MISC_USER = 2, MISC_COMM_EXEC = 1 << 13, MISC_FORK_EXEC = 1 << 13, MISC_DATA = 1 << 13 };
+enum { S_CALLCHAIN = 1 << 5, S_RAW = 1 << 10, S_REGS = 1 << 12, S_STACK = 1 << 13, S_IDENTIFIER = 1 << 16 };
+#define S_WORDS (1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 6 | 1u << 7 | 1u << 8 | 1u << 9 | S_IDENTIFIER)
+#define CONTEXT_LOWEST ((uint64_t)-4095)
+#define CONTEXT_USER ((uint64_t)-512)
+
+enum { MOST_FRAMES = 127, ABI_64 = 2, MOST_SEGMENTS = 16, MOST_FDE = 1 << 16, MOST_TABLE = 64 << 20 };
+
+struct segment {
+    uint64_t address, offset, size;
+    bool code;
+};
+
+struct file {
+    struct file *next;
+    dev_t device;
+    ino_t inode;
+    int fd; /* -1: held in memory, or nothing to unwind with */
+    const uint8_t *memory;
+    size_t memory_size;
+    struct segment segments[MOST_SEGMENTS];
+    int segment_count;
+    uint64_t header; /* address of .eh_frame_hdr */
+    uint8_t *table;  /* pairs of int32: function, its FDE, both from `header` */
+    uint32_t entries;
+};
+
+struct mapping {
+    uint64_t start, end, offset;
+    struct file *file; /* NULL for memory without a file */
+};
+
+struct process {
+    int32_t pid;
+    bool ended;
+    uint32_t count, room;
+    struct mapping *maps; /* ascending */
+};
+
+enum rule { SAME, AT_OFFSET, VALUE_OFFSET, EXPRESSION, UNDEFINED };
+enum cfa { CFA_NONE, CFA_SP, CFA_FP, CFA_EXPRESSION };
+
+struct row { /* how to leave one function from one place in it */
+    uint64_t pc;
+    const struct file *file;
+    int32_t cfa_offset, fp_offset, ra_offset;
+    uint8_t cfa, fp, ra;
+    bool signal_frame, known;
+    uint8_t expression_size;
+    uint8_t expression[15];
+};
+
+struct event {
+    uint64_t id;
+    uint64_t sample_type;
+};
+
+struct unwinder {
+    struct event *events;
+    size_t event_count;
+    struct process *processes; /* open addressing by pid, 0 is empty */
+    size_t process_room, process_count;
+    struct file *files;
+    struct row *rows;
+    size_t row_room, row_count;
+    uint64_t samples, completed, extended;
+};
+
+struct frame {
+    uint64_t pc, sp, fp, lr;
+    bool after_signal;
+};
+
+struct stack {
+    const uint8_t *bytes;
+    uint64_t from, size;
+};
+
+/* ---- reading files ---- */
+
+static bool file_read(const struct file *file, uint64_t offset, void *into, size_t size)
+{
+    if (file->memory) {
+        if (offset > file->memory_size || size > file->memory_size - offset)
+            return false;
+        memcpy(into, file->memory + offset, size);
+        return true;
+    }
+    if (offset > INT64_MAX)
+        return false;
+    for (size_t got = 0; got < size;) {
+        ssize_t part = pread(file->fd, (char *)into + got, size - got, (off_t)(offset + got));
+        if (part < 0 && errno == EINTR)
+            continue;
+        if (part <= 0)
+            return false;
+        got += (size_t)part;
+    }
+    return true;
+}
+
+static bool offset_of(const struct file *file, uint64_t address, uint64_t *offset, uint64_t *left)
+{
+    for (int n = 0; n < file->segment_count; n++) {
+        const struct segment *s = &file->segments[n];
+        if (address >= s->address && address - s->address < s->size) {
+            *offset = s->offset + (address - s->address);
+            *left = s->size - (address - s->address);
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool address_of(const struct file *file, uint64_t offset, uint64_t *address)
+{
+    for (int n = 0; n < file->segment_count; n++) {
+        const struct segment *s = &file->segments[n];
+        /* Pages are mapped whole: code may begin before the segment in its first page. */
+        if (s->code && offset >= (s->offset & ~4095ull) && offset < s->offset + s->size) {
+            *address = s->address + (offset - s->offset);
+            return true;
+        }
+    }
+    return false;
+}
+
+/* ---- encoded values ---- */
+
+struct cursor {
+    const uint8_t *at, *end;
+    uint64_t address; /* of `at` in the file's memory, for values relative to their own place */
+    bool bad;
+};
+
+static uint64_t take(struct cursor *c, size_t size)
+{
+    uint64_t value = 0;
+    if (c->bad || (size_t)(c->end - c->at) < size) {
+        c->bad = true;
+        return 0;
+    }
+    memcpy(&value, c->at, size);
+    c->at += size;
+    c->address += size;
+    return value;
+}
+
+static uint64_t take_uleb(struct cursor *c)
+{
+    uint64_t value = 0;
+    for (unsigned shift = 0;; shift += 7) {
+        uint64_t byte = take(c, 1);
+        if (c->bad)
+            return 0;
+        if (shift < 64)
+            value |= (byte & 0x7f) << shift;
+        if (!(byte & 0x80))
+            return value;
+    }
+}
+
+static int64_t take_sleb(struct cursor *c)
+{
+    uint64_t value = 0, byte;
+    unsigned shift = 0;
+    do {
+        byte = take(c, 1);
+        if (c->bad)
+            return 0;
+        if (shift < 64)
+            value |= (byte & 0x7f) << shift;
+        shift += 7;
+    } while (byte & 0x80);
+    if (shift < 64 && byte & 0x40)
+        value |= ~0ull << shift;
+    return (int64_t)value;
+}
+
+static int64_t signed_of(uint64_t value, size_t size)
+{
+    unsigned shift = 64 - 8 * (unsigned)size;
+    return (int64_t)(value << shift) >> shift;
+}
+
+static uint64_t take_encoded(struct cursor *c, uint8_t encoding, uint64_t data)
+{
+    uint64_t place = c->address, value;
+    if (encoding == 0xff)
+        return 0;
+    switch (encoding & 0x0f) {
+    case 0x00:
+        value = take(c, 8);
+        break;
+    case 0x01:
+        value = take_uleb(c);
+        break;
+    case 0x02:
+        value = take(c, 2);
+        break;
+    case 0x03:
+        value = take(c, 4);
+        break;
+    case 0x04:
+        value = take(c, 8);
+        break;
+    case 0x09:
+        value = (uint64_t)take_sleb(c);
+        break;
+    case 0x0a:
+        value = (uint64_t)signed_of(take(c, 2), 2);
+        break;
+    case 0x0b:
+        value = (uint64_t)signed_of(take(c, 4), 4);
+        break;
+    case 0x0c:
+        value = take(c, 8);
+        break;
+    default:
+        c->bad = true;
+        return 0;
+    }
+    switch (encoding & 0x70) {
+    case 0x00:
+        return value;
+    case 0x10:
+        return value + place;
+    case 0x30:
+        return value + data;
+    default:
+        c->bad = true;
+        return 0;
+    }
+}
+
+/* ---- ELF files ---- */
+
+static void load_headers(struct file *file)
+{
+    Elf64_Ehdr head;
+    if (!file_read(file, 0, &head, sizeof head) || memcmp(head.e_ident, ELFMAG, SELFMAG) ||
+        head.e_ident[EI_CLASS] != ELFCLASS64 || head.e_machine != MACHINE || head.e_phentsize != sizeof(Elf64_Phdr))
+        return;
+    uint64_t frame_header = 0;
+    for (int n = 0; n < head.e_phnum; n++) {
+        Elf64_Phdr part;
+        if (!file_read(file, head.e_phoff + (uint64_t)n * sizeof part, &part, sizeof part))
+            return;
+        if (part.p_type == PT_LOAD && file->segment_count < MOST_SEGMENTS)
+            file->segments[file->segment_count++] =
+                (struct segment){part.p_vaddr, part.p_offset, part.p_filesz, part.p_flags & PF_X};
+        if (part.p_type == PT_GNU_EH_FRAME)
+            frame_header = part.p_vaddr;
+    }
+    uint64_t offset, left;
+    uint8_t raw[32];
+    if (!frame_header || !offset_of(file, frame_header, &offset, &left) || left < 12)
+        return;
+    size_t size = left < sizeof raw ? left : sizeof raw;
+    if (!file_read(file, offset, raw, size) || raw[0] != 1 || raw[3] != 0x3b)
+        return; /* only the sorted table that every linker writes: pairs of sdata4, relative to the header */
+    struct cursor c = {raw + 4, raw + size, frame_header + 4, false};
+    take_encoded(&c, raw[1], frame_header);
+    uint64_t entries = take_encoded(&c, raw[2], frame_header);
+    uint64_t skip = (uint64_t)(c.at - raw);
+    if (c.bad || !entries || entries > MOST_TABLE / 8 || entries * 8 > left - skip)
+        return;
+    file->table = malloc(entries * 8);
+    if (!file->table || !file_read(file, offset + skip, file->table, entries * 8)) {
+        free(file->table);
+        file->table = NULL;
+        return;
+    }
+    file->header = frame_header;
+    file->entries = (uint32_t)entries;
+}
+
+static struct file *remember(struct unwinder *u, struct file file)
+{
+    struct file *kept = malloc(sizeof file);
+    if (!kept)
+        return NULL;
+    *kept = file;
+    load_headers(kept);
+    if (!kept->table && kept->fd >= 0) {
+        close(kept->fd);
+        kept->fd = -1;
+    }
+    kept->next = u->files;
+    u->files = kept;
+    return kept;
+}
+
+static struct file *open_file(struct unwinder *u, int32_t pid, const char *path)
+{
+    if (!strcmp(path, "[vdso]")) {
+        for (struct file *f = u->files; f; f = f->next)
+            if (f->memory)
+                return f;
+        const uint8_t *own = (const uint8_t *)getauxval(AT_SYSINFO_EHDR);
+        const Elf64_Ehdr *head = (const Elf64_Ehdr *)own;
+        /* Its section headers come last. */
+        size_t size = own ? head->e_shoff + (size_t)head->e_shnum * head->e_shentsize : 0;
+        return own ? remember(u, (struct file){.fd = -1, .memory = own, .memory_size = size}) : NULL;
+    }
+    if (path[0] != '/' || (path[1] == '/' && !strncmp(path, "//anon", 6)))
+        return NULL;
+    /* Where the process sees it, which may be a container; a process that has ended has no root any more. */
+    char inside[PATH_MAX + 32];
+    snprintf(inside, sizeof inside, "/proc/%d/root%s", pid, path);
+    int fd = open(inside, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    if (fd < 0)
+        return NULL;
+    struct stat st;
+    if (fstat(fd, &st) || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return NULL;
+    }
+    for (struct file *f = u->files; f; f = f->next)
+        if (!f->memory && f->device == st.st_dev && f->inode == st.st_ino) {
+            close(fd);
+            return f;
+        }
+    return remember(u, (struct file){.fd = fd, .device = st.st_dev, .inode = st.st_ino});
+}
+
+/* ---- processes and their mappings ---- */
+
+static struct process *process_of(struct unwinder *u, int32_t pid, bool create)
+{
+    if (pid <= 0)
+        return NULL;
+    if (create && 2 * (u->process_count + 1) > u->process_room) {
+        size_t room = u->process_room ? 2 * u->process_room : 64;
+        struct process *grown = calloc(room, sizeof *grown);
+        if (!grown)
+            return NULL;
+        for (size_t n = 0; n < u->process_room; n++) {
+            if (!u->processes[n].pid)
+                continue;
+            size_t at = (uint32_t)u->processes[n].pid * 2654435761u % room;
+            while (grown[at].pid)
+                at = (at + 1) % room;
+            grown[at] = u->processes[n];
+        }
+        free(u->processes);
+        u->processes = grown;
+        u->process_room = room;
+    }
+    if (!u->process_room)
+        return NULL;
+    size_t at = (uint32_t)pid * 2654435761u % u->process_room;
+    while (u->processes[at].pid && u->processes[at].pid != pid)
+        at = (at + 1) % u->process_room;
+    if (!u->processes[at].pid) {
+        if (!create)
+            return NULL;
+        u->processes[at] = (struct process){.pid = pid};
+        u->process_count++;
+    }
+    return &u->processes[at];
+}
+
+static const struct mapping *mapping_at(const struct process *p, uint64_t pc)
+{
+    uint32_t low = 0, high = p->count;
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        if (p->maps[middle].end <= pc)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < p->count && p->maps[low].start <= pc ? &p->maps[low] : NULL;
+}
+
+static bool room_for(struct process *p, uint32_t count)
+{
+    if (count <= p->room)
+        return true;
+    uint32_t room = count + count / 2 + 16;
+    struct mapping *grown = realloc(p->maps, room * sizeof *grown);
+    if (!grown)
+        return false;
+    p->maps = grown;
+    p->room = room;
+    return true;
+}
+
+static void add_mapping(struct process *p, struct mapping fresh)
+{
+    /* What it covers goes; what sticks out on either side stays. */
+    if (fresh.start >= fresh.end || !room_for(p, p->count + 2))
+        return;
+    uint32_t first = 0, last;
+    while (first < p->count && p->maps[first].end <= fresh.start)
+        first++;
+    last = first;
+    while (last < p->count && p->maps[last].start < fresh.end)
+        last++;
+    struct mapping kept[3];
+    uint32_t count = 0;
+    if (first < last && p->maps[first].start < fresh.start) {
+        kept[count] = p->maps[first];
+        kept[count++].end = fresh.start;
+    }
+    kept[count++] = fresh;
+    if (first < last && p->maps[last - 1].end > fresh.end) {
+        kept[count] = p->maps[last - 1];
+        kept[count].offset += fresh.end - kept[count].start;
+        kept[count++].start = fresh.end;
+    }
+    memmove(p->maps + first + count, p->maps + last, (p->count - last) * sizeof *p->maps);
+    memcpy(p->maps + first, kept, count * sizeof *kept);
+    p->count += count - (last - first);
+}
+
+static void note_mapping(struct unwinder *u, uint16_t misc, const uint8_t *body, size_t size, size_t path_at)
+{
+    int32_t pid;
+    uint64_t start, length, offset;
+    uint32_t protection = 4;
+    if (size <= path_at || misc & MISC_DATA || (misc & MISC_CPUMODE) != MISC_USER ||
+        !memchr(body + path_at, 0, size - path_at))
+        return;
+    memcpy(&pid, body, 4);
+    memcpy(&start, body + 8, 8);
+    memcpy(&length, body + 16, 8);
+    memcpy(&offset, body + 24, 8);
+    if (path_at == 64)
+        memcpy(&protection, body + 56, 4);
+    struct process *p = protection & 4 && start + length > start ? process_of(u, pid, true) : NULL;
+    if (p)
+        add_mapping(
+            p, (struct mapping){start, start + length, offset, open_file(u, pid, (const char *)body + path_at)});
+}
+
+static void note_fork(struct unwinder *u, const uint8_t *body, size_t size)
+{
+    int32_t ids[2]; /* pid, ppid */
+    if (size < 16)
+        return;
+    memcpy(ids, body, 8);
+    if (ids[0] == ids[1] || !process_of(u, ids[0], true))
+        return;
+    struct process *child = process_of(u, ids[0], true), *parent = process_of(u, ids[1], false);
+    child->count = 0;
+    child->ended = false;
+    if (parent && room_for(child, parent->count)) {
+        memcpy(child->maps, parent->maps, parent->count * sizeof *parent->maps);
+        child->count = parent->count;
+    }
+}
+
+static void note(struct unwinder *u, uint32_t type, uint16_t misc, const uint8_t *body, size_t size)
+{
+    int32_t ids[4];
+    struct process *p;
+    switch (type) {
+    case RECORD_MMAP:
+        note_mapping(u, misc, body, size, 32);
+        break;
+    case RECORD_MMAP2:
+        note_mapping(u, misc, body, size, 64);
+        break;
+    case RECORD_FORK:
+        if (!(misc & MISC_FORK_EXEC))
+            note_fork(u, body, size);
+        break;
+    case RECORD_COMM:
+        if (misc & MISC_COMM_EXEC && size >= 8) {
+            memcpy(ids, body, 8);
+            if ((p = process_of(u, ids[0], false)))
+                p->count = 0;
+        }
+        break;
+    case RECORD_EXIT: /* pid, ppid, tid, ptid */
+        if (size >= 16) {
+            memcpy(ids, body, 16);
+            if (ids[0] == ids[2] && (p = process_of(u, ids[0], false)))
+                p->ended = true;
+        }
+        break;
+    }
+}
+
+static void forget_ended(struct unwinder *u)
+{
+    for (size_t n = 0; n < u->process_room; n++) {
+        struct process *p = &u->processes[n];
+        if (p->pid && p->ended) {
+            free(p->maps);
+            /* The place stays taken, so that others are found behind it; a pid that comes back takes it up. */
+            *p = (struct process){.pid = p->pid};
+        }
+    }
+}
+
+/* ---- call frame information ---- */
+
+struct cie {
+    uint64_t code_align;
+    int64_t data_align;
+    uint8_t encoding;
+    bool augmented, signal_frame;
+    uint8_t program[512];
+    size_t program_size;
+};
+
+static bool read_cie(const struct file *file, uint64_t address, struct cie *cie)
+{
+    uint64_t offset, left;
+    uint8_t raw[600];
+    if (!offset_of(file, address, &offset, &left))
+        return false;
+    size_t size = left < sizeof raw ? left : sizeof raw;
+    if (!file_read(file, offset, raw, size))
+        return false;
+    struct cursor c = {raw, raw + size, address, false};
+    uint64_t length = take(&c, 4);
+    if (c.bad || length < 8 || length > size - 4)
+        return false;
+    c.end = c.at + length;
+    if (take(&c, 4) != 0)
+        return false;
+    uint64_t version = take(&c, 1);
+    const char *augmentation = (const char *)c.at;
+    const uint8_t *nul = memchr(c.at, 0, (size_t)(c.end - c.at));
+    if (c.bad || !nul || (version != 1 && version != 3))
+        return false;
+    c.address += (uint64_t)(nul + 1 - c.at);
+    c.at = nul + 1;
+    cie->code_align = take_uleb(&c);
+    cie->data_align = take_sleb(&c);
+    uint64_t ra = version == 1 ? take(&c, 1) : take_uleb(&c);
+    cie->encoding = 0;
+    cie->signal_frame = false;
+    cie->augmented = augmentation[0] == 'z';
+    const uint8_t *program = c.at;
+    if (cie->augmented) {
+        uint64_t extra = take_uleb(&c);
+        if (c.bad || extra > (uint64_t)(c.end - c.at))
+            return false;
+        program = c.at + extra;
+        for (const char *letter = augmentation + 1; *letter; letter++) {
+            if (*letter == 'R')
+                cie->encoding = (uint8_t)take(&c, 1);
+            else if (*letter == 'P')
+                take_encoded(&c, (uint8_t)take(&c, 1) & 0x0f, 0);
+            else if (*letter == 'L')
+                take(&c, 1);
+            else if (*letter == 'S')
+                cie->signal_frame = true;
+            else if (*letter != 'B')
+                return false;
+        }
+    } else if (augmentation[0]) {
+        return false;
+    }
+    cie->program_size = (size_t)(c.end - program);
+    if (c.bad || ra != DW_RA || program > c.end || cie->program_size > sizeof cie->program)
+        return false;
+    memcpy(cie->program, program, cie->program_size);
+    return true;
+}
+
+static void set_rule(struct row *row, uint64_t reg, enum rule rule, int64_t offset)
+{
+    if (offset > INT32_MAX || offset < INT32_MIN)
+        rule = UNDEFINED;
+    if (reg == DW_FP) {
+        row->fp = rule;
+        row->fp_offset = (int32_t)offset;
+    } else if (reg == DW_RA) {
+        row->ra = rule;
+        row->ra_offset = (int32_t)offset;
+    }
+}
+
+static void set_cfa(struct row *row, uint64_t reg, int64_t offset)
+{
+    row->cfa = reg == DW_SP ? CFA_SP : reg == DW_FP ? CFA_FP : CFA_NONE;
+    if (offset > INT32_MAX || offset < INT32_MIN)
+        row->cfa = CFA_NONE;
+    row->cfa_offset = (int32_t)offset;
+}
+
+/* Run a program of call frame instructions up to `pc`; false when it means something unknown. */
+static bool run(
+    struct cursor c, const struct cie *cie, uint64_t at, uint64_t pc, struct row *row, const struct row *initial)
+{
+    struct row saved[8];
+    uint64_t cfa_reg = row->cfa == CFA_FP ? DW_FP : DW_SP;
+    int depth = 0;
+    while (c.at < c.end && !c.bad) {
+        uint8_t op = (uint8_t)take(&c, 1);
+        uint64_t reg;
+        switch (op & 0xc0) {
+        case 0x40: /* advance_loc */
+            if ((at += (op & 0x3f) * cie->code_align) > pc)
+                return true;
+            continue;
+        case 0x80: /* offset */
+            set_rule(row, op & 0x3f, AT_OFFSET, (int64_t)take_uleb(&c) * cie->data_align);
+            continue;
+        case 0xc0: /* restore */
+            reg = op & 0x3f;
+            set_rule(row, reg, reg == DW_FP ? initial->fp : initial->ra,
+                reg == DW_FP ? initial->fp_offset : initial->ra_offset);
+            continue;
+        }
+        switch (op) {
+        case 0x00:
+            break; /* nop */
+        case 0x01: /* set_loc */
+            if ((at = take_encoded(&c, cie->encoding, 0)) > pc)
+                return true;
+            break;
+        case 0x02: /* advance_loc1 */
+        case 0x03:
+        case 0x04:
+            if ((at += take(&c, 1u << (op - 2)) * cie->code_align) > pc)
+                return true;
+            break;
+        case 0x05: /* offset_extended */
+            reg = take_uleb(&c);
+            set_rule(row, reg, AT_OFFSET, (int64_t)take_uleb(&c) * cie->data_align);
+            break;
+        case 0x06: /* restore_extended */
+            reg = take_uleb(&c);
+            set_rule(row, reg, reg == DW_FP ? initial->fp : initial->ra,
+                reg == DW_FP ? initial->fp_offset : initial->ra_offset);
+            break;
+        case 0x07:
+            set_rule(row, take_uleb(&c), UNDEFINED, 0);
+            break;
+        case 0x08:
+            set_rule(row, take_uleb(&c), SAME, 0);
+            break;
+        case 0x09: /* register */
+            reg = take_uleb(&c);
+            take_uleb(&c);
+            set_rule(row, reg, UNDEFINED, 0);
+            break;
+        case 0x0a: /* remember_state */
+            if (depth == 8)
+                return false;
+            saved[depth++] = *row;
+            break;
+        case 0x0b: /* restore_state */
+            if (!depth)
+                return false;
+            *row = saved[--depth];
+            break;
+        case 0x0c: /* def_cfa */
+            cfa_reg = take_uleb(&c);
+            set_cfa(row, cfa_reg, (int64_t)take_uleb(&c));
+            break;
+        case 0x0d: /* def_cfa_register */
+            cfa_reg = take_uleb(&c);
+            set_cfa(row, cfa_reg, row->cfa_offset);
+            break;
+        case 0x0e: /* def_cfa_offset */
+            row->cfa_offset = (int32_t)take_uleb(&c);
+            break;
+        case 0x0f: { /* def_cfa_expression */
+            uint64_t size = take_uleb(&c);
+            if (size > (uint64_t)(c.end - c.at))
+                return false;
+            row->cfa = size <= sizeof row->expression ? CFA_EXPRESSION : CFA_NONE;
+            row->expression_size = (uint8_t)size;
+            if (row->cfa == CFA_EXPRESSION)
+                memcpy(row->expression, c.at, size);
+            c.at += size;
+            c.address += size;
+            break;
+        }
+        case 0x10:   /* expression */
+        case 0x16: { /* val_expression */
+            reg = take_uleb(&c);
+            uint64_t size = take_uleb(&c);
+            if (size > (uint64_t)(c.end - c.at))
+                return false;
+            /* `breg(fp) n` beside a realigned stack: the register lies at fp + n. */
+            struct cursor e = {c.at, c.at + size, 0, false};
+            bool at_fp = op == 0x10 && take(&e, 1) == 0x70 + DW_FP;
+            int64_t offset = at_fp ? take_sleb(&e) : 0;
+            set_rule(row, reg, at_fp && !e.bad && e.at == e.end ? EXPRESSION : UNDEFINED, offset);
+            c.at += size;
+            c.address += size;
+            break;
+        }
+        case 0x11: /* offset_extended_sf */
+            reg = take_uleb(&c);
+            set_rule(row, reg, AT_OFFSET, take_sleb(&c) * cie->data_align);
+            break;
+        case 0x12: /* def_cfa_sf */
+            cfa_reg = take_uleb(&c);
+            set_cfa(row, cfa_reg, take_sleb(&c) * cie->data_align);
+            break;
+        case 0x13:
+            row->cfa_offset = (int32_t)(take_sleb(&c) * cie->data_align);
+            break;
+        case 0x14: /* val_offset */
+            reg = take_uleb(&c);
+            set_rule(row, reg, VALUE_OFFSET, (int64_t)take_uleb(&c) * cie->data_align);
+            break;
+        case 0x15:
+            reg = take_uleb(&c);
+            set_rule(row, reg, VALUE_OFFSET, take_sleb(&c) * cie->data_align);
+            break;
+        case 0x2d:
+            break; /* AArch64: return addresses are signed from here on; the mask below takes that away */
+        case 0x2e:
+            take_uleb(&c);
+            break; /* GNU_args_size */
+        default:
+            return false;
+        }
+    }
+    return !c.bad;
+}
+
+static bool find_row(const struct file *file, uint64_t address, uint64_t lookup, struct row *row)
+{
+    uint32_t low = 0, high = file->entries;
+    int32_t pair[2];
+    while (low < high) {
+        uint32_t middle = (low + high) / 2;
+        memcpy(pair, file->table + 8 * (size_t)middle, 8);
+        if (file->header + (uint64_t)(int64_t)pair[0] <= lookup)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (!low)
+        return false;
+    memcpy(pair, file->table + 8 * (size_t)(low - 1), 8);
+    uint64_t place = file->header + (uint64_t)(int64_t)pair[1], offset, left;
+    uint8_t small[1024], *raw = small;
+    if (!offset_of(file, place, &offset, &left) || left < 8 || !file_read(file, offset, small, 8))
+        return false;
+    uint32_t length;
+    memcpy(&length, small, 4);
+    if (length < 8 || length > MOST_FDE || (uint64_t)length + 4 > left)
+        return false;
+    if (length + 4 > sizeof small && !(raw = malloc(length + 4)))
+        return false;
+    struct cie cie;
+    bool good = file_read(file, offset, raw, length + 4);
+    if (good) {
+        struct cursor c = {raw + 4, raw + 4 + length, place + 4, false};
+        uint64_t back = take(&c, 4);
+        good = back && read_cie(file, place + 4 - back, &cie);
+        if (good) {
+            uint64_t begin = take_encoded(&c, cie.encoding, file->header);
+            uint64_t range = take_encoded(&c, cie.encoding & 0x0f, 0);
+            if (cie.augmented) {
+                uint64_t extra = take_uleb(&c);
+                if (extra > (uint64_t)(c.end - c.at))
+                    c.bad = true;
+                else {
+                    c.at += extra;
+                    c.address += extra;
+                }
+            }
+            good = !c.bad && lookup >= begin && lookup - begin < range;
+            if (good) {
+                row->fp = SAME;
+                row->ra = SAME;
+                row->cfa = CFA_NONE;
+                row->signal_frame = cie.signal_frame;
+                struct row none = *row;
+                struct cursor first = {cie.program, cie.program + cie.program_size, 0, false};
+                good = run(first, &cie, 0, UINT64_MAX, row, &none);
+                struct row initial = *row;
+                good = good && run(c, &cie, begin, lookup, row, &initial);
+            }
+        }
+    }
+    if (raw != small)
+        free(raw);
+    (void)address;
+    return good;
+}
+
+static const struct row *row_of(struct unwinder *u, const struct mapping *map, uint64_t lookup)
+{
+    if (u->row_count * 2 >= u->row_room) {
+        size_t room = u->row_room ? 2 * u->row_room : 4096;
+        if (room > 1u << 21) { /* forget, rather than grow for ever */
+            memset(u->rows, 0, u->row_room * sizeof *u->rows);
+            u->row_count = 0;
+            room = u->row_room;
+        }
+        if (room != u->row_room) {
+            struct row *grown = calloc(room, sizeof *grown);
+            if (!grown)
+                return NULL;
+            for (size_t n = 0; n < u->row_room; n++) {
+                if (!u->rows[n].file)
+                    continue;
+                size_t at = (u->rows[n].pc ^ (uintptr_t)u->rows[n].file >> 4) * 0x9e3779b97f4a7c15ull >> 20;
+                while (grown[at &= room - 1].file)
+                    at++;
+                grown[at] = u->rows[n];
+            }
+            free(u->rows);
+            u->rows = grown;
+            u->row_room = room;
+        }
+    }
+    uint64_t address;
+    if (!map->file || !map->file->table || !address_of(map->file, lookup - map->start + map->offset, &address))
+        return NULL;
+    size_t at = (address ^ (uintptr_t)map->file >> 4) * 0x9e3779b97f4a7c15ull >> 20;
+    for (;; at++) {
+        struct row *row = &u->rows[at &= u->row_room - 1];
+        if (row->file == map->file && row->pc == address)
+            return row->known ? row : NULL;
+        if (!row->file) {
+            u->row_count++;
+            row->file = map->file;
+            row->pc = address;
+            row->known = find_row(map->file, address, address, row);
+            return row->known ? row : NULL;
+        }
+    }
+}
+
+/* ---- walking a stack ---- */
+
+static bool word_at(const struct stack *stack, uint64_t address, uint64_t *word)
+{
+    if (address < stack->from || address - stack->from > stack->size || stack->size - (address - stack->from) < 8)
+        return false;
+    memcpy(word, stack->bytes + (address - stack->from), 8);
+    return true;
+}
+
+/* The operations that compilers use for the frame address: of PLT entries and of realigned stacks. */
+static bool evaluate(const struct row *row, const struct frame *f, const struct stack *stack, uint64_t *value)
+{
+    struct cursor c = {row->expression, row->expression + row->expression_size, 0, false};
+    uint64_t values[8];
+    int depth = 0;
+    while (c.at < c.end && !c.bad) {
+        uint8_t op = (uint8_t)take(&c, 1);
+        if (op >= 0x70 && op <= 0x8f) { /* breg */
+            uint64_t base;
+            if (op - 0x70 == DW_SP)
+                base = f->sp;
+            else if (op - 0x70 == DW_FP)
+                base = f->fp;
+            else if (op - 0x70 == DW_RA)
+                base = f->pc;
+            else
+                return false;
+            if (depth == 8)
+                return false;
+            values[depth++] = base + (uint64_t)take_sleb(&c);
+        } else if (op >= 0x30 && op <= 0x4f) { /* lit */
+            if (depth == 8)
+                return false;
+            values[depth++] = op - 0x30u;
+        } else if (op == 0x06) { /* deref */
+            if (!depth || !word_at(stack, values[depth - 1], &values[depth - 1]))
+                return false;
+        } else if (op == 0x23) { /* plus_uconst */
+            if (!depth)
+                return false;
+            values[depth - 1] += take_uleb(&c);
+        } else {
+            if (depth < 2)
+                return false;
+            uint64_t right = values[--depth], *left = &values[depth - 1];
+            switch (op) {
+            case 0x1a:
+                *left &= right;
+                break;
+            case 0x1c:
+                *left -= right;
+                break;
+            case 0x22:
+                *left += right;
+                break;
+            case 0x24:
+                *left = right < 64 ? *left << right : 0;
+                break;
+            case 0x2a:
+                *left = (int64_t)*left >= (int64_t)right;
+                break;
+            default:
+                return false;
+            }
+        }
+    }
+    *value = values[0];
+    return !c.bad && depth == 1;
+}
+
+enum step { STEP, END, LOST };
+
+static enum step leave_signal(struct frame *f, const struct stack *stack)
+{
+#if defined(__x86_64__)
+    /* __restore_rt: the stack pointer is at the kernel's ucontext, whose registers these are. */
+    uint64_t pc, sp, fp;
+    if (!word_at(stack, f->sp + 168, &pc) || !word_at(stack, f->sp + 160, &sp) || !word_at(stack, f->sp + 120, &fp))
+        return LOST;
+    *f = (struct frame){pc, sp, fp, 0, true};
+    return STEP;
+#else
+    (void)f;
+    (void)stack;
+    return LOST;
+#endif
+}
+
+static bool is_code(const struct process *p, uint64_t pc) { return pc && mapping_at(p, pc - 1); }
+
+/* Code that no file describes: generated at run time. Its caller is at the frame pointer, or near the stack pointer. */
+static enum step leave_generated(
+    struct unwinder *u, const struct process *p, struct frame *f, const struct stack *stack)
+{
+    uint64_t ra, fp;
+    for (uint64_t place = f->sp; place <= f->sp + 16; place += 8) {
+        const struct mapping *map = word_at(stack, place, &ra) ? mapping_at(p, ra - 1) : NULL;
+        if (map && row_of(u, map, ra - 1)) {
+            *f = (struct frame){ra, place + 8, f->fp, 0, false};
+            return STEP;
+        }
+    }
+    if (f->fp < f->sp || f->fp & 7 || !word_at(stack, f->fp, &fp) || !word_at(stack, f->fp + 8, &ra) || !is_code(p, ra))
+        return LOST;
+    *f = (struct frame){ra, f->fp + 16, fp, 0, false};
+    return STEP;
+}
+
+static enum step leave(
+    struct unwinder *u, const struct process *p, struct frame *f, bool innermost, const struct stack *stack)
+{
+    uint64_t lookup = f->pc - (innermost || f->after_signal ? 0 : 1);
+    const struct mapping *map = mapping_at(p, lookup);
+    if (!map)
+        return LOST;
+    const struct row *row = row_of(u, map, lookup);
+    if (!row)
+        return leave_generated(u, p, f, stack);
+    if (row->signal_frame)
+        return leave_signal(f, stack);
+    if (row->ra == UNDEFINED)
+        return END;
+    uint64_t cfa, ra, fp = f->fp;
+    if (row->cfa == CFA_SP)
+        cfa = f->sp + (uint64_t)(int64_t)row->cfa_offset;
+    else if (row->cfa == CFA_FP)
+        cfa = f->fp + (uint64_t)(int64_t)row->cfa_offset;
+    else if (row->cfa != CFA_EXPRESSION || !evaluate(row, f, stack, &cfa))
+        return LOST;
+    if (row->ra == AT_OFFSET) {
+        if (!word_at(stack, cfa + (uint64_t)(int64_t)row->ra_offset, &ra))
+            return LOST;
+    } else if (row->ra == SAME && innermost && REGS == 4) {
+        ra = f->lr;
+    } else {
+        return LOST;
+    }
+#if defined(__aarch64__)
+    ra &= (1ull << 48) - 1; /* without its signature */
+#endif
+    if (row->fp == AT_OFFSET || row->fp == EXPRESSION) {
+        uint64_t place = (row->fp == AT_OFFSET ? cfa : f->fp) + (uint64_t)(int64_t)row->fp_offset;
+        if (!word_at(stack, place, &fp))
+            fp = 0;
+    } else if (row->fp != SAME) {
+        fp = 0;
+    }
+    if (!ra)
+        return END;
+    /* Stacks grow downwards: a caller's frame lies above. Where it does not, what was read is no stack. */
+    if (cfa < f->sp || (cfa == f->sp && !innermost) || !is_code(p, ra))
+        return LOST;
+    *f = (struct frame){ra, cfa, fp, 0, false};
+    return STEP;
+}
+
+/*
+ * The user part of a call chain, `known` as the kernel gave it: into `found`, their number. Frames that the copy of the
+ * stack tells come first; where it ends, the kernel's go on from the frame that both have.
+ */
+static size_t complete(struct unwinder *u, const struct process *p, const uint64_t *regs, const struct stack *stack,
+    const uint64_t *known, size_t known_count, uint64_t *found, size_t most)
+{
+    struct frame f = {regs[REG_PC], regs[REG_SP], regs[REG_FP], 0, false};
+#if defined(__aarch64__)
+    f.lr = regs[REG_LR];
+#endif
+    size_t count = 0;
+    found[count++] = f.pc;
+    enum step step = STEP;
+    while (count < most && (step = leave(u, p, &f, count == 1, stack)) == STEP)
+        found[count++] = f.pc;
+    if (step == END || count == most) {
+        u->completed++;
+        return count;
+    }
+    for (size_t mine = count; mine-- > 1;)
+        for (size_t theirs = 1; theirs < known_count; theirs++)
+            if (found[mine] == known[theirs]) {
+                count = mine + 1;
+                while (++theirs < known_count && count < most)
+                    found[count++] = known[theirs];
+                u->extended++;
+                return count;
+            }
+    /* The frame pointer is still that of the sample: the kernel's callers are those of this frame, or next to it. */
+    if (f.fp == regs[REG_FP] && f.fp >= f.sp)
+        for (size_t theirs = 1; theirs < known_count && count < most; theirs++)
+            found[count++] = known[theirs];
+    return count;
+}
+
+/* ---- records ---- */
+
+static const struct event *event_of(const struct unwinder *u, uint64_t id)
+{
+    for (size_t n = 0; n < u->event_count; n++)
+        if (u->events[n].id == id)
+            return &u->events[n];
+    return NULL;
+}
+
+static uint64_t word(const uint8_t *at)
+{
+    uint64_t value;
+    memcpy(&value, at, 8);
+    return value;
+}
+
+/* One sample without its registers and stack, with the chain that they complete; 0 when it is not laid out so. */
+static size_t rewrite_sample(struct unwinder *u, const uint8_t *record, size_t size, uint8_t *out)
+{
+    const struct event *event = size >= 16 ? event_of(u, word(record + 8)) : NULL;
+    if (!event || !(event->sample_type & S_STACK))
+        return 0;
+    size_t fixed = 8 + 8 * (size_t)__builtin_popcountll(event->sample_type & S_WORDS), at = fixed;
+    if (at + 8 > size)
+        return 0;
+    uint64_t chain = word(record + at);
+    const uint8_t *frames = record + at + 8;
+    if (chain > (size - at - 8) / 8)
+        return 0;
+    at += 8 + 8 * chain;
+    const uint8_t *raw = record + at;
+    size_t raw_size = 0;
+    if (event->sample_type & S_RAW) {
+        uint32_t length;
+        if (at + 4 > size)
+            return 0;
+        memcpy(&length, raw, 4);
+        raw_size = ((size_t)length + 4 + 7) & ~7ull;
+        if (raw_size > size - at)
+            return 0;
+        at += raw_size;
+    }
+    if (at + 8 > size)
+        return 0;
+    uint64_t abi = word(record + at), regs[REGS] = {0};
+    at += 8;
+    if (abi) {
+        if (at + sizeof regs > size)
+            return 0;
+        memcpy(regs, record + at, sizeof regs);
+        at += sizeof regs;
+    }
+    struct stack stack = {NULL, regs[REG_SP], 0};
+    if (at + 8 > size)
+        return 0;
+    uint64_t copied = word(record + at);
+    at += 8;
+    if (copied) {
+        if (copied > size - at || size - at - copied < 8)
+            return 0;
+        stack.bytes = record + at;
+        stack.size = word(record + at + copied);
+        if (stack.size > copied)
+            stack.size = copied;
+    }
+    /* Everything up to the user's part of the chain stays as it is. */
+    uint64_t user = 0;
+    while (user < chain && word(frames + 8 * user) != CONTEXT_USER)
+        user++;
+    const size_t before = user < chain ? user + 1 : chain;
+    uint64_t known[MOST_FRAMES + 1], complete_chain[MOST_FRAMES + 1];
+    size_t known_count = 0, count = 0;
+    for (uint64_t n = before; n < chain && known_count < MOST_FRAMES; n++)
+        if (word(frames + 8 * n) < CONTEXT_LOWEST)
+            known[known_count++] = word(frames + 8 * n);
+    int32_t pid = 0;
+    size_t pid_at = 8 + 8 * (size_t)__builtin_popcountll(event->sample_type & (1u << 0 | S_IDENTIFIER));
+    memcpy(&pid, record + pid_at, 4);
+    struct process *p = process_of(u, pid, false);
+    u->samples++;
+    if (known_count && abi == ABI_64 && p && p->count && stack.size)
+        count = complete(u, p, regs, &stack, known, known_count, complete_chain, MOST_FRAMES);
+    if (count < known_count && !(count > 1)) {
+        memcpy(complete_chain, known, known_count * 8);
+        count = known_count;
+    }
+    uint64_t total = before + count;
+    uint8_t *put = out;
+    memcpy(put, record, fixed);
+    put += fixed;
+    memcpy(put, &total, 8);
+    memcpy(put + 8, frames, 8 * before);
+    put += 8 + 8 * before;
+    memcpy(put, complete_chain, 8 * count);
+    put += 8 * count;
+    memcpy(put, raw, raw_size);
+    put += raw_size;
+    uint16_t length = (uint16_t)(put - out);
+    memcpy(out + 6, &length, 2);
+    return length;
+}
+
+EXPORT struct unwinder *pinprof_unwind_new(const uint64_t *ids, const uint64_t *sample_types, size_t count)
+{
+    struct unwinder *u = calloc(1, sizeof *u);
+    if (!u || !(u->events = calloc(count ? count : 1, sizeof *u->events))) {
+        free(u);
+        return NULL;
+    }
+    u->event_count = count;
+    for (size_t n = 0; n < count; n++)
+        u->events[n] = (struct event){ids[n], sample_types[n]};
+    return u;
+}
+
+/*
+ * Whole records from `in` to `out`, which has room for as many bytes; how many were written. Mappings of the whole
+ * piece are noted first: records of different processors come one processor after the other.
+ */
+EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const uint8_t *in, size_t size, uint8_t *out)
+{
+    size_t written = 0;
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t at = 0; at + 8 <= size;) {
+            uint32_t type;
+            uint16_t misc, length;
+            memcpy(&type, in + at, 4);
+            memcpy(&misc, in + at + 4, 2);
+            memcpy(&length, in + at + 6, 2);
+            if (length < 8 || length > size - at)
+                break;
+            if (pass == 0) {
+                if (type != RECORD_SAMPLE)
+                    note(u, type, misc, in + at + 8, length - 8u);
+            } else {
+                size_t made = type == RECORD_SAMPLE ? rewrite_sample(u, in + at, length, out + written) : 0;
+                if (!made && !(type == RECORD_SAMPLE && length >= 16 && event_of(u, word(in + at + 8)) &&
+                                 event_of(u, word(in + at + 8))->sample_type & S_STACK)) {
+                    memcpy(out + written, in + at, length);
+                    made = length;
+                }
+                written += made;
+            }
+            at += length;
+        }
+    }
+    forget_ended(u);
+    return written;
+}
+
+EXPORT void pinprof_unwind_counts(const struct unwinder *u, uint64_t counts[3])
+{
+    counts[0] = u->samples;
+    counts[1] = u->completed;
+    counts[2] = u->extended;
+}
+
+EXPORT void pinprof_unwind_free(struct unwinder *u)
+{
+    if (!u)
+        return;
+    for (struct file *f = u->files, *next; f; f = next) {
+        next = f->next;
+        if (f->fd >= 0)
+            close(f->fd);
+        free(f->table);
+        free(f);
+    }
+    for (size_t n = 0; n < u->process_room; n++)
+        free(u->processes[n].maps);
+    free(u->processes);
+    free(u->rows);
+    free(u->events);
+    free(u);
+}

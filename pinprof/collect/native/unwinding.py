@@ -1,0 +1,85 @@
+"""Complete user stacks: records pass through unwind.c on their way from the rings to the file.
+
+The kernel copies the top of the thread's stack into each sample; the library replaces the copy by the return addresses
+in it. No byte of a stack leaves this process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import platform
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pinprof.collect.native import perf_event as pe
+from pinprof.collect.native.events import EventSpec
+
+STACK_BYTES = 4096
+"""How much of a stack is copied: dozens of frames. The kernel, which follows frame pointers, adds those beyond."""
+WAIT_STACK_BYTES = 512
+"""The same where a thread leaves a processor: that can happen 100,000 times a second."""
+
+_USER_REGISTERS = {
+    "x86_64": 1 << 6 | 1 << 7 | 1 << 8,  # BP, SP, IP (arch/x86/include/uapi/asm/perf_regs.h)
+    "aarch64": 1 << 29 | 1 << 30 | 1 << 31 | 1 << 32,  # X29, LR, SP, PC (arch/arm64/include/uapi/asm/perf_regs.h)
+}
+_COPY = pe.SAMPLE_REGS_USER | pe.SAMPLE_STACK_USER
+
+
+def supported() -> bool:
+    """Whether the library knows this machine's registers."""
+    return platform.machine() in _USER_REGISTERS
+
+
+def with_copies(specs: Sequence[EventSpec]) -> list[EventSpec]:
+    """The events with registers and the top of the stack in each sample that has a call chain."""
+    registers = _USER_REGISTERS[platform.machine()]
+    return [
+        replace(
+            spec,
+            attr=replace(
+                spec.attr,
+                sample_type=spec.attr.sample_type | _COPY,
+                sample_regs_user=registers,
+                sample_stack_user=WAIT_STACK_BYTES if spec.attr.flags & pe.CONTEXT_SWITCH else STACK_BYTES,
+            ),
+        )
+        if spec.attr.sample_type & pe.SAMPLE_CALLCHAIN
+        else spec
+        for spec in specs
+    ]
+
+
+def as_written(spec: EventSpec) -> EventSpec:
+    """The event as its samples lie in the file."""
+    attr = replace(spec.attr, sample_type=spec.attr.sample_type & ~_COPY, sample_regs_user=0, sample_stack_user=0)
+    return replace(spec, attr=attr)
+
+
+class Unwinder:
+    """Rewrites records; `events` are pairs of an event as it was opened and the ids of its instances."""
+
+    def __init__(self, library: str, events: Sequence[tuple[EventSpec, Sequence[int]]]) -> None:
+        """OSError when the library cannot be loaded."""
+        self._library = ctypes.CDLL(library)
+        self._library.pinprof_unwind_new.restype = ctypes.c_void_p
+        self._library.pinprof_unwind_rewrite.restype = ctypes.c_size_t
+        pairs = [(number, spec.attr.sample_type) for spec, numbers in events for number in numbers]
+        ids, kinds = ((ctypes.c_uint64 * len(pairs))(*column) for column in zip(*pairs, strict=True))
+        self._state = ctypes.c_void_p(self._library.pinprof_unwind_new(ids, kinds, ctypes.c_size_t(len(pairs))))
+        self._out = ctypes.create_string_buffer(1 << 20)
+
+    def rewrite(self, records: bytes) -> memoryview:
+        """Whole records without copies of stacks; valid until the next call."""
+        if len(records) > len(self._out):
+            self._out = ctypes.create_string_buffer(2 * len(records))
+        size = self._library.pinprof_unwind_rewrite(
+            self._state, records, ctypes.c_size_t(len(records)), ctypes.byref(self._out)
+        )
+        return memoryview(self._out).cast("B")[:size]
+
+    def counts(self) -> dict[str, int]:
+        """Samples with a copied stack; those copied to the stack's end; those that the kernel's frames continue."""
+        raw = (ctypes.c_uint64 * 3)()
+        self._library.pinprof_unwind_counts(self._state, raw)
+        return dict(zip(("samples", "complete", "continued"), raw, strict=True))

@@ -1,0 +1,112 @@
+"""The C libraries of this package: built when it is installed (setup.py), else once for the user who needs one.
+
+Standard library only, and no other module of pinprof except when a library is missing: setup.py loads this file by its
+path.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+_FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
+_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
+
+
+@dataclass(frozen=True)
+class Library:
+    """A library made of one C file."""
+
+    title: str
+    """As messages call it."""
+    source: Path
+    prefix: str
+    """Of its file name; a hash of the source follows, so that a library of another version is not taken for it."""
+    link: str
+
+    @property
+    def name(self) -> str:
+        """Its file name."""
+        made_of = self.source.read_bytes() + " ".join((*_FLAGS, self.link, platform.machine())).encode()
+        return f"{self.prefix}{hashlib.sha256(made_of).hexdigest()[:12]}.so"
+
+    def compile_into(self, folder: Path) -> Path:
+        """Compile it into a folder, whole or not at all; OSError or CalledProcessError when that fails."""
+        target = folder / self.name
+        with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as place:
+            made = Path(place) / target.name
+            command = [*compiler(), *_FLAGS, self.link, str(self.source), "-o", str(made)]
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            made.replace(target)
+        return target
+
+    def find(self) -> Path:
+        """The library of this version, compiled now if need be; ToolMissing where it cannot be."""
+        from pinprof.errors import ToolMissing
+
+        built = self.source.with_name(self.name)
+        if built.is_file():
+            return built.resolve()
+        if not compiler():
+            raise ToolMissing(
+                f"pinprof was installed without its {self.title}, and there is no C compiler to build it.",
+                "Install one (Debian: apt install gcc libc6-dev) and record again, or record with nsys.",
+                "c-library",
+            )
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "pinprof"
+        try:
+            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
+            owner = cache.stat()
+            if owner.st_uid != os.geteuid() or owner.st_mode & _OTHERS_MAY_WRITE:
+                raise ToolMissing(
+                    f"The {self.title} is not built into {cache}, which others can write to.",
+                    "Set XDG_CACHE_HOME to a directory of your own.",
+                    "c-library",
+                )
+            cached = cache / self.name
+            return cached if cached.is_file() else self.compile_into(cache)
+        except subprocess.CalledProcessError as error:
+            said = (error.stderr.strip().splitlines() or [f"exit status {error.returncode}"])[0]
+            raise ToolMissing(
+                f"The {self.title} could not be compiled: {said}.",
+                "Install a C compiler with its headers (Debian: apt install gcc libc6-dev), or record with nsys.",
+                "c-library",
+            ) from error
+        except (OSError, RuntimeError) as error:
+            raise ToolMissing(
+                f"The {self.title} could not be built into {cache}: {error}.",
+                "Set XDG_CACHE_HOME to a directory that you can write to.",
+                "c-library",
+            ) from error
+
+
+def compiler() -> tuple[str, ...]:
+    """The C compiler's command, `$CC` or the first of the usual names; empty where there is none."""
+    given = tuple(shlex.split(os.environ.get("CC", "")))
+    for command in (given, ("cc",), ("gcc",), ("clang",)):
+        if command and shutil.which(command[0]):
+            return command
+    return ()
+
+
+_HERE = Path(__file__).parent
+
+NVTX = Library(
+    "NVTX library",
+    _HERE / "collect" / "nvtx" / "injection.c",
+    "libpinprof_nvtx.",
+    # nodelete: threads that end call into it, so it may never be unloaded.
+    "-Wl,-z,nodelete,-z,relro,-z,now",
+)
+_RELRO = "-Wl,-z,relro,-z,now"
+UNWINDING = Library("unwinding library", _HERE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO)
+DWARF = Library("library of line numbers", _HERE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
+LIBRARIES = (NVTX, UNWINDING, DWARF)
