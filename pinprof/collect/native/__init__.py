@@ -33,7 +33,7 @@ def check(request: RecordRequest) -> None:
     check_request(request)
     if request.call_graph != "fp":
         raise UsageError(
-            f"The native collector follows frame pointers only, not --call-graph {request.call_graph}.",
+            f"The native collector does not record --call-graph {request.call_graph}.",
             "Record with perf for that (`pinprof run … --record perf`, `pinprof record --with perf`).",
             "call-graph",
         )
