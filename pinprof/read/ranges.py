@@ -21,8 +21,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import RangeTable
 from pinprof.units import format_counted
@@ -159,12 +157,7 @@ def _table(ranges: list[_Range]) -> RangeTable:
             heapq.heappop(ends)
         depths.append(len(ends) if entry.depth < 0 else entry.depth)
         heapq.heappush(ends, entry.end)
-    return RangeTable(
-        name=tuple(entry.name for entry in ranges),
-        domain=tuple(entry.domain for entry in ranges),
-        start_ns=np.array([entry.start for entry in ranges], np.int64),
-        end_ns=np.array([entry.end for entry in ranges], np.int64),
-        pid=np.array([entry.pid for entry in ranges], np.int32),
-        tid=np.array([entry.tid for entry in ranges], np.int32),
-        depth=np.array(depths, np.int32),
+    name, domain, start, end, pid, tid, _ = zip(*ranges, strict=True) if ranges else ((),) * 7
+    return RangeTable.of(
+        len(ranges), name=name, domain=domain, start_ns=start, end_ns=end, pid=pid, tid=tid, depth=depths
     )

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pinprof.analyze.ranges.paths import RangePath
+from pinprof.columns import Float64, Table
 from pinprof.model import Event, Int32, Int64, UInt64
 
 Purpose = Literal[
@@ -195,20 +193,17 @@ class Link:
 
 
 @dataclass(frozen=True)
-class BandwidthPoints:
+class BandwidthPoints(Table):
     """Size against bandwidth, thinned to a bounded number of points; columns of one length."""
 
     size_bytes: Int64
-    gb_per_s: NDArray[np.float64]
+    gb_per_s: Float64
     count: Int64
     """Copies that the point stands for."""
     group: Int32
     """Index into `groups`."""
     groups: tuple[tuple[Direction, str], ...]
     """(direction, memory)."""
-
-    def __len__(self) -> int:
-        return len(self.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -288,7 +283,7 @@ class SizeHistogram:
 
 
 @dataclass(frozen=True)
-class KernelTable:
+class KernelTable(Table):
     """Kernels during which managed memory moved or was waited for, in order of their start; columns of one length."""
 
     start_ns: Int64
@@ -307,12 +302,9 @@ class KernelTable:
     """Inside, time spent on faults while nothing was copied."""
     names: tuple[str, ...]
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
 
 @dataclass(frozen=True)
-class BlockTable:
+class BlockTable(Table):
     """Managed memory by 2 MiB block, the driver's unit (uvm_va_block); columns of one length, ordered by address."""
 
     address: UInt64
@@ -323,9 +315,6 @@ class BlockTable:
     cpu_faults: Int64
     flips: Int64
     """How often the direction changed from one migration to the next within the life of one allocation."""
-
-    def __len__(self) -> int:
-        return len(self.address)
 
 
 @dataclass(frozen=True)
@@ -392,7 +381,7 @@ class AllocLoop:
 
 
 @dataclass(frozen=True)
-class EventRows:
+class EventRows(Table):
     """Single calls, copies or migrations behind the whole recording's results, in order of their start; columns."""
 
     group: Int32
@@ -408,9 +397,6 @@ class EventRows:
     """0 when not recorded."""
     extra: Int64
     """For copies the time inside their calls, for migrations 1 when they began while a kernel ran; else 0."""
-
-    def __len__(self) -> int:
-        return len(self.group)
 
 
 @dataclass(frozen=True)

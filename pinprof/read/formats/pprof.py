@@ -193,10 +193,10 @@ class _Importer:
                     missing += not chain
                     unresolved += sum(number in self.unresolved for number in locations) if self.unresolved else 0
             if len(chains) >= _BATCH:
-                columns.stack += self.builder.stacks(chains).tolist()
+                columns.stack.extend(self.builder.stacks(chains).tolist())
                 chains.clear()
         check_sum(self.path, sum(columns.weight), "pprof")
-        columns.stack += self.builder.stacks(chains).tolist()
+        columns.stack.extend(self.builder.stacks(chains).tolist())
         notes = ["pprof profiles have no times: ranges cannot be told apart.", *self.names.notes()]
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged, negative or refer to nothing; left out.")
