@@ -149,9 +149,15 @@ def is_capture(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
+def part(directory: Path, name: str) -> Path | None:
+    """A file of a capture; None when the capture does not have it."""
+    path = directory / name
+    return path if path.is_file() else None
+
+
 def holds_recording(directory: Path) -> bool:
     """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
-    return any((directory / name).is_file() for name in (PERF_DATA, NSYS_SQLITE))
+    return any(part(directory, name) for name in (PERF_DATA, NSYS_SQLITE))
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -30,7 +30,7 @@ from pinprof.collect import chosen, nsys_export
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder, shim_command
 from pinprof.collect.program import HeldSignals, find_program
-from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
 from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
@@ -284,12 +284,7 @@ def _nsys_environment(folder: Path) -> dict[str, str]:
 
 def _complaint(log: Path) -> str:
     """The first thing nsys printed besides its usual progress, without a full stop."""
-    try:
-        text = log.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    lines = (re.sub(r"[^ -~]", "", line).strip() for line in text.splitlines())
-    return next((line.rstrip(".")[:300] for line in lines if line and not _USUAL.search(line)), "")
+    return next((line.rstrip(".")[:300] for line in printed_lines(log) if not _USUAL.search(line)), "")
 
 
 def _help(path: Path) -> str:

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinprof.errors import CaptureError, FormatError
+from pinprof.errors import FormatError, readable
 from pinprof.model import RangeTable
 from pinprof.units import format_counted
 
@@ -66,14 +66,9 @@ def read_ranges(path: Path) -> LoadedRanges:
 
     CaptureError if it cannot be read, FormatError if it has lines but no range.
     """
-    try:
+    remedy = "Give the ranges.jsonl of a capture, or lines of that form."
+    with readable(f"The ranges {path}", remedy, "ranges"):
         text = path.read_bytes()
-    except OSError as error:
-        raise CaptureError(
-            f"The ranges {path} cannot be read: {error.strerror}.",
-            "Give the ranges.jsonl of a capture, or lines of that form.",
-            "ranges",
-        ) from error
     loaded = parse_ranges(text)
     if not len(loaded.table) and text.partition(b"\n")[1] and text.strip():
         raise FormatError(
@@ -81,7 +76,7 @@ def read_ranges(path: Path) -> LoadedRanges:
             expected='a line like {"name": "alloc", "start_ns": 1, "end_ns": 9}',
             found=repr(text[:24].decode("utf-8", "replace")),
             offset=0,
-            remedy="Give the ranges.jsonl of a capture, or lines of that form.",
+            remedy=remedy,
             slug="ranges",
         )
     return loaded

@@ -88,28 +88,15 @@ class Attached(Tool):
 
     def result(self) -> ToolResult:
         """What it recorded with, and why that is not whole."""
-        request = self._request
         said = last_word(self._log)
         facts: dict[str, Any] = {
             "name": "native",
             "version": __version__,
             "command": list(self._shown),
             "pid": self._pid,
-            "options": {
-                "frequency": request.frequency,
-                "call_graph": request.call_graph,
-                "fault_period": request.fault_period,
-                "off_cpu": self._off_cpu,
-                "kernel": self._kernel,
-                "system_wide": request.system_wide,
-                "region_only": request.region_only,
-            },
+            "options": self._request.sampler_options(off_cpu=self._off_cpu, kernel=self._kernel),
             "cpu_ns": self.recorder.cpu_ns,
-            **{
-                name: said[name]
-                for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
-                if name in said
-            },
+            **{name: said[name] for name in _SAID_FACTS if name in said},
         }
         notes = [str(note) for note in said.get("notes", ())]
         if not self._kernel:
@@ -138,11 +125,7 @@ class Attached(Tool):
             )
         what = str(said["refused"])
         if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
-            return CollectError(
-                "pinprof may not lock enough memory for its buffers.",
-                "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
-                "perf-memlock",
-            )
+            return permission.memory_refusal("pinprof")
         if number == errno.EMFILE:
             return CollectError(
                 "pinprof may not open enough files: it needs a few for each CPU.",

@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pinprof.collect.native import perf_event as pe
@@ -51,13 +51,9 @@ class EventSpec:
         name = ctypes.create_string_buffer(os.fsencode(self.path))
         return replace(self.attr, config1=ctypes.addressof(name)), name
 
-    def to_json(self) -> dict[str, Any]:
-        """For the collector's orders."""
-        return asdict(self)
-
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> EventSpec:
-        """What `to_json` made."""
+        """From the collector's orders, as `asdict` gives it."""
         return cls(**{**raw, "attr": EventAttr(**raw["attr"])})
 
 

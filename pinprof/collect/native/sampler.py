@@ -62,8 +62,7 @@ class Orders:
 
     def save(self, path: Path) -> None:
         """Write them where the collector will look."""
-        raw = {**asdict(self), "events": [spec.to_json() for spec in self.events]}
-        path.write_text(json.dumps(raw), "utf-8")
+        path.write_text(json.dumps(asdict(self)), "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Orders:

@@ -16,8 +16,8 @@ from pinprof import store
 from pinprof.activity import Activity
 from pinprof.manifest import Manifest
 from pinprof.model import NO_NODE, Capture, Losses, SampleTable
-from pinprof.read import perf
 from pinprof.read.nsys import export as nsys_export
+from pinprof.read.perf import capture as perf
 from pinprof.read.ranges import read_ranges
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
@@ -36,33 +36,32 @@ def certainty(path: Path, _head: bytes) -> Certainty:
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """The capture: perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
     manifest = store.read_manifest(directory)
-    symbols = directory / store.SYMBOLS
-    alone = _nsys_alone(directory)
+    symbols, alone = store.part(directory, store.SYMBOLS), _nsys_alone(directory)
     resolver = Resolver(
-        kallsyms=options.kallsyms or _present(directory / store.KALLSYMS),
+        kallsyms=options.kallsyms or store.part(directory, store.KALLSYMS),
         symfs=options.symfs,
-        sealed=SealedSymbols.load(symbols) if alone and symbols.is_file() else None,
+        sealed=SealedSymbols.load(symbols) if alone and symbols else None,
     )
     capture = _read(directory, options, manifest, resolver, alone=alone)
     if alone:
         return capture
     # The manifest describes both collectors already.
     traced = replace(capture, manifest=replace(capture.manifest, command=(), collectors=()))
-    return replace(perf.read_capture(directory, options), traced=traced)
+    return replace(perf.read_directory(directory, options), traced=traced)
 
 
 def seal(directory: Path) -> frozenset[int]:
     """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
     if not _nsys_alone(directory):
         return perf.seal(directory)
-    resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
+    resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
     nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     return frozenset()
 
 
 def _nsys_alone(directory: Path) -> bool:
-    return not (directory / store.PERF_DATA).is_file()
+    return store.part(directory, store.PERF_DATA) is None
 
 
 def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: Resolver, *, alone: bool) -> Capture:
@@ -70,7 +69,7 @@ def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: R
     known = {key: value for key, value in manifest.host.items() if value not in (None, [], ())}
     capture = replace(capture, path=str(directory), manifest=replace(manifest, host={**capture.manifest.host, **known}))
     offset = _offset(manifest, capture.activity)
-    path = options.ranges or _present(directory / store.RANGES)
+    path = options.ranges or store.part(directory, store.RANGES)
     if offset is None or path is None:
         return capture
     loaded = read_ranges(path)
@@ -127,10 +126,6 @@ def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
         unresolved_frames=int(on_stack[stacked].sum()),
         missing_stacks=len(samples) - len(stacked),
     )
-
-
-def _present(path: Path) -> Path | None:
-    return path if path.is_file() else None
 
 
 READER = Reader("capture with an Nsight Systems export", certainty, read_directory, seal)
