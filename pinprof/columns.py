@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int16 = NDArray[np.int16]
+Int8 = NDArray[np.int8]
 UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
 Float64 = NDArray[np.float64]
@@ -24,8 +25,8 @@ Texts = tuple[str, ...]
 """A column of text."""
 
 _DTYPES: dict[str, Any] = {
-    "Int64": np.int64, "Int32": np.int32, "Int16": np.int16, "UInt64": np.uint64, "UInt8": np.uint8, "Bool": np.bool_,
-    "Float64": np.float64, "Texts": None,
+    "Int64": np.int64, "Int32": np.int32, "Int16": np.int16, "Int8": np.int8, "UInt64": np.uint64, "UInt8": np.uint8,
+    "Bool": np.bool_, "Float64": np.float64, "Texts": None,
 }  # fmt: skip
 _TIMES = ("time_ns", "start_ns", "end_ns")
 

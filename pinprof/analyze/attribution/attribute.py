@@ -11,16 +11,14 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import NEAR_FRAMES, UVM_THREAD
 from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
+from pinprof.columns import Int8
 from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
-
-Int8 = NDArray[np.int8]
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
