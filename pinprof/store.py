@@ -81,15 +81,11 @@ class CaptureWriter:
         for existing in (target, partial):
             if existing.exists():
                 if not force:
-                    raise CollectError(
-                        f"{existing} exists already.", "Give another name with -o, or --force to replace it.", "output"
-                    )
-                if not (existing / MANIFEST).is_file():
-                    raise CollectError(
-                        f"{existing} is not a pinprof capture, so --force does not replace it.",
-                        "Give another name with -o.",
-                        "output",
-                    )
+                    remedy = "Give another name with -o, or --force to replace it."
+                    raise CollectError(f"{existing} exists already.", remedy, "output")
+                if not is_capture(existing):
+                    problem = f"{existing} is not a pinprof capture, so --force does not replace it."
+                    raise CollectError(problem, "Give another name with -o.", "output")
                 shutil.rmtree(existing)
         writer = cls(partial, target, manifest)
         try:

@@ -104,46 +104,43 @@ class ContextInit:
 
 
 @dataclass(frozen=True)
-class CopyResult:
-    """Copies of one direction and kind of memory; migrations of managed memory are not among them."""
+class Moved:
+    """Data that moved in one direction."""
 
     direction: Direction
-    memory: str
-    """Kind of the memory on the host's side (`pageable`, `pinned`, `managed`); of the source where no host is."""
-    asynchronous: bool
-    """By the name of the call: it may return before the copy is done."""
     count: int
     size_bytes: Spread
     busy_ns: int
-    """Sum of the copies' own times."""
-    host_ns: int
-    """Time that threads of the program spent inside the calls that made the copies."""
-    link_share: float | None
-    """Bandwidth, of the link's practical rate; None for unknown links and copies that cross none."""
-
-    @property
-    def gb_per_s(self) -> float:
-        """Bandwidth while copying; 0 when no time was recorded."""
-        return self.size_bytes.total / self.busy_ns if self.busy_ns else 0.0
-
-
-@dataclass(frozen=True)
-class MigrationResult:
-    """Migrations of managed memory of one direction and cause."""
-
-    direction: Direction
-    cause: Cause
-    count: int
-    size_bytes: Spread
-    busy_ns: int
-    in_kernel_count: int
-    """The part that began while a kernel ran."""
-    in_kernel_bytes: int
+    """Sum of the moves' own times."""
 
     @property
     def gb_per_s(self) -> float:
         """Bandwidth while moving; 0 when no time was recorded."""
         return self.size_bytes.total / self.busy_ns if self.busy_ns else 0.0
+
+
+@dataclass(frozen=True)
+class CopyResult(Moved):
+    """Copies of one direction and kind of memory; migrations of managed memory are not among them."""
+
+    memory: str
+    """Kind of the memory on the host's side (`pageable`, `pinned`, `managed`); of the source where no host is."""
+    asynchronous: bool
+    """By the name of the call: it may return before the copy is done."""
+    host_ns: int
+    """Time that threads of the program spent inside the calls that made the copies."""
+    link_share: float | None
+    """Bandwidth, of the link's practical rate; None for unknown links and copies that cross none."""
+
+
+@dataclass(frozen=True)
+class MigrationResult(Moved):
+    """Migrations of managed memory of one direction and cause."""
+
+    cause: Cause
+    in_kernel_count: int
+    """The part that began while a kernel ran."""
+    in_kernel_bytes: int
 
 
 @dataclass(frozen=True)
@@ -226,21 +223,18 @@ class DeviceTime:
 class CopyTotals:
     """A sum over some copies, for a verdict."""
 
-    count: int = 0
-    size_bytes: int = 0
-    busy_ns: int = 0
-    host_ns: int = 0
+    count: int
+    size_bytes: int
+    busy_ns: int
+    host_ns: int
 
 
 @dataclass(frozen=True)
-class DirectionTotals:
+class DirectionTotals(CopyTotals):
     """All copies of one direction, whatever the memory."""
 
     direction: Direction
-    count: int
-    size_bytes: int
     median_bytes: int
-    busy_ns: int
     large_pinned: CopyTotals
     """Copies of pinned memory large enough to show what the link can do."""
 

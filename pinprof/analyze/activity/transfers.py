@@ -222,14 +222,11 @@ def _directions(copies: Copies) -> tuple[DirectionTotals, ...]:
     results = []
     for direction in np.unique(copies.direction).tolist():
         mine = copies.direction == direction
-        all_of_it = _totals(copies, mine)
         results.append(
             DirectionTotals(
+                **vars(_totals(copies, mine)),
                 direction=DIRECTIONS[direction],
-                count=all_of_it.count,
-                size_bytes=all_of_it.size_bytes,
                 median_bytes=int(np.median(copies.size_bytes[mine])),
-                busy_ns=all_of_it.busy_ns,
                 large_pinned=_totals(copies, mine & large),
             )
         )
