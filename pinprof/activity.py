@@ -60,7 +60,14 @@ class CopyKind(IntEnum):
     UVM_DEVICE_TO_DEVICE = 13
 
 
-class MemoryKind(IntEnum):
+class _Named(IntEnum):
+    @property
+    def words(self) -> str:
+        """The name as texts write it: `managed static`."""
+        return self.name.lower().replace("_", " ")
+
+
+class MemoryKind(_Named):
     """Where memory lies; nsys's numbers, one lower than CUpti_ActivityMemoryKind."""
 
     PAGEABLE = 0
@@ -73,7 +80,7 @@ class MemoryKind(IntEnum):
     UNKNOWN = 7
 
 
-class MigrationCause(IntEnum):
+class MigrationCause(_Named):
     """Why managed memory moved (CUpti_ActivityUnifiedMemoryMigrationCause)."""
 
     UNKNOWN = 0

@@ -61,7 +61,7 @@ def readable(what: object, remedy: str = "", slug: str = "no-capture") -> Iterat
 class FormatError(PinprofError):
     """Bytes that are not what the format says; names what was expected, what was found and at which byte."""
 
-    def __init__(self, path: str, *, expected: str, found: str, offset: int, remedy: str, slug: str) -> None:
+    def __init__(self, path: object, *, expected: str, found: str, offset: int = 0, remedy: str, slug: str) -> None:
         super().__init__(f"{path}: expected {expected} at byte {offset}, found {found}.", remedy, slug)
         self.offset = offset
 

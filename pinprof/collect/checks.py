@@ -212,11 +212,11 @@ def _py_spy() -> Check:
 
 def _nsys() -> Check:
     try:
-        found = find_nsys()
+        recorder = find_nsys()
     except ToolMissing as error:
         state: Literal["info", "warning"] = "warning" if host.gpus() else "info"
         return Check("nsys", state, error.problem, error.remedy if host.gpus() else "")
-    return Check("nsys", "ok", f"{found.version}, {found.path}")
+    return Check("nsys", "ok", f"{recorder.version}, {recorder.path}")
 
 
 def _nsys_importer() -> Check:

@@ -101,7 +101,6 @@ def _reader_of(path: Path, shown: str) -> Reader:
         shown,
         expected=", ".join(foreign) + " or a capture directory",
         found=repr(head[:16]),
-        offset=0,
         remedy="Give a recording that pinprof or perf wrote.",
         slug="unknown-format",
     )

@@ -148,7 +148,6 @@ def check_sum(path: str, total: int, slug: str) -> None:
             path,
             expected="weights that sum to less than 2^63",
             found="more",
-            offset=0,
             remedy="Check what wrote the file.",
             slug=slug,
         )

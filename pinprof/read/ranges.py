@@ -75,7 +75,6 @@ def read_ranges(path: Path) -> LoadedRanges:
             str(path),
             expected='a line like {"name": "alloc", "start_ns": 1, "end_ns": 9}',
             found=repr(text[:24].decode("utf-8", "replace")),
-            offset=0,
             remedy=remedy,
             slug="ranges",
         )

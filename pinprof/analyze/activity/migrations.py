@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
 
@@ -15,10 +16,7 @@ from pinprof.columns import Bool, Int32, Int64, Table, UInt64
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
 
-_CAUSES: dict[int, Cause] = {
-    MigrationCause.PREFETCH: "prefetch", MigrationCause.FAULT: "fault", MigrationCause.SPECULATIVE: "speculative",
-    MigrationCause.EVICTION: "eviction", MigrationCause.ACCESS_COUNTERS: "access counters",
-}  # fmt: skip
+_CAUSES = {cause.value: cast("Cause", cause.words) for cause in MigrationCause}
 
 
 def cause_name(cause: int) -> Cause:

@@ -50,16 +50,11 @@ for _kind, _direction in _DIRECTION_OF.items():
     DIRECTION[_kind] = DIRECTIONS.index(_direction)
 
 _H2D, _D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
-_MEMORY_NAMES = {
-    MemoryKind.PAGEABLE: "pageable", MemoryKind.PINNED: "pinned", MemoryKind.DEVICE: "device",
-    MemoryKind.ARRAY: "array", MemoryKind.MANAGED: "managed", MemoryKind.DEVICE_STATIC: "device static",
-    MemoryKind.MANAGED_STATIC: "managed static",
-}  # fmt: skip
 
 
 def memory_name(kind: int) -> str:
     """`pageable`, `pinned`, …; `unknown` for what has no name here."""
-    return _MEMORY_NAMES.get(MemoryKind(kind), "unknown") if kind <= MemoryKind.UNKNOWN else "unknown"
+    return MemoryKind(min(kind, MemoryKind.UNKNOWN)).words
 
 
 @dataclass(frozen=True)

@@ -132,17 +132,12 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
         context_leaf[nodes] = leaf
         context_at[nodes] = np.where((opened > 0) | (leaf != context_leaf[parent]), nodes, context_at[parent])
 
-        # D: the strongest claim on the stack, the outermost frame that makes it.
-        rank = rules.remainder[frame]
-        stronger = rank > remainder[parent]
-        remainder[nodes] = np.where(stronger, rank, remainder[parent])
-        remainder_at[nodes] = np.where(stronger, nodes, remainder_at[parent])
-
-        # W: the strongest claim of all; the outermost frame that makes it.
-        rank = rules.wait[frame]
-        stronger = rank > wait[parent]
-        wait[nodes] = np.where(stronger, rank, wait[parent])
-        wait_at[nodes] = np.where(stronger, nodes, wait_at[parent])
+        # D, W: the strongest claim on the stack, the outermost frame that makes it.
+        for ranks, strongest, at in ((rules.remainder, remainder, remainder_at), (rules.wait, wait, wait_at)):
+            rank = ranks[frame]
+            stronger = rank > strongest[parent]
+            strongest[nodes] = np.where(stronger, rank, strongest[parent])
+            at[nodes] = np.where(stronger, nodes, at[parent])
 
         # U: whose code, and is libcuda near?
         distance = np.minimum(libcuda_distance[caller] + 1, NEAR_FRAMES + 1).astype(np.int8)

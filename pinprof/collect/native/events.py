@@ -61,12 +61,10 @@ class EventSpec:
         return cls(**{**raw, "attr": EventAttr(**raw["attr"])})
 
 
-def event(
-    name: str, kind: int, config: int, period: int, *, kernel: bool, fields: int = 0, flags: int = 0
-) -> EventSpec:
-    """An event that samples once in `period` on CLOCK_MONOTONIC, with `fields` beside whose sample it is; `kernel` False
-    leaves everything of the kernel out.
+def event(name: str, kind: int, config: int, period: int, *, kernel: bool, also: int = 0, flags: int = 0) -> EventSpec:
+    """An event that samples once in `period` on CLOCK_MONOTONIC; `also` are fields of a sample beside its identity.
 
+    `kernel` False leaves everything of the kernel out.
     A fixed period must not come with SAMPLE_PERIOD: the kernel then samples every single occurrence of a software
     event (perf_swevent_event, kernel/events/core.c).
     """

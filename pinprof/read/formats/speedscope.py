@@ -54,7 +54,6 @@ def read(path: Path) -> Capture:
             str(path),
             expected="the keys `shared.frames` and `profiles` of a speedscope file",
             found="other keys",
-            offset=0,
             remedy="Export the profile from speedscope again, or give the file it was made from.",
             slug="speedscope",
         )

@@ -183,16 +183,10 @@ class SampleGatherer:
 
 
 def _joined_samples(chunks: list[RawSamples]) -> RawSamples:
-    """All chunks as one; empties the list on the way, so that memory holds little more than the samples once."""
-    total = sum(map(len, chunks))
-    samples = RawSamples.of(total)
-    while chunks:
-        chunk = chunks.pop()
-        begin = total - len(chunk)
-        for name, column in vars(samples).items():
-            column[begin:total] = getattr(chunk, name)
-        total = begin
-    return samples
+    """All chunks as one, column by column; empties the list, so that memory holds little more than the samples once."""
+    columns = [dict(vars(chunk)) for chunk in (RawSamples.empty(), *chunks)]
+    chunks.clear()
+    return RawSamples(**{name: np.concatenate([each.pop(name) for each in columns]) for name in tuple(columns[0])})
 
 
 def _joined_chains(chunks: list[Int32]) -> Int32:
