@@ -42,7 +42,7 @@ class Table:
         return len(getattr(self, fields(self)[0].name))
 
     @classmethod
-    def of(cls, count: int, **values: Any) -> Self:
+    def of(cls, count: int, /, **values: Any) -> Self:
         """A table of `count` rows: columns from arrays or sequences, a number for all rows, 0 where none is given."""
         for entry in fields(cls):
             dtype, given = _columns(cls).get(entry.name), values.get(entry.name)

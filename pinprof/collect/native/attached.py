@@ -74,9 +74,8 @@ class Attached(Tool):
         try:
             self.recorder = start(orders, control, self._log)
         except OSError as error:
-            raise CollectError(
-                f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
-            ) from error
+            problem = f"The collector cannot be started: {error.strerror}."
+            raise _failed(problem, "`pinprof doctor` checks this machine.") from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
@@ -108,11 +107,8 @@ class Attached(Tool):
         if self.recorder.wait_status is not None:
             raise self._start_failure()
         if time.monotonic() > deadline:
-            raise CollectError(
-                f"The collector was not ready after {START_TIMEOUT_S:.0f} s.",
-                "Try again when the machine is less busy, or without --system-wide.",
-                "native",
-            )
+            problem = f"The collector was not ready after {START_TIMEOUT_S:.0f} s."
+            raise _failed(problem, "Try again when the machine is less busy, or without --system-wide.")
 
     def _start_failure(self) -> CollectError:
         """Why the collector ended before the program began."""
@@ -120,24 +116,18 @@ class Attached(Tool):
         number = int(said.get("errno") or 0)
         if "refused" not in said:
             reason = str(said.get("failed") or "see collector.log").rstrip(".")
-            return CollectError(
-                f"The collector did not start recording: {reason}.", "`pinprof doctor` checks what it needs.", "native"
-            )
+            problem = f"The collector did not start recording: {reason}."
+            return _failed(problem, "`pinprof doctor` checks what it needs.")
         what = str(said["refused"])
         if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
             return permission.memory_refusal("pinprof")
         if number == errno.EMFILE:
-            return CollectError(
-                "pinprof may not open enough files: it needs a few for each CPU.",
-                "Raise the limit: `ulimit -n 65536`.",
-                "native",
-            )
+            problem = "pinprof may not open enough files: it needs a few for each CPU."
+            return _failed(problem, "Raise the limit: `ulimit -n 65536`.")
         if number in (errno.EPERM, errno.EACCES, errno.ENOSYS):
             return permission.refusal(number, system_wide=self._request.system_wide, user=not self._kernel)
-        return CollectError(
-            f"The kernel does not record {what}: {os.strerror(number)}.",
-            "Try --record perf, or --no-off-cpu.",
-            "native",
+        return _failed(
+            f"The kernel does not record {what}: {os.strerror(number)}.", "Try --record perf, or --no-off-cpu."
         )
 
     def _failure(self, said: Mapping[str, Any]) -> CollectError | None:
@@ -149,6 +139,10 @@ class Attached(Tool):
             return None
         full = os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT)
         return recorder.unfinished("the collector", "native", disk_full=full, reason=str(said.get("failed", "")))
+
+
+def _failed(problem: str, remedy: str) -> CollectError:
+    return CollectError(problem, remedy, "native")
 
 
 def unwinding_library() -> str:
