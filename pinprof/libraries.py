@@ -29,7 +29,7 @@ class Library:
     """As messages call it."""
     source: Path
     prefix: str
-    """Of its file name; a hash of the source follows, so that a library of another version is not taken for it."""
+    """Begins its file name; a hash of the source follows, so that another version's library is not taken for it."""
     link: str
 
     @property

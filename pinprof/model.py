@@ -7,18 +7,18 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.activity import Activity, MarkTable
 from pinprof.columns import Bool as Bool
 from pinprof.columns import Int16 as Int16
 from pinprof.columns import Int32 as Int32
 from pinprof.columns import Int64 as Int64
+from pinprof.columns import Table, Texts
 from pinprof.columns import UInt8 as UInt8
 from pinprof.columns import UInt64 as UInt64
 from pinprof.manifest import Manifest
@@ -149,7 +149,7 @@ class StackTable:
 
 
 @dataclass(frozen=True)
-class SampleTable:
+class SampleTable(Table):
     """One row per sample, ordered by time."""
 
     time_ns: Int64
@@ -170,22 +170,13 @@ class SampleTable:
     wait: UInt8 | None = None
     """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
 
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    def take(self, rows: NDArray[Any]) -> SampleTable:
-        """The samples at `rows` (positions or a mask)."""
-        whole = (getattr(self, column.name) for column in fields(self))
-        columns: list[Any] = [None if values is None else values[rows] for values in whole]
-        return SampleTable(*columns)
-
 
 @dataclass(frozen=True)
-class RangeTable:
+class RangeTable(Table):
     """NVTX ranges, ordered by start, one row each; half-open intervals [start_ns, end_ns)."""
 
-    name: tuple[str, ...]
-    domain: tuple[str, ...]
+    name: Texts
+    domain: Texts
     start_ns: Int64
     end_ns: Int64
     pid: Int32
@@ -193,9 +184,6 @@ class RangeTable:
     tid: Int32
     depth: Int32
     """Nesting depth within its thread, 0 outermost."""
-
-    def __len__(self) -> int:
-        return len(self.name)
 
 
 @dataclass(frozen=True)

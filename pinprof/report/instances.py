@@ -96,7 +96,7 @@ def instance_data(analysis: Analysis) -> InstanceData:
     capture = analysis.capture
     start, threads = start_ns(capture), thread_numbers(capture)
     rows = analysis.activity.rows if analysis.activity else None
-    nothing = EventRows(*(_NONE.astype(np.int32), _NONE, _NONE, _NONE, *(_NONE.astype(np.int32),) * 2, _NONE, _NONE))
+    nothing = EventRows.empty()
     calls, of_call = _instances(rows.calls if rows else nothing, start, threads)
     copies, migrations = (
         _instances(events, start, threads)[0] for events in ((rows.copies, rows.migrations) if rows else (nothing,) * 2)
@@ -125,22 +125,21 @@ def instance_data(analysis: Analysis) -> InstanceData:
 def _range_rows(analysis: Analysis) -> EventRows:
     ranges = analysis.capture.ranges
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
-    return EventRows(
-        group=analysis.members.path.astype(np.int32),
+    return EventRows.of(
+        len(ranges),
+        group=analysis.members.path,
         start_ns=ranges.start_ns,
         end_ns=ranges.end_ns,
         scope_ns=ranges.start_ns,
         pid=pairs[:, 0],
         tid=pairs[:, 1],
-        size_bytes=np.zeros(len(ranges), np.int64),
-        extra=np.zeros(len(ranges), np.int64),
     )
 
 
 def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int]) -> tuple[Instances, Int64]:
     """The rows, bounded, and per event the row that it is part of."""
     order = np.argsort(events.start_ns, kind="stable")
-    events = EventRows(**{name: column[order] for name, column in vars(events).items()})
+    events = events.take(order)
     pairs, of_pair = threads_of(events.pid, events.tid)
     number = np.array([threads.get(pair, -1) for pair in pairs], np.int32)
     spans = Spans.single(
