@@ -115,10 +115,11 @@ class Result:
 
     def save_page(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as one HTML file; its path."""
-        from pinprof import report
+        from pinprof.report.gather import build
+        from pinprof.report.page.html import write_html
 
         target = Path(path)
-        report.write_html(report.build(self.analysis), target)
+        write_html(build(self.analysis), target)
         return target
 
     def page(self) -> str:

@@ -44,6 +44,16 @@ class EventResult:
     """Weight whose leaf comes from the hot-loop rule."""
 
     @property
+    def name(self) -> str:
+        """The event's name."""
+        return self.event.name
+
+    @property
+    def unit(self) -> str:
+        """The event's unit."""
+        return self.event.unit
+
+    @property
     def too_few(self) -> bool:
         """Whether chance decides the shares. Merged stacks of other tools tell no number of samples, only weights."""
         return self.event.freq_hz is not None and self.samples < MIN_SAMPLES

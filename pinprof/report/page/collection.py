@@ -16,7 +16,8 @@ from pathlib import Path
 from markupsafe import Markup
 
 from pinprof import __version__
-from pinprof.report.data import LEVEL_TITLES, RangeData, ReportData
+from pinprof.analyze.results import RangeResult
+from pinprof.report.data import LEVEL_TITLES, ReportData
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
 
@@ -58,7 +59,7 @@ def render(reports: Sequence[ReportData]) -> str:
     )
 
 
-def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, list[RangeData | None]]]:
+def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, list[RangeResult | None]]]:
     """(name, depth, the range in each report) for every range name, in the order in which the reports have them."""
     keys: dict[tuple[str, int], None] = {}
     for data in reports:
@@ -71,7 +72,7 @@ def _packed(page: str) -> str:
     return base64.b64encode(gzip.compress(page.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")
 
 
-def _range(data: ReportData, name: str, depth: int) -> RangeData | None:
+def _range(data: ReportData, name: str, depth: int) -> RangeResult | None:
     return next((entry for entry in data.ranges if (entry.name, entry.depth) == (name, depth)), None)
 
 

@@ -155,7 +155,7 @@ def _shared_data(report: ReportData) -> dict[str, Any]:
     return {
         "causes": [picked(cause, "key slug meaning remedy rule") for cause in report.causes],
         "events": [
-            {"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in report.events
+            {"name": printable(event.name), "unit": event.unit, "spans": event.event.spans} for event in report.events
         ],
         "threads": [
             printable(f"{thread.name} {thread.tid}".strip())

@@ -11,12 +11,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.analyze.results import RangeResult
 from pinprof.report import palette
 from pinprof.report.data import Shared, Tile
+from pinprof.report.names import shortened
 from pinprof.report.styles import Style
 
 PLAIN_WIDTH = 100
 """Width when the output is no terminal."""
+
+DEEPEST = 15
+"""Depth of a range from which on its name stands no further to the right: neither table nor chart has the room."""
 
 _GLUE = "\ue000"
 """Stands for a blank at which no line may end, one cell wide: rich breaks lines at no-break spaces, too."""
@@ -75,6 +80,11 @@ def ranges_table(width: int, *titles: str) -> Table:
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     return table
+
+
+def range_name(entry: RangeResult, width: int) -> Text:
+    """A range's name, indented by its depth."""
+    return Text("  " * min(entry.depth, DEEPEST) + shortened(entry.name, width))
 
 
 def leaf_style(shared: Shared, leaf: str) -> str:

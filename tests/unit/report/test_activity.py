@@ -20,9 +20,9 @@ from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.results import CallResult
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
-from pinprof.report import build
 from pinprof.report.data import ReportData
 from pinprof.report.export.document import to_json
+from pinprof.report.gather import build
 from pinprof.report.page.html import for_scripts
 from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.calls import UNSAMPLED, Calls, call_line, split_parts

@@ -14,11 +14,10 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
-from pinprof.analyze.results import RangeWall
-from pinprof.report.data import RangeData, ReportData, Shared
-from pinprof.report.names import shortened
+from pinprof.analyze.results import RangeResult, RangeWall
+from pinprof.report.data import ReportData, Shared
 from pinprof.report.section import Section, picked
-from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
+from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled
 
 REMAINDER = "not explained"
 _MOST, _NAME_WIDTH = 3, 24
@@ -83,7 +82,7 @@ class Walls(Section):
 
     key = "walls"
 
-    rows: tuple[tuple[RangeData, Wall], ...]
+    rows: tuple[tuple[RangeResult, Wall], ...]
 
     @classmethod
     def build(cls, _: Analysis, shared: Shared) -> Self | None:
@@ -109,7 +108,7 @@ class Walls(Section):
                 return units.format_share(ns, whole_ns) if known else "–"
 
             table.add_row(
-                Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
+                range_name(entry, _NAME_WIDTH),
                 units.format_ns(result.wall_ns / entry.count),
                 share(result.on_cpu_ns),
                 *((share(result.gpu_ns),) if gpu else ()),
