@@ -37,7 +37,7 @@ class EventResult:
     by_work: Mapping[str, Mapping[str, int]]
     """Leaf → work attribute → weight, each heaviest first."""
     by_level: Mapping[str, int]
-    """Heaviest first."""
+    """Heaviest first; of equal ones first that of the heaviest leaf."""
     inclusive: Mapping[str, int]
     """Weight of samples with such a frame anywhere on the stack (`attribution.GROUPS`)."""
     heuristic: int
