@@ -33,7 +33,7 @@ from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.errors import ToolMissing
 from pinprof.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
-from pinprof.report.section import picked
+from pinprof.report.section import listed
 
 Table = Mapping[str, Sequence[Any]]
 
@@ -97,7 +97,7 @@ def _samples(analysis: Analysis) -> Table:
     # -1 leads to the empty text at the end of both lists.
     frame = [-1 if node == NO_NODE else int(capture.stacks.frame[node]) for node in samples.stack.tolist()]
     return {
-        **_lists(samples, "time_ns pid tid"),
+        **listed(samples, "time_ns pid tid"),
         "thread": [names[thread] for thread in zip(samples.pid.tolist(), samples.tid.tolist(), strict=True)],
         "cpu": samples.cpu.tolist(),
         "event": [described.name for described in event],
@@ -113,15 +113,15 @@ def _samples(analysis: Analysis) -> Table:
 
 def _ranges(analysis: Analysis) -> Table:
     ranges = analysis.capture.ranges
-    return {"name": ranges.name, "domain": ranges.domain, **_lists(ranges, "start_ns end_ns pid tid depth")}
+    return {"name": ranges.name, "domain": ranges.domain, **listed(ranges, "start_ns end_ns pid tid depth")}
 
 
 def _calls(calls: ApiCallTable) -> Table:
     return {
         "name": _named(calls.name, calls.names),
-        **_lists(calls, "start_ns end_ns pid tid correlation_id status"),
+        **listed(calls, "start_ns end_ns pid tid correlation_id status"),
         "api": _words(calls.api, Api),
-        **_lists(calls, "folded"),
+        **listed(calls, "folded"),
     }
 
 
@@ -129,17 +129,12 @@ def _gpu_ops(ops: GpuOpTable) -> Table:
     return {
         "kind": _words(ops.kind, OpKind),
         "name": _named(ops.name, ops.names),
-        **_lists(ops, "start_ns end_ns pid device stream correlation_id size_bytes"),
+        **listed(ops, "start_ns end_ns pid device stream correlation_id size_bytes"),
         "copy_kind": _words(ops.copy_kind, CopyKind),
         "src_kind": _words(ops.src_kind, MemoryKind),
         "dst_kind": _words(ops.dst_kind, MemoryKind),
         "cause": _words(ops.cause, MigrationCause),
     }
-
-
-def _lists(table: object, columns: str) -> Table:
-    """Some columns of a table, named as there; `columns` are separated by blanks."""
-    return {column: values.tolist() for column, values in picked(table, columns).items()}
 
 
 def _named(name: Int32, names: Sequence[str]) -> list[str]:

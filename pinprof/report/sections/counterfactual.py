@@ -160,8 +160,7 @@ class OtherMemory(Section):
         run = self.run
         lines: list[RenderableType] = [sentence(printable(self.saving))]
         if run.measured_utc and run.estimates:
-            table = plain_table()
-            table.add_column("an iteration", justify="right", no_wrap=True)
+            table = plain_table("an iteration")
             table.add_column("error", no_wrap=True)
             table.add_column("against measured", no_wrap=True)
             table.add_column("with", overflow="fold")

@@ -60,9 +60,12 @@ def tiles_line(tiles: Iterable[Tile]) -> Text:
     return Text(" · ").join(Text(kept(f"{tile.value} {tile.label}"), "yellow" if tile.warn else "") for tile in tiles)
 
 
-def plain_table() -> Table:
-    """A table without lines."""
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def plain_table(*figures: str, header: bool = True) -> Table:
+    """A table without lines, which begins with columns of figures."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=header)
+    for title in figures:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
 
 
 def figures_table(*titles: str) -> Table:

@@ -20,7 +20,7 @@ from pinprof.report.names import printable
 from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
 from pinprof.report.sections.causes.hot_tree_text import hot_tree_text
-from pinprof.report.terminal.layout import leaf_style, titled
+from pinprof.report.terminal.layout import leaf_style, plain_table, titled
 
 _SMALLEST_SHARE = 0.005
 """Causes below this share are summed up in one line."""
@@ -118,9 +118,7 @@ def _bar(report: ReportData, event: EventResult, console: Console) -> Text:
 
 
 def _table(report: ReportData, event: EventResult) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+    table = plain_table("share", "weight", header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     rest = 0
