@@ -17,6 +17,7 @@ from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
 from pinprof.report.rows import thread_names, thread_numbers, timed_span
+from pinprof.report.section import picked
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
@@ -71,16 +72,10 @@ def _rule(row: Category) -> str:
 
 def _facts(analysis: Analysis) -> CaptureFacts:
     capture = analysis.capture
-    manifest = capture.manifest
     return CaptureFacts(
         path=PurePath(capture.path).name,
-        tool_version=manifest.tool_version,
-        command=tuple(_without_home(manifest.command)),
-        scenario=_without_home(manifest.scenario),
-        host=_without_home(manifest.host),
-        collectors=tuple(_without_home(manifest.collectors)),
-        outcome=_without_home(manifest.outcome),
         clock=asdict(capture.clock),
+        **_without_home(picked(capture.manifest, "tool_version command scenario host collectors outcome")),
     )
 
 
@@ -91,5 +86,5 @@ def _without_home(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_home(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_home(entry) for entry in value]
+        return tuple(_without_home(entry) for entry in value)
     return value

@@ -16,7 +16,7 @@ from pinprof.analyze.activity.results import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
 from pinprof.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
-from pinprof.report.thinning import Spans, thinned
+from pinprof.report.thinning import Spans, thin
 
 ROW_LIMIT = 12_000
 """Rows of one kind, about."""
@@ -145,7 +145,7 @@ def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int
     spans = Spans.single(
         events.start_ns - start, events.end_ns - start, events.group, events.group, size_bytes=events.size_bytes
     )
-    few = thinned(spans, ROW_LIMIT, of_pair)
+    few = thin(spans, ROW_LIMIT, of_pair)
     extra = np.zeros(len(few.spans), np.int64)
     np.add.at(extra, few.of, events.extra)
     place = np.empty(len(order), np.int64)

@@ -85,7 +85,7 @@ def _lane(
 ) -> Lane:
     begin, end = operations.start_ns[rows] - start, operations.end_ns[rows] - start
     spans = Spans.single(begin, end, style, name, size_bytes=operations.size_bytes[rows])
-    return Lane(heading, title, kind, thin(spans, LANE_LIMIT)[0], len(rows))
+    return Lane(heading, title, kind, thin(spans, LANE_LIMIT).spans, len(rows))
 
 
 def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> Iterator[Lane]:
@@ -99,7 +99,7 @@ def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> 
         spans = Spans.single(
             part.time_ns - start, part.time_ns - start + part.duration_ns, look, nothing, size_bytes=part.count
         )
-        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT)[0], len(part))
+        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT).spans, len(part))
 
 
 def allocations(usage: MemoryUsageTable, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:

@@ -154,7 +154,7 @@ def _range_lanes(
         spans = Spans.single(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
-        yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT)[0], len(row))
+        yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT).spans, len(row))
 
 
 def _mark_lanes(
@@ -169,7 +169,7 @@ def _mark_lanes(
         rows = np.flatnonzero((marks.pid == pid) & (marks.tid == tid))
         begin, look = marks.time_ns[rows] - start, np.full(len(rows), styles.add(MARK), np.int32)
         spans = Spans.single(begin, begin, look, text[marks.name[rows]])
-        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT)[0], len(rows))
+        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT).spans, len(rows))
 
 
 def _wait_lanes(
@@ -197,7 +197,7 @@ def _wait_lanes(
         until = np.minimum(begin + samples.weight[mine], end)
         drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
         total = int((samples.wait[mine] & CONTINUED == 0).sum())
-        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT)[0], total or len(mine))
+        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT).spans, total or len(mine))
 
 
 def _call_lanes(
@@ -215,7 +215,7 @@ def _call_lanes(
         spans = Spans.single(
             calls.start_ns[row] - start, calls.end_ns[row] - start, look[calls.name[row]], text[calls.name[row]]
         )
-        yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT)[0], len(row))
+        yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT).spans, len(row))
 
 
 def _held(analysis: Analysis, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
