@@ -37,11 +37,21 @@ class EventResult:
     by_work: Mapping[str, Mapping[str, int]]
     """Leaf → work attribute → weight, each heaviest first."""
     by_level: Mapping[str, int]
-    """Heaviest first."""
+    """Heaviest first; of equal ones first that of the heaviest leaf."""
     inclusive: Mapping[str, int]
     """Weight of samples with such a frame anywhere on the stack (`attribution.GROUPS`)."""
     heuristic: int
     """Weight whose leaf comes from the hot-loop rule."""
+
+    @property
+    def name(self) -> str:
+        """The event's name."""
+        return self.event.name
+
+    @property
+    def unit(self) -> str:
+        """The event's unit."""
+        return self.event.unit
 
     @property
     def too_few(self) -> bool:

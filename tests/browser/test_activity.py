@@ -13,8 +13,8 @@ from pinprof.activity import MigrationCause
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.clock import join
 from pinprof.read import ReadOptions, read
-from pinprof.report import build
 from pinprof.report.data import ReportData
+from pinprof.report.gather import build
 from tests.browser.conftest import Opened
 from tests.browser.test_hostile import NAMES
 from tests.support.activities import MIB, MS, US, Call, Op, export, kernel, migration, to_device, traced

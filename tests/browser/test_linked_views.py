@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page
 
 from pinprof import units
-from pinprof.report import build
 from pinprof.report.data import ReportData
+from pinprof.report.gather import build
 from tests.browser.conftest import Opened
 from tests.browser.flame import hover, settle
 from tests.browser.test_activity import drag, joined, timeline
@@ -101,7 +101,7 @@ def test_a_range_shows_in_every_view_what_the_analysis_says_of_it(open_page: Ope
     assert filters(page) == [f"range {name} ×"]
     share = units.format_share(event.total, whole)
     assert part(page) == f"This part: {units.format_ns(event.total)}, {share} of cpu-clock."
-    for leaf, weight in list(event.leaves.items())[:3]:
+    for leaf, weight in list(event.by_leaf.items())[:3]:
         line = page.locator("#causes li[data-leaf]", has=page.get_by_text(leaf, exact=True))
         assert line.locator(".weight").text_content() == units.format_ns(weight)
         assert line.locator(".share").text_content() == units.format_share(weight, event.total)

@@ -21,7 +21,7 @@ from pinprof.collect import permission
 from pinprof.collect.python import find_py_spy
 from pinprof.errors import ScenarioError
 from pinprof.read import ReadOptions, read
-from pinprof.report import build
+from pinprof.report.gather import build
 from pinprof.report.page.html import render
 
 pytestmark = [

@@ -33,6 +33,9 @@ SHEETS = ("styles/page.css", "styles/activity.css", "styles/costs.css")
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
 """Where templates come from."""
 
+_THEMES = ((":root", False), (":root[data-theme=dark]", True))
+"""(selector, whether it is dark)."""
+
 _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
@@ -155,7 +158,7 @@ def _shared_data(report: ReportData) -> dict[str, Any]:
     return {
         "causes": [picked(cause, "key slug meaning remedy rule") for cause in report.causes],
         "events": [
-            {"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in report.events
+            {"name": printable(event.name), "unit": event.unit, "spans": event.event.spans} for event in report.events
         ],
         "threads": [
             printable(f"{thread.name} {thread.tid}".strip())
@@ -181,11 +184,11 @@ def _colour_rules(report: ReportData) -> str:
     pairs = [(cause.key, cause.level) for cause in report.causes]
     slugs = {cause.key: cause.slug for cause in report.causes}
     rules = []
-    for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
-        values = {slugs[key]: colour for key, colour in palette.colours(pairs, dark=dark).items()}
-        body = "".join(f"--cause-{slug}:{colour};" for slug, colour in values.items())
-        body += "".join(f"--module-{rank}:{colour};" for rank, colour in enumerate(palette.modules(dark=dark)))
-        body += "".join(f"--mode-{mode}:{colour};" for mode, colour in enumerate(palette.modes(dark=dark)))
+    for selector, dark in _THEMES:
+        body = "".join(f"--cause-{slugs[key]}:{colour};" for key, colour in palette.colours(pairs, dark=dark).items())
+        for name, levels in (("module", palette.MODULES), ("mode", palette.MODES)):
+            shades = [palette.level_colour(level, dark=dark) for level in levels]
+            body += "".join(f"--{name}-{rank}:{colour};" for rank, colour in enumerate(shades))
         rules.append(f"{selector}{{{body}}}\n")
     rules += [f".c-{slug}{{--c:var(--cause-{slug})}}\n" for slug in slugs.values()]
     return "".join(rules) + level_rules()
@@ -194,7 +197,7 @@ def _colour_rules(report: ReportData) -> str:
 def level_rules() -> str:
     """Custom properties and classes for every level, in both themes."""
     rules = []
-    for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
+    for selector, dark in _THEMES:
         body = "".join(f"--level-{level}:{palette.level_colour(level, dark=dark)};" for level in palette.FAMILIES)
         rules.append(f"{selector}{{{body}}}\n")
     rules += [f".l-{level}{{--c:var(--level-{level})}}\n" for level in palette.FAMILIES]

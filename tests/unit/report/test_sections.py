@@ -15,9 +15,10 @@ from rich.console import Console, RenderableType
 
 import pinprof.report
 from pinprof.analyze import Analysis, analyze
-from pinprof.report import build, sections
+from pinprof.report import sections
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.export.document import to_json
+from pinprof.report.gather import build
 from pinprof.report.page import html
 from pinprof.report.section import ForScripts, Section
 from pinprof.report.sections import JSON_ORDER, SECTIONS, TEXT_ORDER
