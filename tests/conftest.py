@@ -14,8 +14,10 @@ ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
 """Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
 and one Chromium serves all pages."""
 
-# The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others.
+# The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
+# few of them.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("quick", settings.get_profile("same"), max_examples=20)
 settings.register_profile("random", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("same")
 

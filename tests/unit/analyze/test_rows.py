@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import lzma
-from collections import defaultdict
-
 import pytest
 
 from pinprof.analyze import CATEGORIES, Category
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.attribution.checks import TaxonomyError, examples
-from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.analyze.attribution.row import fn, k, nv, so, uv
 from pinprof.analyze.attribution.tables import TABLES, tables
-from tests.support.h200 import DATA
+from tests.support.h200 import kernel_functions
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
 SYSCALL = "main@/app entry_SYSCALL_64_after_hwframe do_syscall_64 "
@@ -107,11 +103,8 @@ def test_patterns_are_expanded_into_the_names_that_they_list() -> None:
 
 
 def test_no_function_of_the_captured_kernel_has_two_equal_claims() -> None:
-    names: dict[str, set[str]] = defaultdict(set)
-    with lzma.open(DATA / "kallsyms.xz", "rt") as lines:
-        for _, _, name, *module in map(str.split, lines):
-            names[scope_of(module[0].strip("[]") if module else "")].add(normalise(name))
     for (contest, scope), claims in TABLES.claims.items():
-        for name in names.get(scope, ()):
-            by = {claim.row.name for claim in claims if claim.strength is None and claim.matches(name)}
+        equals = [claim for claim in claims if claim.strength is None]
+        for name in kernel_functions().get(scope, ()) if equals else ():
+            by = {claim.row.name for claim in equals if claim.matches(name)}
             assert len(by) < 2, (contest, name, by)
