@@ -30,8 +30,14 @@ def shown(page: Page) -> None:
 
 
 def choose(page: Page, fragment: str) -> None:
-    page.evaluate("fragment => { location.hash = fragment; }", fragment)
-    page.wait_for_timeout(20)
+    # The page hears of it first.
+    page.evaluate(
+        """fragment => new Promise(done => {
+          addEventListener("hashchange", () => done(), { once: true });
+          location.hash = fragment;
+        })""",
+        fragment,
+    )
     shown(page)
 
 
