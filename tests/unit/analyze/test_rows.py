@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from pinprof.analyze import CATEGORIES, Category
@@ -9,6 +11,7 @@ from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.attribution.checks import TaxonomyError, examples
 from pinprof.analyze.attribution.row import fn, k, nv, so, uv
 from pinprof.analyze.attribution.tables import TABLES, tables
+from tests.support.documented import section
 from tests.support.h200 import kernel_functions
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
@@ -35,6 +38,37 @@ TOYS = [
     (toy("W", *k("toy_wait"), strength=105), SYSCALL + "do_wait toy_wait futex_wait schedule"),
     (toy("W", *uv("uvm_toy"), strength=155), SYSCALL + "uvm_ioctl[nvidia_uvm] uvm_toy[nvidia_uvm] schedule"),
 ]
+
+
+DOCUMENTED = [
+    ("S", SYSCALL + "pin_user_pages toy_map schedule"),
+    ("O", SYSCALL + "uvm_ioctl[nvidia_uvm] uvm_toy[nvidia_uvm] handle_mm_fault"),
+    ("G", FAULT + "do_anonymous_page toy_page clear_page_erms"),
+    ("G", FAULT + "toy_shop handle_mm_fault"),
+    ("D", SYSCALL + "toy_call pipe_read schedule"),
+    ("W", SYSCALL + "do_wait toy_call futex_wait schedule"),
+    ("U", "main@/app f@/usr/lib/libtoy.so.1"),
+]
+
+
+def documented() -> list[Category]:
+    """The examples in docs/extending.md's table of tiers; one may be of two tiers."""
+    rows = re.findall(r"^\| (`\w`.*?) \| .* \| `(.*)` \|$", section("A cause"), re.MULTILINE)
+    names = {"Category": Category, "fn": fn, "k": k, "nv": nv, "so": so, "uv": uv}
+    return [
+        eval(f'Category("free.toy", {tier!r}, "toys", "Play.", {example})', names)
+        for tiers, example in rows
+        for tier in re.findall(r"`(\w)`", tiers)
+    ]
+
+
+def test_the_documented_row_of_every_tier_is_a_cause() -> None:
+    rows = documented()
+    assert [row.tier for row in rows] == [tier for tier, _ in DOCUMENTED]
+    for row, (tier, stack) in zip(rows, DOCUMENTED, strict=True):
+        grown = tables((*CATEGORIES, row))
+        data = capture([Sample(stack.split())], events=(OFF_CPU if tier == "W" else CLOCK,))
+        assert grown.rows[attribute(data, grown).leaf[0]].name == "free.toy", (row, stack)
 
 
 @pytest.mark.parametrize(("row", "stack"), TOYS, ids=[f"{number}-{row.tier}" for number, (row, _) in enumerate(TOYS)])
