@@ -83,12 +83,8 @@ def pinprof(folder: Path, name: str, module: str, *arguments: str) -> subprocess
 
 @pytest.mark.skipif(shutil.which("top") is None, reason="top is not installed")
 def test_the_documented_collector_records_with_a_tool_of_its_own(tmp_path: Path) -> None:
-    result = pinprof(
-        tmp_path,
-        "top",
-        code("A collector"),
-        *("record", "--with", "top", "-o", "out", "--", "sh", "-c", "echo hi; exit 3"),
-    )
+    arguments = ("record", "--with", "top", "-o", "out", "--", "sh", "-c", "echo hi; exit 3")
+    result = pinprof(tmp_path, "top", code("A collector"), *arguments)
     assert (result.returncode, result.stdout) == (3, "hi\n")
     assert "Capture: out.pinprof" in result.stderr
     manifest = json.loads((tmp_path / "out.pinprof/manifest.json").read_text())
