@@ -30,8 +30,14 @@ def shown(page: Page) -> None:
 
 
 def choose(page: Page, fragment: str) -> None:
-    page.evaluate("fragment => { location.hash = fragment; }", fragment)
-    page.wait_for_timeout(20)
+    # The page hears of it first.
+    page.evaluate(
+        """fragment => new Promise(done => {
+          addEventListener("hashchange", () => done(), { once: true });
+          location.hash = fragment;
+        })""",
+        fragment,
+    )
     shown(page)
 
 
@@ -259,7 +265,7 @@ def test_bars_and_full_table_in_time_and_in_percent(open_page: Open) -> None:
     choose(page, "causes=pin.walk")
     assert table.locator("th:visible[data-leaf]").all_inner_texts() == [" pin.walk"]
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    page.wait_for_selector("#chart[data-ready]")
     assert page.locator("#chart .bars").count() == 1
 
 
@@ -276,7 +282,7 @@ def test_nested_ranges_stand_in_under_the_one_around_them(open_page: Open, width
     page = open_page(joined(), width=width).page
     page.get_by_text("Full table").click()
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    page.wait_for_selector("#chart[data-ready]")
     left = "node => node.getBoundingClientRect().left"
     for place in ("table.ranges", "table.range-activity", "table.matrix", "#quality table"):
         outer, inner = (page.locator(f"{place} tbody th bdi", has_text=name).first for name in ("iteration", "alloc"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.model import NO_NODE, Dso, UInt64
@@ -12,6 +12,7 @@ from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.perf.records import CommRecord, MapRecord
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.symbols.resolver import Resolver
+from tests.support.examples import examples
 
 KERNEL = 2**63
 ADDRESSES = np.array([0x10, 0x11, 0x20, 0x90, KERNEL + 1, KERNEL + 2, KERNEL + 0x50], np.uint64)
@@ -60,7 +61,7 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
 CHAIN = st.lists(st.integers(0, len(ADDRESSES) - 1), max_size=12)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.tuples(CHAIN, st.integers(0, 2)), min_size=1, max_size=60), st.randoms(), st.booleans())
 def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them: bool) -> None:  # type: ignore[no-untyped-def]
     chains, versions = [list(chain) for chain, _ in samples], [version for _, version in samples]
