@@ -9,16 +9,7 @@ import numpy as np
 
 from pinprof.analyze import Analysis
 from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
-from pinprof.report.flame import (
-    KERNEL_CODE,
-    MODULE_CODE,
-    NO_RANGES,
-    ROOT,
-    USER_CODE,
-    FlameData,
-    RangeRows,
-    Thread,
-)
+from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows, Thread
 from pinprof.report.names import NO_CALLCHAIN
 
 MOST_SAMPLES = 2_000_000

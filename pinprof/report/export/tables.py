@@ -19,16 +19,7 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pinprof.activity import (
-    UNRECORDED,
-    Api,
-    ApiCallTable,
-    CopyKind,
-    GpuOpTable,
-    MemoryKind,
-    MigrationCause,
-    OpKind,
-)
+from pinprof.activity import UNRECORDED, Api, ApiCallTable, CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.errors import ToolMissing
 from pinprof.model import NO_NODE, Int32, UInt8

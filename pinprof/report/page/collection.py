@@ -11,9 +11,6 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
-from pinprof import __version__
 from pinprof.analyze.results import RangeResult
 from pinprof.report.data import LEVEL_TITLES, ReportData
 from pinprof.report.flame import pack
@@ -38,23 +35,17 @@ def render(reports: Sequence[ReportData]) -> str:
     script = bundle("collection.js")
     policies = " ".join(match[1] for match in map(_POLICY.search, pages) if match)
     hashes = sorted({script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
-    return (
-        html.environment()
-        .get_template("collection.html.j2")
-        .render(
-            reports=reports,
-            rows=comparable_ranges(reports),
-            level_titles=LEVEL_TITLES,
-            style=Markup(asset("styles/page.css") + asset("styles/collection.css") + html.level_rules()),  # noqa: S704  # ours
-            script=Markup(script),  # noqa: S704  # the project's own modules
-            policy=(
-                f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:; "
-                "worker-src blob:; frame-src blob:; base-uri 'none'; form-action 'none'"
-            ),
-            plot_packed=plot,
-            pages_packed=[pack(_PLOT.sub(_PLOT_PLACE, page).encode("utf-8", "replace")) for page in pages],
-            version=__version__,
-        )
+    return html.page(
+        "collection.html.j2",
+        asset("styles/page.css") + asset("styles/collection.css") + html.level_rules(),
+        script,
+        " ".join(hashes),
+        "worker-src blob:; frame-src blob:; ",
+        reports=reports,
+        rows=comparable_ranges(reports),
+        level_titles=LEVEL_TITLES,
+        plot_packed=plot,
+        pages_packed=[pack(_PLOT.sub(_PLOT_PLACE, page).encode("utf-8", "replace")) for page in pages],
     )
 
 

@@ -75,26 +75,39 @@ def render(
     style = "".join(map(asset, SHEETS)) + _colour_rules(report)
     given = given or for_scripts(report)
     plot = plot_script() if given.plots and plot_source is None else None
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            report=report,
-            sections=[section for section in report.sections.values() if section.on_page()],
-            causes=report.by_key(),
-            cause_index={cause.key: index for index, cause in enumerate(report.causes)},
-            level_titles=LEVEL_TITLES,
-            styles=styles,
-            style=Markup(style),  # noqa: S704  # the project's own style sheet and palette
-            script=Markup(script),  # noqa: S704  # the project's own modules
-            policy=_policy(script, plot, shared=plot_source is not None or script_source is not None),
-            plot_source=plot_source,
-            script_source=script_source,
-            page_data=embed_json({**given.data, "plots": given.figures}),
-            packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
-            version=__version__,
-        )
+    hashes = [script_hash(script), *([script_hash(plot)] if plot else [])]
+    shared = plot_source is not None or script_source is not None
+    return page(
+        "report.html.j2",
+        style,
+        script,
+        " ".join([*hashes, *(["'self'", "file:"] if shared else [])]),
+        "worker-src blob:; ",
+        report=report,
+        sections=[section for section in report.sections.values() if section.on_page()],
+        causes=report.by_key(),
+        cause_index={cause.key: index for index, cause in enumerate(report.causes)},
+        level_titles=LEVEL_TITLES,
+        styles=styles,
+        plot_source=plot_source,
+        script_source=script_source,
+        page_data=embed_json({**given.data, "plots": given.figures}),
+        packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
     )
+
+
+def page(template: str, style: str, script: str, scripts: str, directives: str = "", **values: Any) -> str:
+    """A page's text, of the project's own styles and modules and what its template shows.
+
+    Its Content-Security-Policy admits `scripts` (hashes of the page's own) and no connection of any kind; `directives`
+    are further ones. Styles are `unsafe-inline` because plotly writes style attributes; no data ever reaches a style.
+    """
+    policy = (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        f"{directives}base-uri 'none'; form-action 'none'"
+    )
+    own = {"style": Markup(style), "script": Markup(script)}  # noqa: S704  # the project's own
+    return environment().get_template(template).render(policy=policy, version=__version__, **own, **values)
 
 
 def for_scripts(report: ReportData) -> ForScripts:
@@ -202,19 +215,6 @@ def level_rules() -> str:
         rules.append(f"{selector}{{{body}}}\n")
     rules += [f".l-{level}{{--c:var(--level-{level})}}\n" for level in palette.FAMILIES]
     return "".join(rules)
-
-
-def _policy(script: str, plot: bytes | None, *, shared: bool) -> str:
-    """A Content-Security-Policy that admits this page's own scripts by hash, and no connection of any kind.
-
-    Styles are `unsafe-inline` because plotly writes style attributes; no data ever reaches a style.
-    """
-    hashes = [script_hash(script)] + ([script_hash(plot)] if plot else [])
-    scripts = " ".join([*hashes, *(["'self'", "file:"] if shared else [])])
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
-        "worker-src blob:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def environment() -> jinja2.Environment:
