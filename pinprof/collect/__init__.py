@@ -10,8 +10,8 @@
     nsys_shim.py    what nsys starts, and what becomes the program
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
-    python.py       Python functions and lines: CPython's perf trampoline, py-spy
-    py_spy_keeper.py, py_spy_trace.py  py-spy beside the program; what it writes
+    python.py       Python functions and lines: CPython's perf trampoline, frames read from outside
+    python_frames/  the process that reads them
     limits.py       values that no recorder of samples can mean
     permission.py   whether the kernel lets us sample
     kallsyms.py     the kernel's symbols

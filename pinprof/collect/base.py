@@ -59,9 +59,9 @@ class RecordRequest:
     """Record when CUDA's functions are entered and left, where that can be done."""
     system_wide: bool = False
     python: str = "off"
-    """How Python functions are seen: `auto`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
+    """How Python functions are seen: `auto`, `lines`, `trampoline`, `both` or `off` (python.py)."""
     python_rate: int = 100
-    """Looks of py-spy a second."""
+    """Looks at Python's frames a second."""
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""
 

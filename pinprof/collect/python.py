@@ -1,15 +1,14 @@
-"""Python's own functions and lines in the stacks: CPython's perf trampoline, and py-spy beside the sampler.
+"""Python's own functions and lines in the stacks: frames read from outside, and CPython's perf trampoline.
 
+    lines        python_frames/ reads the interpreter's frames, RATE times a second, with lines, in CPython from 3.11 on;
+                 the program does nothing else than without it
     trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
                  of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
-                 interpreter was built with frame pointers, which is rare, and calls of Python functions cost up to
-                 twice as much
-    py-spy       reads the interpreter's frames from outside, RATE times a second, with lines, in CPython from 3.8 on
-                 (threads are told apart from 3.11 on); the program does nothing else than without it
+                 interpreter was built with frame pointers, which is rare, and a program that mostly calls Python
+                 functions takes a third longer
 
-So `auto` takes py-spy, and the trampoline only where there is no py-spy and chains will reach it. Neither is used for
-scenarios, which measure themselves, unless asked for.
-Sources: docs.python.org/3/howto/perf_profiling.html, github.com/benfred/py-spy.
+So `auto` takes lines, and the trampoline only where memory may not be read and chains will reach it. Neither is used
+for scenarios, which measure themselves, unless asked for. Source: docs.python.org/3/howto/perf_profiling.html.
 """
 
 from __future__ import annotations
@@ -20,15 +19,18 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.collect.base import Program, Recorder, RecordRequest, Session, ToolResult
-from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof import __version__
+from pinprof.collect.base import Process, Recorder, RecordRequest, ToolResult, Waiting
+from pinprof.collect.native.attached import collector_environment
+from pinprof.errors import CollectError, UsageError
 from pinprof.store import LOG, PYTHON_STACKS, CaptureWriter
 
-MODES = ("auto", "py-spy", "trampoline", "both", "off")
+MODES = ("auto", "lines", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"
 MAX_RATE = 1000
 
@@ -50,7 +52,9 @@ ALLOW = (
     "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
     "(in a container: --cap-add SYS_PTRACE)."
 )
-_INSTALL = "Install it with: pip install py-spy, or record with --python trampoline."
+READY = "python lines: ready"
+READY_TIMEOUT_S = 5.0
+"""Nothing is lost but lines when it takes longer."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +63,8 @@ class Plan:
 
     environment: Mapping[str, str]
     """Added to the program's."""
-    py_spy: str
-    """Its path; empty when it does not take part."""
+    lines: bool
+    """Whether frames are read from outside."""
     notes: tuple[str, ...] = ()
 
     def results(self) -> list[ToolResult]:
@@ -71,7 +75,7 @@ class Plan:
         return [ToolResult({"name": TRAMPOLINE, "version": "", "command": [], "options": options})]
 
 
-NOTHING = Plan({}, "")
+NOTHING = Plan({}, lines=False)
 
 
 def served_by(collectors: Collection[str]) -> bool:
@@ -85,7 +89,7 @@ def plan(collectors: Collection[str], request: RecordRequest) -> Plan:
         problem = f"There is no way {request.python!r} to see Python functions."
         raise UsageError(problem, f"Choose one of {', '.join(MODES)}.", "python")
     if not 1 <= request.python_rate <= MAX_RATE:
-        problem = f"py-spy cannot look {request.python_rate} times a second."
+        problem = f"Python lines cannot be looked at {request.python_rate} times a second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
     if not served_by(collectors):
         if request.python in ("auto", "off"):
@@ -94,32 +98,29 @@ def plan(collectors: Collection[str], request: RecordRequest) -> Plan:
         raise UsageError(problem, "Record with auto, or with native or perf beside nsys.", "python")
     if request.pid and request.python in ("trampoline", "both"):
         problem = "The perf trampoline cannot be switched on in a program that runs already."
-        raise UsageError(problem, "Give --python py-spy, or start the program with pinprof.", "python")
+        raise UsageError(problem, "Give --python lines, or start the program with pinprof.", "python")
     mode = "off" if request.python == "auto" and request.region_only else request.python
     if mode == "auto":
         return _best(request)
-    path = find_py_spy() if mode in ("py-spy", "both") else None
-    if mode in ("py-spy", "both"):
-        if path is None:
-            raise ToolMissing("py-spy, which reads Python's lines, is not installed.", _INSTALL, "py-spy-missing")
-        if reason := forbidden():
-            problem = f"py-spy may not read the program's memory: {reason}."
-            raise CollectError(problem, ALLOW, "py-spy-permission")
-    return Plan(_switched_on() if mode in ("trampoline", "both") else {}, path or "")
+    lines = mode in ("lines", "both")
+    if lines and (reason := forbidden()):
+        problem = f"pinprof may not read the program's memory: {reason}."
+        raise CollectError(problem, ALLOW, "python-permission")
+    return Plan(_switched_on() if mode in ("trampoline", "both") else {}, lines)
 
 
 def _best(request: RecordRequest) -> Plan:
     """What serves best here, without an error where nothing does."""
-    path, reason = find_py_spy(), forbidden()
-    if path and not reason:
-        return Plan({}, path)
+    reason = forbidden()
+    if not reason:
+        return Plan({}, lines=True)
     python = interpreter_of(request.command[0]) if request.command and not request.pid else None
     if python is None:
         return NOTHING
-    why = f"py-spy may not read memory, as {reason}" if path else "py-spy is not installed (pip install py-spy)"
+    why = f"pinprof may not read its memory, as {reason}"
     if _has_trampoline(python, request.call_graph):
-        return Plan(_switched_on(), "", (f"Python functions have no lines: {why}.",))
-    return Plan({}, "", (f"Python functions are not shown: {why}.",))
+        return Plan(_switched_on(), lines=False, notes=(f"Python functions have no lines: {why}.",))
+    return Plan({}, lines=False, notes=(f"Python functions are not shown: {why}.",))
 
 
 def _switched_on() -> dict[str, str]:
@@ -148,59 +149,42 @@ def _has_trampoline(python: str, call_graph: str) -> bool:
     return False
 
 
-def find_py_spy() -> str | None:
-    """The py-spy beside this interpreter, or on the PATH."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
-
-
-def version_of(py_spy: str) -> str:
-    """`0.4.3`; empty when it cannot run."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        told = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        return told.stdout.strip().removeprefix("py-spy ")
-    return ""
-
-
 class Beside:
-    """py-spy at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
+    """The reader at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
 
-    def __init__(self, py_spy: str, request: RecordRequest, writer: CaptureWriter, program: Program) -> None:
-        self._py_spy, self._rate, self._pid = py_spy, request.python_rate, program.pid
+    def __init__(self, request: RecordRequest, writer: CaptureWriter, program: Process) -> None:
+        self._rate, self._pid = request.python_rate, program.pid
         self._log, self._output = writer.path / LOG, writer.path / PYTHON_STACKS
         # -P: not what lies in the current directory.
-        argv = [sys.executable, "-P", "-m", "pinprof.collect.py_spy_keeper"]
-        argv += [py_spy, str(program.pid), str(self._rate), str(self._output.resolve())]
+        argv = [sys.executable, "-P", "-m", "pinprof.collect.python_frames"]
+        argv += [str(program.pid), str(self._rate), str(self._output.resolve())]
         try:
-            self.recorder = Recorder(argv, os.environ, self._log)
+            self.recorder = Recorder(argv, collector_environment(), self._log)
         except OSError as error:
-            raise CollectError(f"py-spy cannot be started: {error.strerror}.", _INSTALL, "py-spy") from error
+            problem = f"The reader of Python lines cannot be started: {error.strerror}."
+            raise CollectError(problem, "Record with --python off.", "python-lines") from error
 
-    def await_ready(self, session: Session) -> None:
-        """Nothing to wait for: it begins when the program runs Python."""
+    def await_ready(self, session: Waiting) -> None:
+        """Wait until it can look, so that the first lines are seen too."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline and self.recorder.wait_status is None and not session.interruptions:
+            if READY in self._said():
+                return
+            session.wait(0.01)
 
     def result(self) -> ToolResult:
         """How it went; what it did not see costs lines, not the recording."""
-        options = ["--rate", str(self._rate), "--nonblocking", "--subprocesses", "--idle", "--full-filenames"]
-        facts = {
-            "name": "py-spy",
-            "version": version_of(self._py_spy),
-            "command": ["py-spy", "record", "--pid", "PID", "--format", "chrometrace", *options, "--threads"],
-            "options": {"rate": self._rate},
-        }
+        facts = {"name": "python-lines", "version": __version__, "command": [], "options": {"rate": self._rate}}
         if self.recorder.ended_well and not self.recorder.died_first:
-            # By the SIGINT that asks it to finish, too: of a program that was over before the keeper could listen.
+            # By the SIGINT that asks it to finish, too: of a program that was over before it could listen.
             return ToolResult(facts)
         what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
-        return ToolResult(facts, (f"py-spy ended before the program did ({self._reason()}): {what}.",))
+        return ToolResult(facts, (f"The reader of Python lines ended before the program did: {what}.",))
 
-    def _reason(self) -> str:
-        """What the keeper said last."""
+    def _said(self) -> str:
         with contextlib.suppress(OSError):
-            said = re.findall(r"^py-spy: ([ -~]+)$", self._log.read_text("utf-8", "replace"), re.MULTILINE)
-            if said:
-                return str(said[-1]).rstrip(".")
-        return "it was killed"
+            return self._log.read_text("utf-8", "replace")
+        return ""
 
 
 def remove_maps(pids: Collection[int]) -> None:

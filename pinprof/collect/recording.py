@@ -67,8 +67,8 @@ def record(collectors: Collection[str], request: RecordRequest, writer: CaptureW
                     tools.append(attached(request, writer, program, control))
                 if called:
                     tools.append(calls.CallTracer(writer, program, places.enter_context(open_control()), called))
-                if plan.py_spy:
-                    tools.append(python.Beside(plan.py_spy, request, writer, program))
+                if plan.lines:
+                    tools.append(python.Beside(request, writer, program))
                 session.recorders = [tool.recorder for tool in tools]
                 for tool in tools:
                     tool.await_ready(session)
