@@ -74,9 +74,8 @@ class Watch:
         timeline = self._timeline
         for pid, interpreter in list(self._processes.interpreters.items()):
             try:
-                before = time.monotonic_ns()
-                for tid, stack in interpreter.look(timeline.tables):
-                    timeline.saw(pid, tid, stack, before)
+                stacks = list(interpreter.look(timeline.tables))
+                timeline.saw(pid, stacks, interpreter.seen_ns)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:

@@ -77,6 +77,8 @@ class Interpreter:
 
     def __init__(self, pid: int, layout: Layout, runtime: int) -> None:
         self.pid = pid
+        self.seen_ns = 0
+        """When the last look was."""
         self._layout, self._runtime = layout, runtime
         self._threads: list[_Thread] = []
         self._heads: list[int] = []
@@ -142,13 +144,16 @@ class Interpreter:
             self._keys.clear()
             for thread in self._threads:
                 thread.seen = b""
+        begun = time.monotonic_ns()
         if not self._gather.read():
             # A thread or its memory has gone, or the process has become another.
             self.list_threads()
+            begun = time.monotonic_ns()
             if not self._gather.read():
                 if not self._heads:
                     raise Gone("no interpreter")
                 return
+        self.seen_ns = (begun + time.monotonic_ns()) // 2
         moved = self._changed()
         for thread in self._threads:
             before = thread.chunk, thread.window, thread.cframe, thread.places

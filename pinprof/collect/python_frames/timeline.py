@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -36,29 +37,32 @@ class Timeline:
         self.tables = Tables()
         self.names: dict[tuple[int, int], str] = {}
         self._threads: dict[tuple[int, int], _Runs] = {}
-        self._looks = 0
+        self._looks: dict[int, list[int]] = {}
+        """Per process the times of looks, in µs after the start."""
 
     @property
     def size(self) -> int:
         """How many rows it has."""
         return sum(len(runs.stack) for runs in self._threads.values())
 
-    def saw(self, pid: int, tid: int, stack: int, time_ns: int) -> None:
-        """Note a look at one thread."""
-        if stack != UNKNOWN:
-            self._looks += 1
-            runs = self._threads.get((pid, tid))
-            if runs is None:
-                runs = self._threads[pid, tid] = _Runs()
-            runs.saw(stack, time_ns)
+    def saw(self, pid: int, stacks: Iterable[tuple[int, int]], time_ns: int) -> None:
+        """Note a look at all threads of a process."""
+        look = (time_ns - self.start_ns) // 1000
+        self._looks.setdefault(pid, []).append(look)
+        for tid, stack in stacks:
+            if stack != UNKNOWN:
+                runs = self._threads.get((pid, tid))
+                if runs is None:
+                    runs = self._threads[pid, tid] = _Runs()
+                runs.saw(stack, self.start_ns + look * 1000)
 
     def to_json(self, end_ns: int) -> dict[str, Any]:
         """The segment as it is stored; see read/python/stacks.py."""
-        lived = sum(runs.last[-1] - runs.first[0] for runs in self._threads.values())
+        apart = [(looks[-1] - looks[0]) * 1000 // (len(looks) - 1) for looks in self._looks.values() if len(looks) > 1]
         return {
             "start_ns": self.start_ns,
             "end_ns": end_ns,
-            "uncertainty_ns": max(self._period_ns, lived // max(self._looks, 1)) // 2,
+            "uncertainty_ns": max([self._period_ns, *apart]) // 2,
             "frames": [list(frame) for frame in self.tables.frames],
             "stacks": [list(node) for node in self.tables.stacks],
             "threads": [
@@ -72,6 +76,7 @@ class Timeline:
                 }
                 for (pid, tid), runs in self._threads.items()
             ],
+            "looks": {str(pid): _differences([0, *looks]) for pid, looks in self._looks.items()},
             "unnamed_threads": 0,
         }
 

@@ -4,11 +4,11 @@ Two sources, alone or together:
 
 - CPython's perf trampoline names functions `py::QUALIFIED.NAME:/path/file.py` in the perf map. They stand in the call
   chain already, without lines.
-- `python-stacks.jsonl.gz` says which functions and lines a thread was in, and when (py-spy). The sample of a thread at
-  a time gets the stack of then: what called the interpreter, Python's functions, and what its innermost evaluation loop
+- `python-stacks.jsonl.gz` says which functions and lines a thread was seen in, and when. A sample gets the stack that
+  its thread was in then (matching.py): what called the interpreter, Python's functions, and what its innermost evaluation loop
   called. A chain that does not reach the loop, as without frame pointers, hangs below Python's innermost function.
 
-Where the chain has trampolines, they say which functions, and py-spy only adds the lines of those it saw too.
+Where the chain has trampolines, they say which functions, and looks only add the lines of those that they saw too.
 
 The interpreter's own machinery (evaluation loop, vectorcall …) is left out of stacks with Python functions, unless it
 is the innermost frame: that one says what the sample was doing, and attribution never changes by what is done here.
@@ -23,9 +23,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.model import NO_NODE, USER, Capture, Dso, Int32, StackTable
+from numpy.typing import NDArray
+
+from pinprof.model import NO_NODE, READY, USER, Capture, Dso, Int32, Int64, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
+from pinprof.read.python.matching import NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
 from pinprof.units import format_counted, format_ns, format_share
 
@@ -49,6 +52,7 @@ _MACHINERY = re.compile(
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
 _LONGEST_NAME = 512
 """No function of an interpreter is called more than that; matching forged names could take quadratic time."""
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -61,6 +65,11 @@ class _Kinds:
     loop: list[bool]
     machinery: list[bool]
     nowhere: list[bool]
+
+    @property
+    def trampoline(self) -> list[bool]:
+        """Whether it is one."""
+        return [function is not None for function in self.function]
 
 
 def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
@@ -78,9 +87,9 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
             notes.append("Python lines were recorded, but the samples count on another clock.")
     if not trampolines and not stacks.threads:
         return _noted(capture, notes)
-    seen = _python_of(capture, stacks)
+    seen, how = _python_of(capture, stacks, kinds)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
-    notes += _notes(capture, stacks, seen, made.named, trampolines=trampolines)
+    notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
     grafted = replace(
         capture,
         samples=replace(capture.samples, stack=made.node),
@@ -178,9 +187,9 @@ class _Grafting:
         return found
 
     def _with_lines(self, chain: list[int], stack: int) -> list[int]:
-        """A chain with trampolines, which get the lines of the functions that py-spy saw in the same places.
+        """A chain with trampolines, which get the lines of the functions that looks saw in the same places.
 
-        Unwinding often ends at the innermost trampoline; its callers are then those that py-spy saw.
+        Unwinding often ends at the innermost trampoline; its callers are then those that looks saw.
         """
         functions = [function for frame in chain if (function := self._kinds.function[frame]) is not None]
         seen = [self._stacks.frames[frame] for frame in self._stacks.chain(stack)]
@@ -204,7 +213,7 @@ class _Grafting:
 
 
 def _matched(functions: list[tuple[str, str]], seen: list[PythonFrame]) -> tuple[int, list[int]]:
-    """Where a chain of functions stands in what py-spy saw: how many callers it saw outside, and a line for each (0).
+    """Where a chain of functions stands in what a look saw: how many callers outside, and a line for each (0).
 
     Both are of nearly the same moment: the place is the one where the longest part agrees, from the outside in.
     """
@@ -240,21 +249,61 @@ def _kinds(capture: Capture) -> _Kinds:
     return _Kinds(function, loop, machinery, nowhere)
 
 
-def _python_of(capture: Capture, stacks: PythonStacks) -> Int32:
-    """Per sample the Python stack that its thread was in."""
+def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, NDArray[np.uint8]]:
+    """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
     samples = capture.samples
-    # The middle of an interval off the processors, in which the thread stayed where it was.
     spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
-    times = samples.time_ns + np.where(spans, samples.weight // 2, 0)
-    found = np.full(len(samples), NO_STACK, np.int32)
-    order = np.lexsort((samples.tid, samples.pid))
+    ready = spans if samples.wait is None else spans & ((samples.wait & READY) > 0)
+    waits = spans & ~ready if samples.wait is not None else spans
+    # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
+    times = samples.time_ns + np.where(spans & ~waits, samples.weight // 2, 0)
+    called = np.append(_called(capture, kinds), 0)[samples.stack]
+    order = np.lexsort((times, samples.tid, samples.pid))
     pid, tid = samples.pid[order], samples.tid[order]
     starts = np.flatnonzero(np.append(len(order) > 0, (np.diff(pid) != 0) | (np.diff(tid) != 0))[: len(order)])
+    parts, threads = [], []
     for rows in np.split(order, starts[1:]) if len(order) else ():
         thread = int(samples.pid[rows[0]]), int(samples.tid[rows[0]])
         if thread in stacks.threads:
-            found[rows] = stacks.at(*thread, times[rows])
+            running, waiting = rows[~waits[rows]], rows[waits[rows]]
+            start = samples.time_ns[waiting]
+            parts.append((running, waiting))
+            threads.append(
+                ThreadSamples(
+                    *stacks.looks(*thread), times[running], called[running], start, start + samples.weight[waiting],
+                    called[waiting],
+                )
+            )  # fmt: skip
+    found, how = np.full(len(samples), NO_STACK, np.int32), np.zeros(len(samples), np.uint8)
+    for rows, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns), strict=True):
+        for mine, result in zip(rows, matched, strict=True):
+            found[mine], how[mine] = _decided(result, stacks), result.how
+    return found, how
+
+
+def _decided(matched: Matched, stacks: PythonStacks) -> Int32:
+    """The stack of each sample; where it is undecided, one that says so."""
+    found = matched.stack.copy()
+    rows = np.flatnonzero((matched.how == UNDECIDED) & (matched.stack != NO_STACK) & (matched.other != NO_STACK))
+    pairs, which = np.unique(matched.stack[rows].astype(np.int64) << 32 | matched.other[rows], return_inverse=True)
+    made = [stacks.either(pair >> 32, pair & 0xFFFFFFFF) for pair in pairs.tolist()]
+    found[rows] = np.array(made, np.int32)[which.reshape(-1)]
     return found
+
+
+def _called(capture: Capture, kinds: _Kinds) -> Int64:
+    """Per node a number of the native functions below the interpreter's innermost loop, or what the chain has of them.
+
+    A chain without frame pointers ends in an address that is none: what lies outside of that does not count.
+    """
+    table = capture.stacks
+    barrier = np.array([*map(any, zip(kinds.loop, kinds.nowhere, kinds.trampoline, strict=True))], np.bool_)
+    called = np.zeros(len(table) + 1, np.uint64)
+    for nodes in table.levels():
+        frame = table.frame[nodes]
+        within = (called[table.parent[nodes]] + frame.astype(np.uint64) + np.uint64(1)) * _FACTOR
+        called[nodes] = np.where(barrier[frame], np.uint64(0), within)
+    return (called[:-1] >> np.uint64(24)).astype(np.int64)
 
 
 def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int], str]:
@@ -270,26 +319,28 @@ def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int
 def _notes(
     capture: Capture,
     stacks: PythonStacks,
-    seen: Int32,
-    named: np.ndarray[tuple[int], np.dtype[np.bool_]],
+    how: NDArray[np.uint8],
+    named: NDArray[np.bool_],
     *,
     trampolines: bool,
 ) -> list[str]:
     notes = []
     if stacks.threads:
-        grafted = seen != NO_STACK
         processes = np.isin(capture.samples.pid, np.unique([pid for pid, _ in stacks.threads]))
-        without = int((processes & ~grafted & ~named).sum())
+        count = int(processes.sum())
+        without = int((processes & (how == NONE) & ~named).sum())
+        between, undecided = (int((processes & (how == way)).sum()) for way in (NEARER, UNDECIDED))
         notes.append(
-            f"Python lines come from py-spy, and are those of the sample's time within "
-            f"{format_ns(stacks.uncertainty_ns)}; {format_counted(without, 'sample', 'samples')} of Python processes "
-            f"({format_share(without, int(processes.sum()))}) without any: of threads that run no Python, or before "
-            "py-spy saw them."
+            f"Python was looked at every {format_ns(2 * stacks.uncertainty_ns)}. Of the samples of Python processes, "
+            f"{format_share(between, count)} lie between looks that saw different lines and have the likelier one, right "
+            f"in sum rather than one by one; for {format_share(undecided, count)} the line is undecided. "
+            f"{format_counted(without, 'sample', 'samples')} ({format_share(without, count)}) without any: of threads "
+            "that run no Python, or before they were seen."
         )
     elif trampolines:
         notes.append(
-            "Python functions come from CPython's perf trampoline, which knows no lines; with py-spy installed "
-            "(pip install py-spy), pinprof records them too."
+            "Python functions come from CPython's perf trampoline, which knows no lines; --python both records them "
+            "too."
         )
     if stacks.unnamed_threads:
         notes.append(

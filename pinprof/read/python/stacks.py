@@ -1,14 +1,18 @@
-"""`python-stacks.jsonl.gz`: which Python functions and lines each thread was in, and when.
+"""`python-stacks.jsonl.gz`: which Python functions and lines each thread was seen in, and when.
 
-Gzip members one after another, each a line of JSON: what one py-spy saw until the next took over.
+Gzip members one after another, each a line of JSON, a segment of the recording.
 
     start_ns, end_ns    on CLOCK_MONOTONIC
-    uncertainty_ns      by which a change may be off: half the time between two looks, and what the clocks may differ
+    uncertainty_ns      half the time between two looks
     frames              [[function, file, line]], line 0 where unknown
     stacks              [[caller, frame]]: a prefix tree, caller -1 for the outermost; callers come first
-    threads             [{pid, tid, name, times, stacks}]: differences of times after `start_ns`, and the stack that the
-                        thread had from each on, -1 for none
+    threads             [{pid, tid, name, times, lasts, stacks}]: stacks, -1 for none, each seen from one time on
+                        (differences after `start_ns`) to that of `lasts` (ns after it)
+    looks               {pid: differences of times after `start_ns` in µs}: when the process was looked at
     unnamed_threads     threads whose kernel id is not known (CPython before 3.11)
+
+Files of py-spy, as pinprof recorded them before, have neither `lasts` nor `looks`: a change stands in the middle
+between two looks, which came twice `uncertainty_ns` apart.
 """
 
 from __future__ import annotations
@@ -30,9 +34,29 @@ MAX_LINE_BYTES = 1 << 27
 """Of text in one line, which is held as a whole, in Python's objects, while it is read."""
 
 NO_STACK = -1
+UNDECIDED = "[line undecided]"
+"""Stands for a function where looks at a thread do not tell which line of a file a sample belongs to."""
 
 PythonFrame = tuple[str, str, int]
 """Function, file, line (0 unknown)."""
+
+
+@dataclass(frozen=True)
+class Runs:
+    """One thread in one segment: stacks that it was seen in by one look after another, in ns of CLOCK_MONOTONIC."""
+
+    first: Int64
+    last: Int64
+    stack: Int32
+    looked: Int64
+    """When its process was looked at."""
+
+    def looks(self) -> tuple[Int64, Int32]:
+        """The looks that saw it, and what they saw."""
+        row = np.searchsorted(self.first, self.looked, side="right") - 1
+        seen = row >= 0
+        seen[seen] = self.looked[seen] <= self.last[row[seen]]
+        return self.looked[seen], self.stack[row[seen]]
 
 
 @dataclass
@@ -42,12 +66,13 @@ class PythonStacks:
     frames: list[PythonFrame] = field(default_factory=list)
     stacks: list[tuple[int, int]] = field(default_factory=list)
     """(caller, frame): a prefix tree, callers first."""
-    threads: dict[tuple[int, int], tuple[Int64, Int32]] = field(default_factory=dict)
-    """(pid, tid) → ascending times, and the stack from each on."""
+    threads: dict[tuple[int, int], list[Runs]] = field(default_factory=dict)
+    """(pid, tid) → its segments, in order."""
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     """(pid, tid) → name of the Python thread."""
     uncertainty_ns: int = 0
     unnamed_threads: int = 0
+    _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     damaged: bool = False
     """Whether a part of the file could not be read."""
 
@@ -60,11 +85,41 @@ class PythonStacks:
         found.reverse()
         return found
 
-    def at(self, pid: int, tid: int, times: Int64) -> Int32:
-        """The stack of a thread at each time, NO_STACK where none is known."""
-        since, stack = self.threads.get((pid, tid), (np.zeros(0, np.int64), np.zeros(0, np.int32)))
-        row = np.searchsorted(since, times, side="right") - 1
-        return np.where(row >= 0, np.append(stack, NO_STACK)[row], NO_STACK).astype(np.int32)
+    def either(self, one: int, other: int) -> int:
+        """A stack of the callers that two agree on, and an undecided line called by them.
+
+        Two that are equal agree on their callers alone: both were seen, but at other times.
+        """
+        first, second = self.chain(one), self.chain(other)
+        common = NO_STACK
+        for frame, beside in zip(first[:-1], second if first != second else second[:-1], strict=False):
+            if frame != beside:
+                break
+            common = self._node(common, frame)
+        depth = len(self.chain(common))
+        file = self.frames[first[depth]][1] if depth < len(first) else self.frames[second[depth]][1]
+        return self._node(common, self._frame((UNDECIDED, file, 0)))
+
+    def _frame(self, frame: PythonFrame) -> int:
+        if frame not in self.frames:
+            self.frames.append(frame)
+        return self.frames.index(frame)
+
+    def _node(self, caller: int, frame: int) -> int:
+        if not self._numbers:
+            self._numbers.update({node: number for number, node in enumerate(self.stacks)})
+        number = self._numbers.setdefault((caller, frame), len(self.stacks))
+        if number == len(self.stacks):
+            self.stacks.append((caller, frame))
+        return number
+
+    def looks(self, pid: int, tid: int) -> tuple[Int64, Int32]:
+        """Ascending times at which a thread was looked at, and the stack it had then."""
+        parts = [runs.looks() for runs in self.threads.get((pid, tid), ())]
+        times = np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)])
+        stacks = np.concatenate([np.zeros(0, np.int32), *(stacks for _, stacks in parts)])
+        order = np.argsort(times, kind="stable")
+        return times[order], stacks[order]
 
 
 def load(path: Path) -> PythonStacks:
@@ -72,14 +127,12 @@ def load(path: Path) -> PythonStacks:
     found = PythonStacks()
     frames: dict[PythonFrame, int] = {}
     stacks: dict[tuple[int, int], int] = {}
-    pieces: dict[tuple[int, int], list[tuple[Int64, Int32]]] = {}
     for line in _lines(path, found):
         try:
-            _take(json.loads(line), found, frames, stacks, pieces)
+            _take(json.loads(line), found, frames, stacks)
         except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
             found.damaged = True
     found.frames, found.stacks = list(frames), list(stacks)
-    found.threads = {key: _joined(parts) for key, parts in pieces.items()}
     return found
 
 
@@ -88,7 +141,6 @@ def _take(
     found: PythonStacks,
     frames: dict[PythonFrame, int],
     stacks: dict[tuple[int, int], int],
-    pieces: dict[tuple[int, int], list[tuple[Int64, Int32]]],
 ) -> None:
     """Add one segment; raises where it is not as documented, with nothing of its threads taken."""
     frame_of = [
@@ -101,6 +153,8 @@ def _take(
         key = (int(stack_of[caller]) if caller >= 0 else NO_STACK, frame_of[frame])
         stack_of[number] = stacks.setdefault(key, len(stacks))
     start = int(raw["start_ns"])
+    period = max(2 * int(raw["uncertainty_ns"]), 1)
+    looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in raw.get("looks", {}).items()}
     made = []
     for thread in raw["threads"]:
         times: Int64 = np.cumsum(np.array(thread["times"], np.int64)) + start
@@ -109,22 +163,25 @@ def _take(
             raise ValueError("times and stacks of a thread do not fit")
         if len(which) and not -1 <= int(which.min()) <= int(which.max()) < len(stack_of) - 1:
             raise ValueError("a thread has a stack that is none")
-        made.append(((int(thread["pid"]), int(thread["tid"])), str(thread["name"]), (times, stack_of[which])))
-    for of_thread, name, piece in made:
-        pieces.setdefault(of_thread, []).append(piece)
-        found.names[of_thread] = name
+        pid = int(thread["pid"])
+        if "lasts" in thread:
+            runs = Runs(times, times + np.array(thread["lasts"], np.int64), stack_of[which], looked[pid])
+        else:
+            runs = _between_changes(times, stack_of[which], period, int(raw["end_ns"]))
+        made.append(((pid, int(thread["tid"])), str(thread["name"]), runs))
+    for of_thread, name, runs in made:
+        found.threads.setdefault(of_thread, []).append(runs)
+        found.names[of_thread] = name or found.names.get(of_thread, "")
     found.uncertainty_ns = max(found.uncertainty_ns, int(raw["uncertainty_ns"]))
     found.unnamed_threads = max(found.unnamed_threads, int(raw["unnamed_threads"]))
 
 
-def _joined(parts: list[tuple[Int64, Int32]]) -> tuple[Int64, Int32]:
-    """Segments one after another; where two overlap, the later one counts from its beginning on."""
-    times, stacks = parts[0]
-    for more_times, more_stacks in parts[1:]:
-        if len(more_times):
-            kept = int(np.searchsorted(times, more_times[0]))
-            times, stacks = np.append(times[:kept], more_times), np.append(stacks[:kept], more_stacks)
-    return times, stacks.astype(np.int32)
+def _between_changes(times: Int64, stack: Int32, period: int, end: int) -> Runs:
+    """Of a file of py-spy: looks where a stack was seen first and last, and between the two."""
+    last = np.append(times[1:], max(end, int(times[-1]) if len(times) else 0))[: len(times)]
+    middle = (times + last) // 2
+    first, last = np.minimum(times + period // 2, middle), np.maximum(last - period // 2, middle)
+    return Runs(first, last, stack, np.unique(np.concatenate([first, middle, last])))
 
 
 def _lines(path: Path, found: PythonStacks) -> Iterator[bytes]:

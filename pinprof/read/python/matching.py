@@ -1,0 +1,269 @@
+"""Which Python stack a sample belongs to: looks at a thread, its waits and what it called decide.
+
+A look sees the stack that a thread has; a sample lies between two looks. What is known besides:
+
+- a wait is in one line. A look inside a wait says in which one, and says nothing of what ran before and after it;
+- between two waits a thread ran: only looks in that stretch speak for the samples in it. Where two of them differ, what
+  the thread called (the native functions below the interpreter) may have been seen under one of them and never under
+  the other; where it does not tell, the nearer look counts. Looks come at random times, so what is near to them adds
+  up to the right sums;
+- a stretch without a look is like others that began after the same line's wait: the look counts that came as long
+  after its beginning;
+- a wait without a look was in a line that was seen waiting like this. A line that never was is not charged with it.
+
+What all this does not tell stays undecided: the callers that both neighbours agree on, and no line.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.model import Int32, Int64
+from pinprof.read.python.stacks import NO_STACK
+
+Bool = NDArray[np.bool_]
+
+NONE, CERTAIN, NEARER, UNDECIDED = range(4)
+"""How a sample's stack is known: not at all; by a look at it, or two that agree; by the nearer of two; it is not."""
+
+_FARTHEST_PERIODS = 8
+"""Between two looks that differ; beyond, nothing is known."""
+_AGREED_NS = 1_000_000_000
+"""Between two looks that agree."""
+_EDGE_NS = 100_000
+"""Before the end of a wait: a look may have seen what came after it."""
+_LIKELIER = 8
+"""Times as often seen under one of two stacks decides."""
+_NOWHERE = -1
+_TOP = 1 << 31
+
+
+@dataclass
+class ThreadSamples:
+    """One thread: what was recorded of it; columns of `run_*` and `wait_*` each of one length, ascending."""
+
+    looked: Int64
+    saw: Int32
+    """Stack of each look."""
+    run_time: Int64
+    """Samples on the processors."""
+    run_called: Int64
+    """What each had called: equal numbers for equal native functions below the interpreter."""
+    wait_start: Int64
+    wait_end: Int64
+    wait_called: Int64
+
+
+@dataclass
+class Matched:
+    """Per sample its stack; where it is UNDECIDED, `other` is that of the other neighbour."""
+
+    stack: Int32
+    other: Int32
+    how: NDArray[np.uint8]
+
+    @classmethod
+    def nothing(cls, count: int) -> Matched:
+        """Of samples that nothing is known of yet."""
+        none = np.full(count, NO_STACK, np.int32)
+        return cls(none, none.copy(), np.zeros(count, np.uint8))
+
+    def put(self, rows: NDArray[np.intp], stack: Int32, how: int, other: Int32 | None = None) -> None:
+        """Note what samples belong to."""
+        self.stack[rows] = stack
+        self.other[rows] = stack if other is None else other
+        self.how[rows] = how
+
+
+def match(threads: list[ThreadSamples], period_ns: int) -> list[tuple[Matched, Matched]]:
+    """Per thread its samples on the processors, and its waits."""
+    farthest = _FARTHEST_PERIODS * max(period_ns, 1)
+    views = [_View(thread, farthest) for thread in threads]
+    for view in views:
+        view.match_looks()
+    waited = _Habits([(view.thread.wait_called, view.waits) for view in views])
+    called = _Habits([(view.thread.run_called, view.runs) for view in views])
+    for view in views:
+        view.match_waits(waited)
+        view.match_runs(called)
+    return [(view.runs, view.waits) for view in views]
+
+
+class _Habits:
+    """How often each native function was seen under each stack, by samples that are certain."""
+
+    def __init__(self, seen: list[tuple[Int64, Matched]]) -> None:
+        called = np.concatenate([np.zeros(0, np.int64), *(of[matched.how == CERTAIN] for of, matched in seen)])
+        stack = np.concatenate([np.zeros(0, np.int32), *(matched.stack[matched.how == CERTAIN] for _, matched in seen)])
+        self._called = np.unique(called)
+        self._pairs, self._count = np.unique(self._packed(called, stack), return_counts=True)
+        self._stacks, self._of_stack = np.unique(stack, return_counts=True)
+
+    def _packed(self, called: Int64, stack: Int32) -> Int64:
+        place = np.searchsorted(self._called, called)
+        known = place < len(self._called)
+        known[known] = self._called[place[known]] == called[known]
+        return np.where(known, place * _TOP + stack + 1, -1)
+
+    def count(self, called: Int64, stack: Int32) -> Int64:
+        """How often a function was seen under a stack."""
+        return _at(self._pairs, self._count, self._packed(called, stack))
+
+    def likelihood(self, called: Int64, stack: Int32) -> NDArray[np.float64]:
+        """How probable a function is under a stack."""
+        return (self.count(called, stack) + 0.5) / (_at(self._stacks, self._of_stack, stack) + 1.0)
+
+    def only_stack(self, called: Int64) -> Int32:
+        """The stack under which a function is seen nine times of ten; NO_STACK where there is none."""
+        of_pair, stack = self._pairs // _TOP, (self._pairs % _TOP - 1).astype(np.int32)
+        order = np.lexsort((self._count, of_pair))
+        total = np.zeros(len(self._called), np.int64)
+        np.add.at(total, of_pair, self._count)
+        best, most = np.full(len(total), NO_STACK, np.int32), np.zeros(len(total), np.int64)
+        best[of_pair[order]], most[of_pair[order]] = stack[order], self._count[order]
+        best[10 * most < 9 * total] = NO_STACK
+        return _at(self._called, best, called, NO_STACK).astype(np.int32)
+
+
+class _View:
+    """One thread's looks and samples, with what lies where."""
+
+    def __init__(self, thread: ThreadSamples, farthest_ns: int) -> None:
+        self.thread, self._farthest = thread, farthest_ns
+        self.runs, self.waits = Matched.nothing(len(thread.run_time)), Matched.nothing(len(thread.wait_start))
+        looked = thread.looked
+        self._wait_of_look = np.searchsorted(thread.wait_start, looked, side="right") - 1
+        inside = self._wait_of_look >= 0
+        inside[inside] = looked[inside] < thread.wait_end[self._wait_of_look[inside]]
+        self._in_wait = inside
+        self._running = np.flatnonzero(~inside)
+        self._run_looked, self._run_saw = looked[self._running], thread.saw[self._running]
+        self._stretch_of_look = self._stretch(self._run_looked)
+
+    def _stretch(self, times: Int64) -> NDArray[np.intp]:
+        """The number of the running stretch that a time lies in."""
+        return np.searchsorted(self.thread.wait_start, times, side="right")
+
+    def match_looks(self) -> None:
+        """What looks say at once: waits with a look inside, and samples between two looks that agree."""
+        thread = self.thread
+        first = np.searchsorted(thread.looked, thread.wait_start)
+        last = np.maximum(np.searchsorted(thread.looked, thread.wait_end - _EDGE_NS), first)
+        rows = np.flatnonzero(last > first)
+        # The one in the middle: clocks of looks are some microseconds off.
+        self.waits.put(rows, thread.saw[(first[rows] + last[rows] - 1) // 2], CERTAIN)
+        self._place = np.searchsorted(self._run_looked, thread.run_time)
+        stretch = self._stretch(thread.run_time)
+        self._before, self._after = self._neighbour(self._place - 1, stretch), self._neighbour(self._place, stretch)
+        both = np.flatnonzero((self._before >= 0) & (self._after >= 0))
+        before, after = self._before[both], self._after[both]
+        agree = self._run_saw[before] == self._run_saw[after]
+        agree &= self._run_looked[after] - self._run_looked[before] < _AGREED_NS
+        self.runs.put(both[agree], self._run_saw[before[agree]], CERTAIN)
+
+    def _neighbour(self, place: NDArray[np.intp], stretch: NDArray[np.intp]) -> NDArray[np.intp]:
+        """The look at a place if it lies in the stretch."""
+        valid = (place >= 0) & (place < len(self._run_looked))
+        valid[valid] = self._stretch_of_look[place[valid]] == stretch[valid]
+        return np.where(valid, place, _NOWHERE)
+
+    def match_waits(self, habits: _Habits) -> None:
+        """Waits that no look fell into."""
+        thread, looked = self.thread, self.thread.looked
+        rows = np.flatnonzero(self.waits.how == NONE)
+        if not len(rows) or not len(looked):
+            return
+        place = np.searchsorted(looked, thread.wait_start[rows])
+        before, after = np.maximum(place - 1, 0), np.minimum(place, len(looked) - 1)
+        called = thread.wait_called[rows]
+        apart = [np.abs(thread.wait_start[rows] - looked[side]) for side in (before, after)]
+        nearer = np.where(apart[0] <= apart[1], before, after)
+        farther = before + after - nearer
+        known = np.minimum(*apart) <= self._farthest
+        near, far, only = thread.saw[nearer], thread.saw[farther], habits.only_stack(called)
+        by_near = known & (habits.count(called, near) > 0)
+        by_far = known & (habits.count(called, far) > 0)
+        by_habit = known & (only != NO_STACK)
+        chosen = np.select([by_near, by_far, by_habit], [near, far, only], near).astype(np.int32)
+        decided = by_near | by_far | by_habit
+        self.waits.put(rows[decided], chosen[decided], NEARER)
+        open_ = known & ~decided
+        self.waits.put(rows[open_], near[open_], UNDECIDED, far[open_])
+
+    def match_runs(self, habits: _Habits) -> None:
+        """Samples that no two looks agree on."""
+        thread = self.thread
+        open_ = self.runs.how == NONE
+        both = np.flatnonzero(open_ & (self._before >= 0) & (self._after >= 0))
+        self._between(both, habits)
+        one = np.flatnonzero(open_ & ((self._before >= 0) != (self._after >= 0)))
+        side = np.maximum(self._before[one], self._after[one])
+        near = np.abs(self._run_looked[side] - thread.run_time[one]) <= self._farthest
+        self.runs.put(one[near], self._run_saw[side[near]], NEARER)
+        self._like_others(np.flatnonzero(self.runs.how == NONE))
+
+    def _between(self, rows: NDArray[np.intp], habits: _Habits) -> None:
+        thread = self.thread
+        before, after = self._before[rows], self._after[rows]
+        first, second = self._run_saw[before], self._run_saw[after]
+        called = thread.run_called[rows]
+        odds = habits.likelihood(called, first) / habits.likelihood(called, second)
+        to_first = thread.run_time[rows] - self._run_looked[before]
+        to_second = self._run_looked[after] - thread.run_time[rows]
+        take = np.where(odds >= _LIKELIER, True, np.where(odds <= 1 / _LIKELIER, False, to_first <= to_second))
+        chosen, other = np.where(take, first, second), np.where(take, second, first)
+        near = to_first + to_second <= self._farthest
+        self.runs.put(rows[near], chosen[near], NEARER)
+        self.runs.put(rows[~near], chosen[~near], UNDECIDED, other[~near])
+
+    def _like_others(self, rows: NDArray[np.intp]) -> None:
+        """Samples of stretches without a look: what others were in as long after they had begun alike."""
+        thread = self.thread
+        stretch = self._stretch(thread.run_time[rows])
+        context, offset = self._beginning(stretch, thread.run_time[rows])
+        seen_context, seen_offset = self._beginning(self._stretch_of_look, self._run_looked)
+        valid = seen_context != NO_STACK
+        seen, saw = seen_context[valid].astype(np.int64) * _TOP + seen_offset[valid], self._run_saw[valid]
+        order = np.argsort(seen)
+        seen, saw = seen[order], saw[order]
+        wanted = context.astype(np.int64) * _TOP + offset
+        place = np.searchsorted(seen, wanted)
+        best, distance = np.full(len(rows), NO_STACK, np.int32), np.full(len(rows), _TOP, np.int64)
+        for side in (place - 1, place):
+            there = np.flatnonzero((side >= 0) & (side < len(seen)))
+            apart = np.abs(seen[side[there]] - wanted[there])
+            better = there[apart < distance[there]]
+            best[better], distance[better] = saw[side[better]], np.abs(seen[side[better]] - wanted[better])
+        found = (context != NO_STACK) & (distance <= self._farthest)
+        self.runs.put(rows[found], best[found], NEARER)
+        self._leave_open(rows[~found])
+
+    def _beginning(self, stretch: NDArray[np.intp], times: Int64) -> tuple[Int32, Int64]:
+        """The stack of the wait before a stretch, NO_STACK unless it is certain, and the time since it ended."""
+        if not len(self.waits.stack):
+            return np.full(len(stretch), NO_STACK, np.int32), np.zeros(len(stretch), np.int64)
+        wait = np.maximum(stretch - 1, 0)
+        known = (stretch > 0) & np.isin(self.waits.how[wait], (CERTAIN, NEARER))
+        since = np.clip(times - self.thread.wait_end[wait], 0, _TOP - 1)
+        return np.where(known, self.waits.stack[wait], NO_STACK).astype(np.int32), since
+
+    def _leave_open(self, rows: NDArray[np.intp]) -> None:
+        """What the looks around, of whatever kind, agree on; nothing where they are far away."""
+        looked, saw, times = self.thread.looked, self.thread.saw, self.thread.run_time[rows]
+        if not len(looked):
+            return
+        place = np.searchsorted(looked, times)
+        before, after = np.maximum(place - 1, 0), np.minimum(place, len(looked) - 1)
+        near = np.minimum(np.abs(times - looked[before]), np.abs(looked[after] - times)) <= self._farthest
+        self.runs.put(rows[near], saw[before[near]], UNDECIDED, saw[after[near]])
+
+
+def _at(keys: Int64, values: NDArray[np.integer], wanted: Int64, missing: int = 0) -> Int64:
+    """The value of each wanted key; keys ascend."""
+    if not len(keys):
+        return np.full(len(wanted), missing, np.int64)
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    return np.where(keys[place] == wanted, values[place], missing).astype(np.int64)
