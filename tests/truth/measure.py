@@ -77,7 +77,8 @@ def compare(capture: Capture, truth: dict) -> Comparison:
     waiting, wrong, at_no_step, all_cpu = 0, 0, 0, 0
     parameter = {"name"}
     for thread, times in truth["threads"].items():
-        mine = samples.tid == int(thread)
+        mine = (samples.tid == int(thread)) & (samples.time_ns >= truth["begun_ns"])
+        mine &= samples.time_ns < truth["ended_ns"]
         said = Counter()
         for row in np.flatnonzero(mine & clock):
             said[step_of[samples.stack[row]]] += int(samples.weight[row])

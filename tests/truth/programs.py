@@ -197,7 +197,9 @@ SHAPES = {
 }
 
 if __name__ == "__main__":
+    begun = time.monotonic_ns()
     SHAPES[SHAPE]()
+    ended = time.monotonic_ns()
     with open(__file__, encoding="utf-8") as source:
         lines = defaultdict(list)
         shape = ""
@@ -207,4 +209,4 @@ if __name__ == "__main__":
             if shape == SHAPE and (found := re.search(r"with step\(\"?(\w+)\"?\):", text)):
                 lines[found[1]] += [number, number + 1] if text.rstrip().endswith(":") else [number]
     with open(sys.argv[4], "w", encoding="utf-8") as output:
-        json.dump({"threads": TIMES, "lines": lines}, output)
+        json.dump({"threads": TIMES, "lines": lines, "begun_ns": begun, "ended_ns": ended}, output)

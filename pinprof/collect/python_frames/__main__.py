@@ -43,6 +43,8 @@ class Watch:
         self._writer = 0
         self._names: dict[tuple[int, int], str] = {}
         self._failed = 0
+        self._usual_s = 1e-4
+        """The processor time of a look."""
 
     def stop(self, *_: object) -> None:
         """Finish soon."""
@@ -59,10 +61,12 @@ class Watch:
                     break
             self._processes.update()
             took = self._look()
+            # A look now and then takes long because it lists threads, or this machine stood still.
+            self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
             if now > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
                 self._store_beside()
             period = self._period_s if self._processes.interpreters else _IDLE_S
-            time.sleep(max(period * (0.5 + random.random()) - took, took / MOST_SHARE))
+            time.sleep(max(period * (0.5 + random.random()) - took, self._usual_s / MOST_SHARE))
         self._await_writer()
         self._timeline.names = self._names
         self._timeline.save(self._output, time.monotonic_ns())

@@ -14,6 +14,9 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 
+from elftools.common.exceptions import ELFError
+from elftools.elf.elffile import ELFFile
+
 from pinprof.collect.python_frames.memory import Gone, read, word
 
 _COOKIE = b"xdebugpy"
@@ -150,9 +153,6 @@ def _identity(path: str) -> tuple[int, int, int]:
 @lru_cache(maxsize=64)
 def _runtime_of(path: str, _identity: tuple[int, int, int]) -> tuple[int, int, list[tuple[int, int]]] | None:
     """Of a file: `_PyRuntime`, `Py_Version` (0 unknown) and (file page, virtual page) of what is loaded; None without."""
-    from elftools.common.exceptions import ELFError
-    from elftools.elf.elffile import ELFFile
-
     try:
         with open(path, "rb") as stream:
             elf = ELFFile(stream)

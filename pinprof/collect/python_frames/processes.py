@@ -32,7 +32,7 @@ class Processes:
 
     def update(self) -> None:
         """Look for interpreters that began, if it is time to."""
-        begun = time.monotonic()
+        begun, used = time.monotonic(), time.thread_time()
         if begun < self._next:
             return
         present = set(tree(self._root))
@@ -42,7 +42,7 @@ class Processes:
             if begun >= due:
                 self._attempts[pid] = begun + pause, min(2 * pause, _SELDOM_S)
                 self._try(pid)
-        self._next = begun + max(_SOON_S, (time.monotonic() - begun) / _SHARE)
+        self._next = begun + min(max(_SOON_S, (time.thread_time() - used) / _SHARE), _SELDOM_S)
 
     def gone(self, pid: int) -> None:
         """A process whose interpreter is not there any more: it has ended, or become another program."""

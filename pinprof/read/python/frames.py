@@ -266,12 +266,13 @@ def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[I
         thread = int(samples.pid[rows[0]]), int(samples.tid[rows[0]])
         if thread in stacks.threads:
             running, waiting = rows[~waits[rows]], rows[waits[rows]]
-            start = samples.time_ns[waiting]
+            start, kept = samples.time_ns[waiting], rows[spans[rows] & ~waits[rows]]
+            kept = kept[np.argsort(samples.time_ns[kept], kind="stable")]
             parts.append((running, waiting))
             threads.append(
                 ThreadSamples(
                     *stacks.looks(*thread), times[running], called[running], start, start + samples.weight[waiting],
-                    called[waiting],
+                    called[waiting], samples.time_ns[kept], samples.time_ns[kept] + samples.weight[kept],
                 )
             )  # fmt: skip
     found, how = np.full(len(samples), NO_STACK, np.int32), np.zeros(len(samples), np.uint8)

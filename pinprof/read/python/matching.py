@@ -3,10 +3,9 @@
 A look sees the stack that a thread has; a sample lies between two looks. What is known besides:
 
 - a wait is in one line. A look inside a wait says in which one, and says nothing of what ran before and after it;
-- between two waits a thread ran: only looks in that stretch speak for the samples in it. Where two of them differ, what
-  the thread called (the native functions below the interpreter) may have been seen under one of them and never under
-  the other; where it does not tell, the nearer look counts. Looks come at random times, so what is near to them adds
-  up to the right sums;
+- between two waits a thread ran, but for times in which others kept it from running, which do not count: only looks in that stretch speak for the samples in it. Where two of them differ, the
+  nearer look says how many samples are in either line (looks come at random times, so these sums are right), and what
+  the samples called, the native functions below the interpreter, says which ones;
 - a stretch without a look is like others that began after the same line's wait: the look counts that came as long
   after its beginning;
 - a wait without a look was in a line that was seen waiting like this. A line that never was is not charged with it.
@@ -35,8 +34,6 @@ _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
 """Before the end of a wait: a look may have seen what came after it."""
-_LIKELIER = 8
-"""Times as often seen under one of two stacks decides."""
 _NOWHERE = -1
 _TOP = 1 << 31
 
@@ -55,6 +52,9 @@ class ThreadSamples:
     wait_start: Int64
     wait_end: Int64
     wait_called: Int64
+    kept_start: Int64
+    """Intervals in which others kept the thread from running."""
+    kept_end: Int64
 
 
 @dataclass
@@ -140,8 +140,25 @@ class _View:
         inside[inside] = looked[inside] < thread.wait_end[self._wait_of_look[inside]]
         self._in_wait = inside
         self._running = np.flatnonzero(~inside)
-        self._run_looked, self._run_saw = looked[self._running], thread.saw[self._running]
-        self._stretch_of_look = self._stretch(self._run_looked)
+        self._stretch_of_look = self._stretch(looked[self._running])
+        self._stretch_of_run = self._stretch(thread.run_time)
+        # From here on distances count in the thread's own time: a look while it was kept from running is as near to
+        # what it did before as to what it did after.
+        self._run_looked, self._run_saw = self._own(looked[self._running]), thread.saw[self._running]
+        self._run_time, self._wait_end = self._own(thread.run_time), self._own(thread.wait_end)
+
+    def _own(self, times: Int64) -> Int64:
+        """The thread's own time: what had passed without the intervals off the processors."""
+        thread = self.thread
+        start = np.concatenate([thread.wait_start, thread.kept_start])
+        order = np.argsort(start, kind="stable")
+        start = start[order]
+        end = np.maximum.accumulate(np.concatenate([thread.wait_end, thread.kept_end])[order])
+        length = np.maximum(end - start, 0)
+        passed = np.append(0, np.cumsum(length))
+        place = np.searchsorted(start, times, side="right")
+        inside = np.where(place > 0, np.maximum(np.append(end, 0)[place - 1] - times, 0), 0)
+        return np.asarray(times - passed[place] + inside)
 
     def _stretch(self, times: Int64) -> NDArray[np.intp]:
         """The number of the running stretch that a time lies in."""
@@ -155,8 +172,7 @@ class _View:
         rows = np.flatnonzero(last > first)
         # The one in the middle: clocks of looks are some microseconds off.
         self.waits.put(rows, thread.saw[(first[rows] + last[rows] - 1) // 2], CERTAIN)
-        self._place = np.searchsorted(self._run_looked, thread.run_time)
-        stretch = self._stretch(thread.run_time)
+        self._place, stretch = np.searchsorted(self._run_looked, self._run_time), self._stretch_of_run
         self._before, self._after = self._neighbour(self._place - 1, stretch), self._neighbour(self._place, stretch)
         both = np.flatnonzero((self._before >= 0) & (self._after >= 0))
         before, after = self._before[both], self._after[both]
@@ -195,13 +211,12 @@ class _View:
 
     def match_runs(self, habits: _Habits) -> None:
         """Samples that no two looks agree on."""
-        thread = self.thread
         open_ = self.runs.how == NONE
         both = np.flatnonzero(open_ & (self._before >= 0) & (self._after >= 0))
         self._between(both, habits)
         one = np.flatnonzero(open_ & ((self._before >= 0) != (self._after >= 0)))
         side = np.maximum(self._before[one], self._after[one])
-        near = np.abs(self._run_looked[side] - thread.run_time[one]) <= self._farthest
+        near = np.abs(self._run_looked[side] - self._run_time[one]) <= self._farthest
         self.runs.put(one[near], self._run_saw[side[near]], NEARER)
         self._like_others(np.flatnonzero(self.runs.how == NONE))
 
@@ -209,11 +224,11 @@ class _View:
         thread = self.thread
         before, after = self._before[rows], self._after[rows]
         first, second = self._run_saw[before], self._run_saw[after]
+        to_first = self._run_time[rows] - self._run_looked[before]
+        to_second = self._run_looked[after] - self._run_time[rows]
         called = thread.run_called[rows]
-        odds = habits.likelihood(called, first) / habits.likelihood(called, second)
-        to_first = thread.run_time[rows] - self._run_looked[before]
-        to_second = self._run_looked[after] - thread.run_time[rows]
-        take = np.where(odds >= _LIKELIER, True, np.where(odds <= 1 / _LIKELIER, False, to_first <= to_second))
+        odds = habits.likelihood(called, first) * (to_second + 1) / (habits.likelihood(called, second) * (to_first + 1))
+        take = _as_many(first.astype(np.int64) * _TOP + second, to_first <= to_second, odds)
         chosen, other = np.where(take, first, second), np.where(take, second, first)
         near = to_first + to_second <= self._farthest
         self.runs.put(rows[near], chosen[near], NEARER)
@@ -221,9 +236,8 @@ class _View:
 
     def _like_others(self, rows: NDArray[np.intp]) -> None:
         """Samples of stretches without a look: what others were in as long after they had begun alike."""
-        thread = self.thread
-        stretch = self._stretch(thread.run_time[rows])
-        context, offset = self._beginning(stretch, thread.run_time[rows])
+        stretch = self._stretch_of_run[rows]
+        context, offset = self._beginning(stretch, self._run_time[rows])
         seen_context, seen_offset = self._beginning(self._stretch_of_look, self._run_looked)
         valid = seen_context != NO_STACK
         seen, saw = seen_context[valid].astype(np.int64) * _TOP + seen_offset[valid], self._run_saw[valid]
@@ -247,7 +261,7 @@ class _View:
             return np.full(len(stretch), NO_STACK, np.int32), np.zeros(len(stretch), np.int64)
         wait = np.maximum(stretch - 1, 0)
         known = (stretch > 0) & np.isin(self.waits.how[wait], (CERTAIN, NEARER))
-        since = np.clip(times - self.thread.wait_end[wait], 0, _TOP - 1)
+        since = np.clip(times - self._wait_end[wait], 0, _TOP - 1)
         return np.where(known, self.waits.stack[wait], NO_STACK).astype(np.int32), since
 
     def _leave_open(self, rows: NDArray[np.intp]) -> None:
@@ -259,6 +273,23 @@ class _View:
         before, after = np.maximum(place - 1, 0), np.minimum(place, len(looked) - 1)
         near = np.minimum(np.abs(times - looked[before]), np.abs(looked[after] - times)) <= self._farthest
         self.runs.put(rows[near], saw[before[near]], UNDECIDED, saw[after[near]])
+
+
+def _as_many(group: Int64, nearer: Bool, odds: NDArray[np.float64]) -> Bool:
+    """In each group as many as are `nearer`, but those with the highest odds.
+
+    To take whatever is likelier would be right more often and wrong in sum: functions that only one line calls would
+    all go there, and what both do not to the other.
+    """
+    _, number = np.unique(group, return_inverse=True)
+    number = number.reshape(-1)
+    many = np.bincount(number, nearer, minlength=1).astype(np.int64)
+    order = np.lexsort((-odds, number))
+    ordered = number[order]
+    rank = np.arange(len(order)) - np.searchsorted(ordered, ordered)
+    taken = np.zeros(len(group), np.bool_)
+    taken[order] = rank < many[ordered]
+    return taken
 
 
 def _at(keys: Int64, values: NDArray[np.integer], wanted: Int64, missing: int = 0) -> Int64:
