@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from pinprof.collect.python_frames.code import Code, bytecode_copy, identity, read_code
@@ -33,6 +33,8 @@ _LISTED_S = 0.1
 _SHIM = 3
 """`owner` of the frame by which C calls Python, from there on."""
 _FRAME_BYTES = 80
+_WORD = struct.Struct("<Q")
+_ELSEWHERE = 4
 _MOST_ASKED = 3
 
 
@@ -59,12 +61,14 @@ class _Thread:
     tid: int
     chunk: int = 0
     window: int = 0
-    places: list[int] = field(default_factory=list)
-    """Frames outside the chunk, innermost first."""
+    elsewhere: list[int] = field(default_factory=lambda: [0] * _ELSEWHERE)
+    """Frames outside the chunk that each look reads too, innermost first."""
     cframe: int = 0
     at: int = 0
     """Where in the buffer this thread's part begins."""
-    seen: bytes = b""
+    place: int = 0
+    """Number of its first place in the gather."""
+    seen: bytearray = field(default_factory=bytearray)
     stack: int = UNKNOWN
     outermost: int = 0
     """The frame that its function lies in."""
@@ -84,14 +88,16 @@ class Interpreter:
         self._heads: list[int] = []
         """Where the first thread of each interpreter is noted."""
         self._listed = 0.0
-        self._gather = Gather(pid, [])
+        self._gather = Gather(pid, [(runtime, 8)])
         self._codes: dict[int, Code] = {}
         self._keys: dict[tuple[int, ...], int] = {}
         self._tables = Tables()
         self._thread_bytes = max(layout.chunk + 16, layout.frame + 8, layout.native_id + 8)
-        fields = sorted([(layout.code, "Q"), (layout.previous, "Q"), (layout.instruction, "Q"), (layout.owner, "B")])
+        # In all versions they lie in this order.
+        fields = (layout.code, "Q"), (layout.previous, "Q"), (layout.instruction, "Q"), (layout.owner, "B")
         self._frame = struct.Struct(_padded(fields))
-        self._order = [[layout.code, layout.previous, layout.instruction, layout.owner].index(at) for at, _ in fields]
+        self._links = struct.Struct(_padded([(layout.frame, "Q"), (layout.chunk, "QQ")]))
+        self._single = Gather(pid, [(0, _FRAME_BYTES)])
         copies = layout.bytecode_copy
         self._copy = struct.Struct(f"<{copies}xi") if copies else None
         self.list_threads()
@@ -143,10 +149,10 @@ class Interpreter:
             self._tables = tables
             self._keys.clear()
             for thread in self._threads:
-                thread.seen = b""
+                thread.seen = bytearray()
         begun = time.monotonic_ns()
         if not self._gather.read():
-            # A thread or its memory has gone, or the process has become another.
+            # A thread or a frame has gone, or the process has become another.
             self.list_threads()
             begun = time.monotonic_ns()
             if not self._gather.read():
@@ -154,118 +160,107 @@ class Interpreter:
                     raise Gone("no interpreter")
                 return
         self.seen_ns = (begun + time.monotonic_ns()) // 2
-        moved = self._changed()
+        first = {thread.address for thread in self._threads}
+        heads = struct.unpack_from(f"<{len(self._heads)}Q", self._gather.buffer)
+        grown = False
         for thread in self._threads:
-            before = thread.chunk, thread.window, thread.cframe, thread.places
+            window = thread.window
             try:
                 number = self._stack_of(thread)
             except (LookupError, ValueError):
-                number, thread.seen = UNKNOWN, b""
-            moved |= before != (thread.chunk, thread.window, thread.cframe, thread.places)
+                number, thread.seen = UNKNOWN, bytearray()
+            grown |= thread.window != window
             yield thread.tid, number
-        if time.monotonic() - self._listed > _LISTED_S:
+        if not first.issuperset(filter(None, heads)) or time.monotonic() - self._listed > _LISTED_S:
             self.list_threads()
-        elif moved:
+        elif grown:
             self._arrange()
 
-    def _changed(self) -> bool:
-        """Whether threads came; they are in the next look then."""
-        first = {thread.address for thread in self._threads}
-        count = len(self._heads)
-        heads = struct.unpack_from(f"<{count}Q", self._gather.buffer) if count else ()
-        if any(head and head not in first for head in heads):
-            self._listed = 0.0
-        return False
-
     def _arrange(self) -> None:
-        """The places to read in the next look."""
+        """The places to read in the next look: of each thread it, its cframe, frames outside the chunk, and this."""
         places = [(head, 8) for head in self._heads]
         at = 8 * len(places)
         for thread in self._threads:
-            mine = [(thread.address, self._thread_bytes)]
-            if self._layout.frame_in_cframe is not None:
-                mine.append((thread.cframe or thread.address, 16))
-            if thread.window:
-                mine.append((thread.chunk, thread.window))
-            mine += [(place, _FRAME_BYTES) for place in thread.places]
-            if len(places) + len(mine) > MOST_PLACES:
+            if len(places) + _ELSEWHERE + 3 > MOST_PLACES:
                 self._threads = self._threads[: self._threads.index(thread)]
                 break
-            thread.at, thread.seen = at, b""
+            thread.at, thread.place, thread.seen = at, len(places), bytearray()
+            thread.cframe, thread.elsewhere = 0, [0] * _ELSEWHERE
+            mine = [(thread.address, self._thread_bytes), (thread.address, 16)]
+            mine += [(thread.address, _FRAME_BYTES)] * _ELSEWHERE
+            if thread.window:
+                mine.append((thread.chunk, thread.window))
             places += mine
             at += sum(length for _, length in mine)
         self._gather = Gather(self.pid, places)
 
     def _stack_of(self, thread: _Thread) -> int:
-        layout, buffer = self._layout, self._gather.buffer
-        end = thread.at + self._thread_bytes
-        chunk, top = struct.unpack_from("<QQ", buffer, thread.at + layout.chunk)
-        (frame,) = struct.unpack_from("<Q", buffer, thread.at + layout.frame)
-        if layout.frame_in_cframe is not None:
-            cframe, inside = frame, layout.frame_in_cframe
+        buffer, gather = self._gather.buffer, self._gather
+        frame, chunk, top = self._links.unpack_from(buffer, thread.at)
+        if (inside := self._layout.frame_in_cframe) is not None:
+            cframe = frame
             if cframe == thread.cframe:
-                (frame,) = struct.unpack_from("<Q", buffer, end + inside)
+                (frame,) = _WORD.unpack_from(buffer, thread.at + self._thread_bytes + inside)
             else:
                 frame = word(self.pid, cframe + inside) if cframe else 0
+                gather.move(thread.place + 1, cframe or thread.address)
                 thread.cframe = cframe
-            end += 16
         if not frame:
             return NO_STACK
-        window, places = thread.window, thread.places
-        known, whole = thread.chunk, end + window + _FRAME_BYTES * len(places)
-        now = bytes(buffer[thread.at : whole])
+        now = buffer[thread.at : thread.at + self._thread_bytes + 16 + _FRAME_BYTES * _ELSEWHERE + thread.window]
         if now == thread.seen:
             return thread.stack
-        key, elsewhere, thread.outermost = self._walk(frame, known, end, window, places)
-        thread.chunk = chunk
-        wanted = min(max(top - chunk, 0) + _WINDOW, _MOST_WINDOW) & -256
-        if chunk != known or not window // 2 <= wanted <= window + _WINDOW:
-            thread.window = wanted if chunk else 0
-        thread.places = elsewhere[:64]
+        key, elsewhere, thread.outermost = self._walk(frame, thread)
+        wanted = min(max(top - chunk, 0) + _WINDOW, _MOST_WINDOW) & -256 if chunk else 0
+        if chunk != thread.chunk or not wanted - _WINDOW < thread.window < 2 * wanted + _WINDOW:
+            thread.chunk, thread.window = chunk, wanted + _WINDOW // 2
+        for place, address in enumerate(elsewhere[:_ELSEWHERE]):
+            if thread.elsewhere[place] != address:
+                gather.move(thread.place + 2 + place, address)
         stack = self._keys.get(key)
         if stack is None:
             stack = self._keys[key] = self._tables.stack(self._named(key))
         # Nothing of it lay where this look did not read.
-        thread.seen = now if elsewhere == places else b""
+        thread.seen = now if elsewhere == thread.elsewhere[: len(elsewhere)] else bytearray()
+        thread.elsewhere[: len(elsewhere[:_ELSEWHERE])] = elsewhere[:_ELSEWHERE]
         thread.stack = stack
         return stack
 
-    def _walk(
-        self, frame: int, chunk: int, at: int, window: int, places: list[int]
-    ) -> tuple[tuple[int, ...], list[int], int]:
+    def _walk(self, frame: int, thread: _Thread) -> tuple[tuple[int, ...], list[int], int]:
         """(code, instruction, code, instruction …), innermost first; the frames outside the chunk; the outermost."""
-        buffer, unpack, order = self._gather.buffer, self._frame.unpack_from, self._order
-        size, behind = self._frame.size, at + window
+        buffer, unpack = self._gather.buffer, self._frame.unpack_from
+        at = thread.at + self._thread_bytes + 16
+        chunk, last_inside = thread.chunk, thread.window - self._frame.size
+        into_chunk = at + _FRAME_BYTES * _ELSEWHERE - chunk
+        known, copy = thread.elsewhere, self._copy
         key: list[int] = []
         elsewhere: list[int] = []
-        row = [0, 0, 0, 0]
-        last = 0
+        outermost = 0
         for _ in range(MOST_FRAMES):
             if not frame:
-                return tuple(key), elsewhere, last
-            offset = frame - chunk
-            if 0 <= offset <= window - size:
-                source, place = buffer, at + offset
-            else:
-                source, place = self._outside(frame, places, behind)
+                return tuple(key), elsewhere, outermost
+            source, place = buffer, frame + into_chunk
+            if not 0 <= frame - chunk <= last_inside:
                 elsewhere.append(frame)
-            for target, value in zip(order, unpack(source, place), strict=True):
-                row[target] = value
+                if frame in known:
+                    place = at + _FRAME_BYTES * known.index(frame)
+                else:
+                    source, place = self._read_frame(frame), 0
             here = frame
-            code, frame, instruction, owner = row
+            code, frame, instruction, owner = unpack(source, place)
             if owner < _SHIM and code:
-                last = here
-                code &= -8
-                if self._copy is not None and (number := self._copy.unpack_from(source, place)[0]):
+                outermost, code = here, code & -8
+                if copy is not None and (number := copy.unpack_from(source, place)[0]):
                     start = bytecode_copy(self.pid, self._layout, code, number)
                     instruction += code + self._layout.bytecode - start
                 key += (code, instruction)
         raise ValueError("frames without end")
 
-    def _outside(self, frame: int, places: list[int], behind: int) -> tuple[bytearray | bytes, int]:
-        if frame in places:
-            return self._gather.buffer, behind + _FRAME_BYTES * places.index(frame)
-        return read(self.pid, frame, _FRAME_BYTES), 0
+    def _read_frame(self, address: int) -> bytearray:
+        self._single.move(0, address)
+        if not self._single.read():
+            raise LookupError(f"no frame at {address:#x}")
+        return self._single.buffer
 
     def _named(self, key: tuple[int, ...]) -> list[tuple[str, str, int]]:
         """Function, file and line of each frame, outermost first."""
@@ -279,7 +274,7 @@ class Interpreter:
         return frames
 
 
-def _padded(fields: list[tuple[int, str]]) -> str:
+def _padded(fields: Iterable[tuple[int, str]]) -> str:
     """A format of `struct` for fields at these offsets."""
     text, at = "<", 0
     for offset, kind in fields:

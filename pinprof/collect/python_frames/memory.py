@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import struct
 from collections.abc import Sequence
@@ -23,15 +24,15 @@ class _Piece(ctypes.Structure):
 
 
 class Gather:
-    """A fixed set of places in another process, read again and again into one buffer, end to end."""
+    """Places in another process, read again and again into one buffer, end to end."""
 
     def __init__(self, pid: int, places: Sequence[tuple[int, int]]) -> None:
         """`places`: (address, bytes), MOST_PLACES at most."""
         self.size = sum(length for _, length in places)
         self.buffer = bytearray(self.size)
-        self._held = (ctypes.c_char * max(self.size, 1)).from_buffer(self.buffer) if self.size else None
-        self._remote = (_Piece * len(places))(*places)
-        local = (_Piece * 1)((ctypes.addressof(self._held) if self._held else 0, self.size))
+        self._held = (ctypes.c_char * self.size).from_buffer(self.buffer)
+        self._remote = (_Piece * len(places))(*(_Piece(*place) for place in places))
+        local = (_Piece * 1)(_Piece(ctypes.addressof(self._held), self.size))
         self._arguments = (
             ctypes.c_int(pid),
             local,
@@ -41,16 +42,16 @@ class Gather:
             ctypes.c_ulong(0),
         )
 
+    def move(self, place: int, address: int) -> None:
+        """Read a place elsewhere from now on."""
+        self._remote[place].start = address
+
     def read(self) -> bool:
         """Fill the buffer; False where a place is not mapped any more, with what lies before it read."""
         count = _libc.process_vm_readv(*self._arguments)
-        return count == self.size or self._failed(count)
-
-    @staticmethod
-    def _failed(count: int) -> bool:
-        if count < 0 and ctypes.get_errno() in (3, 1):  # ESRCH, EPERM
+        if count < 0 and ctypes.get_errno() in (errno.ESRCH, errno.EPERM):
             raise Gone(os.strerror(ctypes.get_errno()))
-        return False
+        return bool(count == self.size)
 
 
 def read(pid: int, address: int, length: int) -> bytes:
