@@ -190,17 +190,16 @@ class Recording:
             fault_period=options["fault_period"],
             off_cpu=options["off_cpu"],
             cuda_calls=False,
+            python="lines",
         )
         self._manifest = new_manifest(command=tuple(sys.orig_argv), host=host.facts(), outcome={"state": "recording"})
         target = options["output"] or default_path(self.name)
         self._writer: CaptureWriter = CaptureWriter.create(Path(target), self._manifest, force=options["force"])
         ranges.prepare()
-        self._names = _PythonNames()
         try:
             self._session: OwnRecording = OwnRecording(request, self._writer)
             self._session.start()
         except BaseException:
-            self._names.stop()
             self._discard()
             raise
         self._pid = os.getpid()
@@ -211,7 +210,7 @@ class Recording:
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
-        from pinprof import read, scenario
+        from pinprof import scenario
         from pinprof.scenario import ranges
 
         if os.getpid() != self._pid:
@@ -227,7 +226,8 @@ class Recording:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:
             _active = None
-            self._names.stop()
+        from pinprof import read  # to import it takes time, which is no part of the recording
+
         self._writer.release_reserve()
         facts = outcome.to_manifest()
         broken_off: KeyboardInterrupt | None = None
@@ -275,24 +275,6 @@ class Recording:
 
         with contextlib.suppress(OSError):
             shutil.rmtree(self._writer.path)
-
-
-class _PythonNames:
-    """CPython's perf trampoline while it is wanted: from 3.12 on, functions called meanwhile are seen by name."""
-
-    def __init__(self) -> None:
-        active: Callable[[], bool] | None = getattr(sys, "is_stack_trampoline_active", None)
-        self._ours = active is not None and not active()
-        if self._ours:
-            try:
-                sys.activate_stack_trampoline("perf")  # type: ignore[attr-defined, unused-ignore]
-            except ValueError:  # not on this platform
-                self._ours = False
-
-    def stop(self) -> None:
-        """Switch off what was switched on here."""
-        if self._ours:
-            sys.deactivate_stack_trampoline()  # type: ignore[attr-defined, unused-ignore]
 
 
 def record(

@@ -60,7 +60,7 @@ class RecordRequest:
     system_wide: bool = False
     python: str = "off"
     """How Python functions are seen: `auto`, `lines`, `trampoline`, `both` or `off` (python.py)."""
-    python_rate: int = 100
+    python_rate: int = 1000
     """Looks at Python's frames a second."""
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""

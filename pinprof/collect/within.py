@@ -6,10 +6,11 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 
-from pinprof.collect import counters, kallsyms, native
+from pinprof.collect import counters, kallsyms, native, python
 from pinprof.collect.base import FINISH_TIMEOUT_S, Outcome, Recorder, RecordRequest, resources
 from pinprof.collect.control import open_control
 from pinprof.collect.native.attached import Attached
@@ -31,13 +32,13 @@ class _Patience:
     interrupted_by = int(signal.SIGINT)
 
     def __init__(self) -> None:
-        self.tool: Attached | None = None
+        self.tools: list[Attached | python.Beside] = []
 
     def wait(self, timeout_s: float) -> None:
-        """Note whether the collector has ended."""
+        """Note which recorder has ended."""
         time.sleep(timeout_s)
-        if self.tool is not None:
-            self.tool.recorder.reap()
+        for tool in self.tools:
+            tool.recorder.reap()
 
 
 class OwnRecording:
@@ -54,11 +55,16 @@ class OwnRecording:
         self._notes = [kallsyms.save(self._writer.path)]
         try:
             control = self._places.enter_context(open_control())
-            self._tool = self._patience.tool = Attached(self._request, self._writer, ThisProcess(), control)
-            self._tool.await_ready(self._patience)
+            tools = self._patience.tools
+            tools.append(Attached(self._request, self._writer, ThisProcess(), control))
+            if self._request.python == "lines":
+                tools.append(python.Beside(self._request, self._writer, ThisProcess()))
+                python.may_be_read_by(tools[-1].recorder.pid)
+            for tool in tools:
+                tool.await_ready(self._patience)
         except BaseException:
-            if self._patience.tool is not None:
-                self._kill(self._patience.tool.recorder)
+            for tool in self._patience.tools:
+                self._kill(tool.recorder)
             self._places.close()
             raise
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
@@ -70,38 +76,42 @@ class OwnRecording:
         ended_ns = time.monotonic_ns()
         used = {name: value - self._usage.get(name, 0) for name, value in self._resources().items()}
         grown = counters.growth(self._counters, counters.read())
-        recorder = self._tool.recorder
-        died = recorder.reap()
-        recorder.died_first = died
-        recorder.finish()
+        recorders = [tool.recorder for tool in self._patience.tools]
+        for recorder in recorders:
+            recorder.died_first = recorder.reap()
+            recorder.finish()
         deadline = time.monotonic() + FINISH_TIMEOUT_S
         try:
-            while not recorder.reap() and time.monotonic() < deadline:
+            while not all([recorder.reap() for recorder in recorders]) and time.monotonic() < deadline:
                 time.sleep(0.005)
         except BaseException:  # broken off a second time
-            self._kill(recorder)
-            self._places.close()
+            self._end(recorders)
             raise
-        if recorder.wait_status is None:
-            self._kill(recorder)
-            self._places.close()
+        if any(recorder.wait_status is None for recorder in recorders):
+            self._end(recorders)
             raise CollectError(
                 f"The collector did not end within {FINISH_TIMEOUT_S:.0f} s.", "Record again for the whole.", "native"
             )
         self._places.close()
-        result = self._tool.result()
-        notes = (*self._notes, *result.notes)
+        results = [tool.result() for tool in self._patience.tools]
+        notes = (*self._notes, *(note for result in results for note in result.notes))
+        failure = results[0].failure
         return Outcome(
-            state="failed" if result.failure else "interrupted" if interrupted else "complete",
+            state="failed" if failure else "interrupted" if interrupted else "complete",
             exit_status=0,
             started_utc=self._started_utc,
             duration_ns=ended_ns - self._started_ns,
             resources=used,
             counters=grown,
-            collectors=(result.facts,),
+            collectors=tuple(result.facts for result in results),
             notes=tuple(dict.fromkeys(note for note in notes if note)),
-            failure=result.failure,
+            failure=failure,
         )
+
+    def _end(self, recorders: Sequence[Recorder]) -> None:
+        for recorder in recorders:
+            self._kill(recorder)
+        self._places.close()
 
     @staticmethod
     def _kill(recorder: Recorder) -> None:

@@ -24,6 +24,8 @@ class PythonTable:
     """Of the event, with and without Python."""
     weight: int
     """Of the samples with Python functions."""
+    undecided: int
+    """Of these, what is at a line that is not known."""
     has_lines: bool
     rows: tuple[PythonLine, ...]
     """Heaviest first."""
@@ -42,6 +44,7 @@ class PythonTable:
             "event": self.event,
             "total": self.total,
             "weight": self.weight,
+            "undecided": self.undecided,
             "lines": [_line_json(row) for row in self.rows],
             "rest": self.rest,
             "rest_weight": self.rest_weight,
@@ -68,10 +71,11 @@ def _table(analysis: Analysis, found: PythonEvent) -> PythonTable:
         unit=event.unit,
         total=found.total,
         weight=found.weight,
+        undecided=found.undecided,
         has_lines=found.has_lines,
         rows=tuple(rows),
         rest=len(found.lines) - len(rows),
-        rest_weight=found.weight - sum(line.weight for line in rows),
+        rest_weight=found.weight - found.undecided - sum(line.weight for line in rows),
     )
 
 

@@ -79,7 +79,8 @@ class Watch:
         for pid, interpreter in list(self._processes.interpreters.items()):
             try:
                 stacks = list(interpreter.look(timeline.tables))
-                timeline.saw(pid, stacks, interpreter.seen_ns)
+                if stacks:
+                    timeline.saw(pid, stacks, interpreter.seen_ns)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:

@@ -33,6 +33,8 @@ _LISTED_S = 0.1
 _SHIM = 3
 """`owner` of the frame by which C calls Python, from there on."""
 _FRAME_BYTES = 80
+_LONGEST_NS = 200_000
+"""Of one look: when it was is not known any better, as when this process was kept from running meanwhile."""
 _WORD = struct.Struct("<Q")
 _ELSEWHERE = 4
 _MOST_ASKED = 3
@@ -159,7 +161,10 @@ class Interpreter:
                 if not self._heads:
                     raise Gone("no interpreter")
                 return
-        self.seen_ns = (begun + time.monotonic_ns()) // 2
+        ended = time.monotonic_ns()
+        if ended - begun > _LONGEST_NS:
+            return
+        self.seen_ns = (begun + ended) // 2
         first = {thread.address for thread in self._threads}
         heads = struct.unpack_from(f"<{len(self._heads)}Q", self._gather.buffer)
         grown = False

@@ -10,6 +10,9 @@ Two sources, alone or together:
 
 Where the chain has trampolines, they say which functions, and looks only add the lines of those that they saw too.
 
+A chain that does not reach the start of its thread hangs below the frames with which its thread's whole chains begin
+(roots.py), so that a thread has one root.
+
 The interpreter's own machinery (evaluation loop, vectorcall …) is left out of stacks with Python functions, unless it
 is the innermost frame: that one says what the sample was doing, and attribution never changes by what is done here.
 """
@@ -29,6 +32,7 @@ from pinprof.model import NO_NODE, READY, USER, Capture, Dso, Int32, Int64, Stac
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.matching import NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
+from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
 from pinprof.units import format_counted, format_ns, format_share
 
@@ -124,26 +128,28 @@ class _Grafting:
         ]
         self._blind = {number for number, symbol in enumerate(frames.symbol) if symbol.startswith("[")}
         self._blind_made = {self._native[number] for number in self._blind}
+        self._beginnings = Roots(frames, kinds.loop)
         self._chains: dict[int, list[int]] = {}
         self._python: dict[int, list[int]] = {}
 
     def run(self, seen: Int32) -> _Grafted:
         """`seen`: per sample its Python stack, or NO_STACK."""
         samples = self._capture.samples
+        roots, root_of_sample = self._roots()
         pairs = (samples.stack.astype(np.int64) << 32) | (seen.astype(np.int64) & 0xFFFFFFFF)
-        distinct, of_sample = np.unique(pairs, return_inverse=True)
+        distinct, of_sample, root = _distinct(pairs, root_of_sample)
         chains, named = [], np.zeros(len(distinct), np.bool_)
         dropped = np.zeros(len(distinct), np.int64)
-        for row, pair in enumerate(distinct.tolist()):
+        for row, (pair, number) in enumerate(zip(distinct.tolist(), root.tolist(), strict=True)):
             node, stack = pair >> 32, pair & 0xFFFFFFFF
             chain = self._chain(node)
             named[row] = any(self._kinds.function[frame] for frame in chain)
-            made = self._grafted(chain, NO_STACK if stack == 0xFFFFFFFF else stack, named=bool(named[row]))
+            stack = NO_STACK if stack == 0xFFFFFFFF else stack
+            made = self._grafted(chain, stack, roots[number], named=bool(named[row]))
             chains.append(made)
             dropped[row] = sum(frame in self._blind for frame in chain)
             dropped[row] -= sum(frame in self._blind_made for frame in made)
         nodes = self._builder.stacks(chains)
-        of_sample = of_sample.reshape(-1)
         return _Grafted(self._builder.table(), nodes[of_sample], named[of_sample], int(dropped[of_sample].sum()))
 
     def _chain(self, node: int) -> list[int]:
@@ -158,16 +164,29 @@ class _Grafting:
             self._chains[node] = found
         return found
 
-    def _grafted(self, chain: list[int], stack: int, *, named: bool) -> list[int]:
+    def _roots(self) -> tuple[list[tuple[int, ...]], Int64]:
+        """Distinct beginnings of threads, the empty one first, and per sample the number of its thread's."""
+        samples = self._capture.samples
+        thread = samples.pid.astype(np.int64) << 32 | samples.tid.view(np.uint32)
+        threads, of_thread = np.unique(thread, return_inverse=True)
+        of_thread = of_thread.reshape(-1).astype(np.int64)
+        rows, count = np.unique(of_thread << 32 | (samples.stack.astype(np.int64) + 1), return_counts=True)
+        table = zip((rows >> 32).tolist(), ((rows & 0xFFFFFFFF) - 1).tolist(), count.tolist(), strict=True)
+        found = self._beginnings.of_threads(list(table), self._chain)
+        roots: dict[tuple[int, ...], int] = {(): 0}
+        numbers = [roots.setdefault(found.get(number, ()), len(roots)) for number in range(len(threads))]
+        return list(roots), np.array(numbers or [0], np.int64)[of_thread]
+
+    def _grafted(self, chain: list[int], stack: int, root: tuple[int, ...], *, named: bool) -> list[int]:
+        """The frames of a sample: its chain, its Python stack, and where its thread began."""
+        whole = self._beginnings.whole(chain)
         if named:
-            return self._with_lines(chain, stack)
+            return [*([] if whole else self._folded(root)), *self._with_lines(chain, stack)]
         if stack == NO_STACK or not chain:
-            return [self._native[frame] for frame in chain]
+            return [self._native[frame] for frame in (*(() if whole or not chain else root), *chain)]
         loops = [place for place, frame in enumerate(chain) if self._kinds.loop[frame]]
-        if loops:
-            outer, inner = chain[: loops[0]], chain[loops[-1] :]
-        else:
-            outer, inner = [], chain
+        inner = chain[loops[-1] :] if loops else chain
+        outer: Sequence[int] = chain[: loops[0]] if loops and whole else root
         if not self._keep:
             # Where frame pointers end, the chain does in an address that is none.
             first = next((place for place, frame in enumerate(inner) if not self._kinds.nowhere[frame]), len(inner) - 1)
@@ -210,6 +229,14 @@ class _Grafting:
         dso = Dso(file, "", "python")
         place = f"{dso.name}:{line}" if line else dso.name
         return self._builder.frame(f"{name} ({place})", dso, USER)
+
+
+def _distinct(pairs: Int64, root: Int64) -> tuple[Int64, Int64, Int64]:
+    """Distinct rows of (pair, root) as two columns, and per sample which one it is."""
+    known, of_sample = np.unique(pairs, return_inverse=True)
+    several = int(root.max(initial=0)) + 1
+    both, which = np.unique(of_sample.reshape(-1).astype(np.int64) * several + root, return_inverse=True)
+    return known[both // several], which.reshape(-1).astype(np.int64), both % several
 
 
 def _matched(functions: list[tuple[str, str]], seen: list[PythonFrame]) -> tuple[int, list[int]]:

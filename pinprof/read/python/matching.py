@@ -34,6 +34,8 @@ _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
 """Before the end of a wait: a look may have seen what came after it."""
+_BY_MISTAKE = 0.02
+"""Of the looks at a wait: they may be of some microseconds later."""
 _NOWHERE = -1
 _TOP = 1 << 31
 
@@ -111,6 +113,12 @@ class _Habits:
     def count(self, called: Int64, stack: Int32) -> Int64:
         """How often a function was seen under a stack."""
         return _at(self._pairs, self._count, self._packed(called, stack))
+
+    def usual(self, called: Int64, stack: Int32) -> Bool:
+        """Whether a function is seen under a stack more often than by mistake."""
+        count = self.count(called, stack)
+        total = np.bincount(self._pairs // _TOP, self._count, minlength=len(self._called)) if len(self._pairs) else []
+        return (count > 1) & (count >= _BY_MISTAKE * _at(self._called, np.array(total, np.int64), called))
 
     def likelihood(self, called: Int64, stack: Int32) -> NDArray[np.float64]:
         """How probable a function is under a stack."""
@@ -200,8 +208,7 @@ class _View:
         farther = before + after - nearer
         known = np.minimum(*apart) <= self._farthest
         near, far, only = thread.saw[nearer], thread.saw[farther], habits.only_stack(called)
-        by_near = known & (habits.count(called, near) > 0)
-        by_far = known & (habits.count(called, far) > 0)
+        by_near, by_far = known & habits.usual(called, near), known & habits.usual(called, far)
         by_habit = known & (only != NO_STACK)
         chosen = np.select([by_near, by_far, by_habit], [near, far, only], near).astype(np.int32)
         decided = by_near | by_far | by_habit

@@ -26,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.model import Int32, Int64
+from pinprof.model import UNDECIDED_LINE, Int32, Int64
 
 MAX_BYTES = 1 << 30
 """Of text, which one file may unpack to."""
@@ -34,8 +34,6 @@ MAX_LINE_BYTES = 1 << 27
 """Of text in one line, which is held as a whole, in Python's objects, while it is read."""
 
 NO_STACK = -1
-UNDECIDED = "[line undecided]"
-"""Stands for a function where looks at a thread do not tell which line of a file a sample belongs to."""
 
 PythonFrame = tuple[str, str, int]
 """Function, file, line (0 unknown)."""
@@ -98,7 +96,7 @@ class PythonStacks:
             common = self._node(common, frame)
         depth = len(self.chain(common))
         file = self.frames[first[depth]][1] if depth < len(first) else self.frames[second[depth]][1]
-        return self._node(common, self._frame((UNDECIDED, file, 0)))
+        return self._node(common, self._frame((UNDECIDED_LINE, file, 0)))
 
     def _frame(self, frame: PythonFrame) -> int:
         if frame not in self.frames:

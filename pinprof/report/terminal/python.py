@@ -51,8 +51,13 @@ def _table(data: PythonTable, style: Callable[[str], str]) -> Table:
             *((Text(thread, "dim"),) if several else ()),
             causes,
         )
-    left = data.weight - sum(row.weight for row in shown)
-    for weight, label in ((left, f"(other {data.noun}s)"), (data.total - data.weight, "(no Python on the stack)")):
+    left = data.weight - data.undecided - sum(row.weight for row in shown)
+    rest = (
+        (left, f"(other {data.noun}s)"),
+        (data.undecided, "(line undecided)"),
+        (data.total - data.weight, "(no Python on the stack)"),
+    )
+    for weight, label in rest:
         if weight:
             share = units.format_share(weight, data.total)
             table.add_row(share, units.format_weight(weight, data.unit), Text(kept(label), "dim"))
