@@ -25,7 +25,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-
 from numpy.typing import NDArray
 
 from pinprof.model import NO_NODE, READY, USER, Capture, Dso, Int32, Int64, StackTable

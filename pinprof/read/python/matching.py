@@ -6,8 +6,8 @@ A look sees the stack that a thread has; a sample lies between two looks. What i
 - between two waits a thread ran, but for times in which others kept it from running, which do not count: only looks in that stretch speak for the samples in it. Where two of them differ, the
   nearer look says how many samples are in either line (looks come at random times, so these sums are right), and what
   the samples called, the native functions below the interpreter, says which ones;
-- a stretch without a look is like others that began after the same line's wait: the look counts that came as long
-  after its beginning;
+- stretches that begin after the same line's wait, or end before it, are alike: in short ones, and towards the edges of
+  others, where looks on one side are missing, that look counts which came as long after such a wait, or before it;
 - a wait without a look was in a line that was seen waiting like this. A line that never was is not charged with it.
 
 What all this does not tell stays undecided: the callers that both neighbours agree on, and no line.
@@ -16,6 +16,7 @@ What all this does not tell stays undecided: the callers that both neighbours ag
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,6 +31,8 @@ NONE, CERTAIN, NEARER, UNDECIDED = range(4)
 
 _FARTHEST_PERIODS = 8
 """Between two looks that differ; beyond, nothing is known."""
+_SHORT_PERIODS = 4
+"""A stretch: looks that fell into it say too little about its beginning and end."""
 _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
@@ -82,8 +85,7 @@ class Matched:
 
 def match(threads: list[ThreadSamples], period_ns: int) -> list[tuple[Matched, Matched]]:
     """Per thread its samples on the processors, and its waits."""
-    farthest = _FARTHEST_PERIODS * max(period_ns, 1)
-    views = [_View(thread, farthest) for thread in threads]
+    views = [_View(thread, max(period_ns, 1)) for thread in threads]
     for view in views:
         view.match_looks()
     waited = _Habits([(view.thread.wait_called, view.waits) for view in views])
@@ -112,7 +114,7 @@ class _Habits:
 
     def count(self, called: Int64, stack: Int32) -> Int64:
         """How often a function was seen under a stack."""
-        return _at(self._pairs, self._count, self._packed(called, stack))
+        return _at(self._pairs, self._count.astype(np.int64), self._packed(called, stack))
 
     def usual(self, called: Int64, stack: Int32) -> Bool:
         """Whether a function is seen under a stack more often than by mistake."""
@@ -136,11 +138,19 @@ class _Habits:
         return _at(self._called, best, called, NO_STACK).astype(np.int32)
 
 
+@dataclass
+class _Edge:
+    """Of samples or looks: the stack of the wait on one side, and how long they are away from it in own time."""
+
+    stack: Int32
+    distance: Int64
+
+
 class _View:
     """One thread's looks and samples, with what lies where."""
 
-    def __init__(self, thread: ThreadSamples, farthest_ns: int) -> None:
-        self.thread, self._farthest = thread, farthest_ns
+    def __init__(self, thread: ThreadSamples, period_ns: int) -> None:
+        self.thread, self._period, self._farthest = thread, period_ns, _FARTHEST_PERIODS * period_ns
         self.runs, self.waits = Matched.nothing(len(thread.run_time)), Matched.nothing(len(thread.wait_start))
         looked = thread.looked
         self._wait_of_look = np.searchsorted(thread.wait_start, looked, side="right") - 1
@@ -218,16 +228,39 @@ class _View:
 
     def match_runs(self, habits: _Habits) -> None:
         """Samples that no two looks agree on."""
-        open_ = self.runs.how == NONE
-        both = np.flatnonzero(open_ & (self._before >= 0) & (self._after >= 0))
-        self._between(both, habits)
-        one = np.flatnonzero(open_ & ((self._before >= 0) != (self._after >= 0)))
-        side = np.maximum(self._before[one], self._after[one])
-        near = np.abs(self._run_looked[side] - self._run_time[one]) <= self._farthest
-        self.runs.put(one[near], self._run_saw[side[near]], NEARER)
-        self._like_others(np.flatnonzero(self.runs.how == NONE))
+        rows = np.flatnonzero(self.runs.how == NONE)
+        if not len(self._run_looked):
+            self._leave_open(rows)
+            return
+        since, until = self._edges(self._stretch_of_run[rows], self._run_time[rows])
+        seen = self._edges(self._stretch_of_look, self._run_looked)
+        alike = [self._like_others(mine, others) for mine, others in zip((since, until), seen, strict=True)]
+        from_start, from_end = alike
+        short = since.distance + until.distance < _SHORT_PERIODS * self._period
+        before, after = self._before[rows], self._after[rows]
+        # A look in the stretch, unless its edge is nearer.
+        after_look = np.where(before >= 0, self._run_time[rows] - self._run_looked[before], _TOP)
+        to_look = np.where(after >= 0, self._run_looked[after] - self._run_time[rows], _TOP)
+        by_look = np.where(before >= 0, self._run_saw[before], self._run_saw[after])
+        by_edge = np.where(before >= 0, from_end, from_start)
+        edge_nearer = np.where(before >= 0, until.distance < after_look, since.distance < to_look)
+        alone = (before >= 0) != (after >= 0)
+        near = alone & (np.minimum(after_look, to_look) <= self._farthest)
+        always = np.where(from_start != NO_STACK, from_start, from_end)
+        chosen = np.select(
+            [short, alone & edge_nearer & (by_edge != NO_STACK), near], [always, by_edge, by_look], NO_STACK
+        ).astype(np.int32)
+        chosen = np.where((chosen == NO_STACK) & near, by_look, chosen).astype(np.int32)
+        decided = chosen != NO_STACK
+        self.runs.put(rows[decided], chosen[decided], NEARER)
+        self._between(rows[~decided & (before >= 0) & (after >= 0)], habits)
+        neither = ~decided & (before < 0) & (after < 0)
+        found = neither & (always != NO_STACK)
+        self.runs.put(rows[found], always[found], NEARER)
+        self._leave_open(rows[~decided & ~found & ((before < 0) | (after < 0))])
 
     def _between(self, rows: NDArray[np.intp], habits: _Habits) -> None:
+        """Samples between two looks that differ."""
         thread = self.thread
         before, after = self._before[rows], self._after[rows]
         first, second = self._run_saw[before], self._run_saw[after]
@@ -241,35 +274,38 @@ class _View:
         self.runs.put(rows[near], chosen[near], NEARER)
         self.runs.put(rows[~near], chosen[~near], UNDECIDED, other[~near])
 
-    def _like_others(self, rows: NDArray[np.intp]) -> None:
-        """Samples of stretches without a look: what others were in as long after they had begun alike."""
-        stretch = self._stretch_of_run[rows]
-        context, offset = self._beginning(stretch, self._run_time[rows])
-        seen_context, seen_offset = self._beginning(self._stretch_of_look, self._run_looked)
-        valid = seen_context != NO_STACK
-        seen, saw = seen_context[valid].astype(np.int64) * _TOP + seen_offset[valid], self._run_saw[valid]
+    def _edges(self, stretch: NDArray[np.intp], own_time: Int64) -> tuple[_Edge, _Edge]:
+        """The waits before and after a time in a stretch."""
+        count = len(self.thread.wait_start)
+        wait_start = self._own(self.thread.wait_start)
+        found = []
+        for wait, bound in ((stretch - 1, self._wait_end), (stretch, wait_start)):
+            known = (wait >= 0) & (wait < count)
+            place = np.where(known, wait, 0)
+            distance = np.full(len(stretch), _TOP - 1, np.int64)
+            stack = np.full(len(stretch), NO_STACK, np.int32)
+            if count:
+                distance = np.where(known, np.clip(np.abs(own_time - bound[place]), 0, _TOP - 1), distance)
+                known &= np.isin(self.waits.how[place], (CERTAIN, NEARER))
+                stack = np.where(known, self.waits.stack[place], NO_STACK).astype(np.int32)
+            found.append(_Edge(stack, distance))
+        return found[0], found[1]
+
+    def _like_others(self, mine: _Edge, others: _Edge) -> Int32:
+        """What looks saw as long after, or before, a wait in the same line; NO_STACK where there is no such look."""
+        valid = others.stack != NO_STACK
+        seen, saw = others.stack[valid].astype(np.int64) * _TOP + others.distance[valid], self._run_saw[valid]
         order = np.argsort(seen)
         seen, saw = seen[order], saw[order]
-        wanted = context.astype(np.int64) * _TOP + offset
+        wanted = mine.stack.astype(np.int64) * _TOP + mine.distance
         place = np.searchsorted(seen, wanted)
-        best, distance = np.full(len(rows), NO_STACK, np.int32), np.full(len(rows), _TOP, np.int64)
+        best, least = np.full(len(wanted), NO_STACK, np.int32), np.full(len(wanted), self._farthest + 1, np.int64)
         for side in (place - 1, place):
-            there = np.flatnonzero((side >= 0) & (side < len(seen)))
+            there = np.flatnonzero((side >= 0) & (side < len(seen)) & (mine.stack != NO_STACK))
             apart = np.abs(seen[side[there]] - wanted[there])
-            better = there[apart < distance[there]]
-            best[better], distance[better] = saw[side[better]], np.abs(seen[side[better]] - wanted[better])
-        found = (context != NO_STACK) & (distance <= self._farthest)
-        self.runs.put(rows[found], best[found], NEARER)
-        self._leave_open(rows[~found])
-
-    def _beginning(self, stretch: NDArray[np.intp], times: Int64) -> tuple[Int32, Int64]:
-        """The stack of the wait before a stretch, NO_STACK unless it is certain, and the time since it ended."""
-        if not len(self.waits.stack):
-            return np.full(len(stretch), NO_STACK, np.int32), np.zeros(len(stretch), np.int64)
-        wait = np.maximum(stretch - 1, 0)
-        known = (stretch > 0) & np.isin(self.waits.how[wait], (CERTAIN, NEARER))
-        since = np.clip(times - self._wait_end[wait], 0, _TOP - 1)
-        return np.where(known, self.waits.stack[wait], NO_STACK).astype(np.int32), since
+            better = apart < least[there]
+            best[there[better]], least[there[better]] = saw[side[there[better]]], apart[better]
+        return best
 
     def _leave_open(self, rows: NDArray[np.intp]) -> None:
         """What the looks around, of whatever kind, agree on; nothing where they are far away."""
@@ -299,7 +335,7 @@ def _as_many(group: Int64, nearer: Bool, odds: NDArray[np.float64]) -> Bool:
     return taken
 
 
-def _at(keys: Int64, values: NDArray[np.integer], wanted: Int64, missing: int = 0) -> Int64:
+def _at(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any], missing: int = 0) -> Int64:
     """The value of each wanted key; keys ascend."""
     if not len(keys):
         return np.full(len(wanted), missing, np.int64)
