@@ -1,7 +1,7 @@
 """Python's own functions and lines in the stacks: frames read from outside, and CPython's perf trampoline.
 
-    lines        python_frames/ reads the interpreter's frames, RATE times a second, with lines, in CPython from 3.11 on;
-                 the program does nothing else than without it
+    lines        python_frames/ reads the interpreter's frames, RATE times a second, with lines, in CPython from 3.11
+                 on; the program does nothing else than without it
     trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
                  of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
                  interpreter was built with frame pointers, which is rare, and a program that mostly calls Python

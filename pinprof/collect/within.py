@@ -82,7 +82,7 @@ class OwnRecording:
             recorder.finish()
         deadline = time.monotonic() + FINISH_TIMEOUT_S
         try:
-            while not all([recorder.reap() for recorder in recorders]) and time.monotonic() < deadline:
+            while [recorder for recorder in recorders if not recorder.reap()] and time.monotonic() < deadline:
                 time.sleep(0.005)
         except BaseException:  # broken off a second time
             self._end(recorders)

@@ -110,5 +110,6 @@ def text(pid: int, layout: Layout, address: int) -> str:
     width, compact, ascii_only = state & 7, state >> 3 & 1, state >> 4 & 1
     if width not in (1, 2, 4) or not compact or not 0 <= length <= _LONGEST_TEXT:
         raise ValueError("no text")
-    data = read(pid, address + (layout.text_size if ascii_only else layout.text_wide), length * width) if length else b""
+    start = address + (layout.text_size if ascii_only else layout.text_wide)
+    data = read(pid, start, length * width) if length else b""
     return data.decode({1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[width], "replace")

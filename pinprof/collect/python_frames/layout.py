@@ -7,12 +7,12 @@ id, and PyPy has no such frames. Sources: Include/internal/pycore_{runtime,debug
 
 from __future__ import annotations
 
-import os
 import re
 import struct
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
@@ -146,20 +146,20 @@ def _images(pid: int) -> list[tuple[str, int, int]]:
 
 
 def _identity(path: str) -> tuple[int, int, int]:
-    status = os.stat(path)
+    status = Path(path).stat()
     return status.st_dev, status.st_ino, status.st_mtime_ns
 
 
 @lru_cache(maxsize=64)
 def _runtime_of(path: str, _identity: tuple[int, int, int]) -> tuple[int, int, list[tuple[int, int]]] | None:
-    """Of a file: `_PyRuntime`, `Py_Version` (0 unknown) and (file page, virtual page) of what is loaded; None without."""
+    """Of a file `_PyRuntime`, `Py_Version` (0 unknown) and (file page, virtual page) of what is loaded; or None."""
     try:
-        with open(path, "rb") as stream:
+        with Path(path).open("rb") as stream:
             elf = ELFFile(stream)
             section = elf.get_section_by_name(".PyRuntime")
             if section is None or elf.elfclass != 64 or not elf.little_endian:
                 return None
-            names = elf.get_section_by_name(".gnu.hash")
+            names: Any = elf.get_section_by_name(".gnu.hash")
             symbol = names.get_symbol("Py_Version") if names is not None else None
             pages = [
                 (part["p_offset"] & -_PAGE, part["p_vaddr"] & -_PAGE)

@@ -6,6 +6,7 @@ import gzip
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -88,4 +89,4 @@ class Timeline:
 
 
 def _differences(values: list[int]) -> list[int]:
-    return [value - before for before, value in zip(values, values[1:], strict=False)]
+    return [value - before for before, value in pairwise(values)]

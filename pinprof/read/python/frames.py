@@ -5,8 +5,9 @@ Two sources, alone or together:
 - CPython's perf trampoline names functions `py::QUALIFIED.NAME:/path/file.py` in the perf map. They stand in the call
   chain already, without lines.
 - `python-stacks.jsonl.gz` says which functions and lines a thread was seen in, and when. A sample gets the stack that
-  its thread was in then (matching.py): what called the interpreter, Python's functions, and what its innermost evaluation loop
-  called. A chain that does not reach the loop, as without frame pointers, hangs below Python's innermost function.
+  its thread was in then (matching.py): what called the interpreter, Python's functions, and what its innermost
+  evaluation loop called. A chain that does not reach the loop, as without frame pointers, hangs below Python's
+  innermost function.
 
 Where the chain has trampolines, they say which functions, and looks only add the lines of those that they saw too.
 
@@ -302,8 +303,8 @@ def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[I
                 )
             )  # fmt: skip
     found, how = np.full(len(samples), NO_STACK, np.int32), np.zeros(len(samples), np.uint8)
-    for rows, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns), strict=True):
-        for mine, result in zip(rows, matched, strict=True):
+    for both, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns), strict=True):
+        for mine, result in zip(both, matched, strict=True):
             found[mine], how[mine] = _decided(result, stacks), result.how
     return found, how
 
@@ -359,8 +360,8 @@ def _notes(
         between, undecided = (int((processes & (how == way)).sum()) for way in (NEARER, UNDECIDED))
         notes.append(
             f"Python was looked at every {format_ns(2 * stacks.uncertainty_ns)}. Of the samples of Python processes, "
-            f"{format_share(between, count)} lie between looks that saw different lines and have the likelier one, right "
-            f"in sum rather than one by one; for {format_share(undecided, count)} the line is undecided. "
+            f"{format_share(between, count)} lie between looks that saw different lines and have the likelier one, "
+            f"right in sum rather than one by one; for {format_share(undecided, count)} the line is undecided. "
             f"{format_counted(without, 'sample', 'samples')} ({format_share(without, count)}) without any: of threads "
             "that run no Python, or before they were seen."
         )

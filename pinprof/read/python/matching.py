@@ -3,9 +3,10 @@
 A look sees the stack that a thread has; a sample lies between two looks. What is known besides:
 
 - a wait is in one line. A look inside a wait says in which one, and says nothing of what ran before and after it;
-- between two waits a thread ran, but for times in which others kept it from running, which do not count: only looks in that stretch speak for the samples in it. Where two of them differ, the
-  nearer look says how many samples are in either line (looks come at random times, so these sums are right), and what
-  the samples called, the native functions below the interpreter, says which ones;
+- between two waits a thread ran, but for times in which others kept it from running, which do not count: only looks in
+  that stretch speak for the samples in it. Where two of them differ, the nearer look says how many samples are in
+  either line (looks come at random times, so these sums are right), and what the samples called, the native functions
+  below the interpreter, says which ones;
 - stretches that begin after the same line's wait, or end before it, are alike: in short ones, and towards the edges of
   others, where looks on one side are missing, that look counts which came as long after such a wait, or before it;
 - a wait without a look was in a line that was seen waiting like this. A line that never was is not charged with it.
@@ -37,6 +38,8 @@ _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
 """Before the end of a wait: a look may have seen what came after it."""
+_OWN_DOING_NS = 200_000
+"""A look may itself keep a thread from running for so long, on its processor."""
 _BY_MISTAKE = 0.02
 """Of the looks at a wait: they may be of some microseconds later."""
 _NOWHERE = -1
@@ -119,8 +122,8 @@ class _Habits:
     def usual(self, called: Int64, stack: Int32) -> Bool:
         """Whether a function is seen under a stack more often than by mistake."""
         count = self.count(called, stack)
-        total = np.bincount(self._pairs // _TOP, self._count, minlength=len(self._called)) if len(self._pairs) else []
-        return (count > 1) & (count >= _BY_MISTAKE * _at(self._called, np.array(total, np.int64), called))
+        total = np.bincount(self._pairs // _TOP, self._count, minlength=len(self._called)).astype(np.int64)
+        return (count > 1) & (count >= _BY_MISTAKE * _at(self._called, total, called))
 
     def likelihood(self, called: Int64, stack: Int32) -> NDArray[np.float64]:
         """How probable a function is under a stack."""
@@ -156,14 +159,28 @@ class _View:
         self._wait_of_look = np.searchsorted(thread.wait_start, looked, side="right") - 1
         inside = self._wait_of_look >= 0
         inside[inside] = looked[inside] < thread.wait_end[self._wait_of_look[inside]]
-        self._in_wait = inside
-        self._running = np.flatnonzero(~inside)
+        self._running = np.flatnonzero(~inside & ~self._kept(looked))
         self._stretch_of_look = self._stretch(looked[self._running])
         self._stretch_of_run = self._stretch(thread.run_time)
         # From here on distances count in the thread's own time: a look while it was kept from running is as near to
         # what it did before as to what it did after.
         self._run_looked, self._run_saw = self._own(looked[self._running]), thread.saw[self._running]
         self._run_time, self._wait_end = self._own(thread.run_time), self._own(thread.wait_end)
+
+    def _kept(self, times: Int64) -> Bool:
+        """Whether others kept the thread from running at a time, and not just since the look itself.
+
+        They do so more at some places than at others, such as after it let go of a lock: looks in such a time would
+        make much of these places.
+        """
+        thread = self.thread
+        place = np.searchsorted(thread.kept_start, times, side="right") - 1
+        inside = place >= 0
+        there = place[inside]
+        inside[inside] = (times[inside] < thread.kept_end[there]) & (
+            times[inside] >= thread.kept_start[there] + _OWN_DOING_NS
+        )
+        return inside
 
     def _own(self, times: Int64) -> Int64:
         """The thread's own time: what had passed without the intervals off the processors."""

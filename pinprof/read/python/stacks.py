@@ -152,7 +152,8 @@ def _take(
         stack_of[number] = stacks.setdefault(key, len(stacks))
     start = int(raw["start_ns"])
     period = max(2 * int(raw["uncertainty_ns"]), 1)
-    looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in raw.get("looks", {}).items()}
+    looks = raw.get("looks", {}).items()
+    looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in looks}
     made = []
     for thread in raw["threads"]:
         times: Int64 = np.cumsum(np.array(thread["times"], np.int64)) + start
