@@ -145,8 +145,8 @@ def main() -> None:
                     found = record(python, shape, step_ms, asked.seconds, Path(folder), *asked.options)
                 worst = max(found.lines, key=lambda line: abs(line.true - line.said))
                 print(
-                    f"| {_version(python)} | {shape} | {step_ms:g} | {found.worst:.1f} | {worst.name} {worst.true:.1f} → "
-                    f"{worst.said:.1f} | {found.wrong_waits:.1f} | {found.elsewhere:.1f} |",
+                    f"| {_version(python)} | {shape} | {step_ms:g} | {found.worst:.1f} | "
+                    f"{worst.name} {worst.true:.1f} → {worst.said:.1f} | {found.wrong_waits:.1f} | {found.elsewhere:.1f} |",
                     flush=True,
                 )
                 if asked.details:

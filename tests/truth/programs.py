@@ -2,7 +2,7 @@
 
 usage: programs.py SHAPE STEP_MS SECONDS TRUTH_FILE
 
-A step is one line, `with step(NAME): …`. TRUTH_FILE holds per thread and name the CPU and wall time of its steps, in
+A step is the block of `with Step(NAME):`. TRUTH_FILE holds per thread and name the CPU and wall time of its steps, in
 ns, and the lines that the names stand on. Standard library only, CPython 3.11 and later.
 """
 
@@ -18,13 +18,14 @@ import threading
 import time
 import zlib
 from collections import defaultdict
+from pathlib import Path
 
 SHAPE, STEP_MS, SECONDS = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 TIMES = defaultdict(lambda: defaultdict(lambda: [0, 0]))
 DATA = random.Random(1).randbytes(1 << 20)
 
 
-class step:
+class Step:
     def __init__(self, name):
         self.name = name
 
@@ -79,7 +80,7 @@ RATE = {function: calibrated(function) for function in (compress, digest, loops,
 
 
 def work(function, share):
-    """So many steps' lengths of a kind of work."""
+    """A kind of work for a share of the length of a step."""
     function(max(1, round(RATE[function] * STEP_MS * share)))
 
 
@@ -104,47 +105,64 @@ def until(seconds):
 
 def two():
     for _ in until(SECONDS):
-        with step("compress"): work(compress, 0.7)
-        with step("loops"): work(loops, 0.3)
+        with Step("compress"):
+            work(compress, 0.7)
+        with Step("loops"):
+            work(loops, 0.3)
 
 
 def four():
     for _ in until(SECONDS):
-        with step("loops"): work(loops, 0.25)
-        with step("digest"): work(digest, 0.15)
-        with step("sums"): work(sums, 0.35)
-        with step("compress"): work(compress, 0.25)
+        with Step("loops"):
+            work(loops, 0.25)
+        with Step("digest"):
+            work(digest, 0.15)
+        with Step("sums"):
+            work(sums, 0.35)
+        with Step("compress"):
+            work(compress, 0.25)
 
 
 def sleeping():
     for _ in until(SECONDS):
-        with step("load"): work(compress, 0.3)
-        with step("sleep"): time.sleep(STEP_MS / 1000)
-        with step("augment"): work(loops, 0.7)
+        with Step("load"):
+            work(compress, 0.3)
+        with Step("sleep"):
+            time.sleep(STEP_MS / 1000)
+        with Step("augment"):
+            work(loops, 0.7)
 
 
 def polling():
     for _ in until(SECONDS):
-        with step("prepare"): work(sums, 0.5)
+        with Step("prepare"):
+            work(sums, 0.5)
         ready = time.monotonic() + 0.16 * STEP_MS / 1000
-        with step("poll"):
-            while time.monotonic() < ready: time.sleep(0.0002)
-        with step("compute"): work(digest, 0.35)
+        with Step("poll"):
+            while time.monotonic() < ready:
+                time.sleep(0.0002)
+        with Step("compute"):
+            work(digest, 0.35)
 
 
 def generator():
     for _ in until(SECONDS):
         values = numbers(4, max(1, int(300 * RATE[loops] * STEP_MS * 0.1)))
         for _ in range(4):
-            with step("next"): next(values)
-            with step("use"): work(compress, 0.15)
+            with Step("next"):
+                next(values)
+            with Step("use"):
+                work(compress, 0.15)
 
 
 def same_function():
     for _ in until(SECONDS):
-        with step("first"): work(loops, 0.2)
-        with step("second"): work(loops, 0.5)
-        with step("third"): recurse(5, loops, 0.3)
+        with Step("first"):
+            work(loops, 0.2)
+        with Step("second"):
+            work(loops, 0.5)
+        with Step("third"):
+            recurse(5, loops, 0.3)
 
 
 def irregular():
@@ -152,25 +170,34 @@ def irregular():
     for _ in until(SECONDS):
         kind = choose.random()
         if kind < 0.3:
-            with step("rare"): work(compress, choose.random())
+            with Step("rare"):
+                work(compress, choose.random())
         elif kind < 0.8:
-            with step("often"): work(sums, choose.random())
+            with Step("often"):
+                work(sums, choose.random())
         else:
-            with step("nap"): time.sleep(STEP_MS / 2000)
-        with step("always"): work(loops, 0.2)
+            with Step("nap"):
+                time.sleep(STEP_MS / 2000)
+        with Step("always"):
+            work(loops, 0.2)
 
 
 def threads():
     def first():
         for _ in until(SECONDS):
-            with step("loops"): work(loops, 0.4)
-            with step("nap"): time.sleep(STEP_MS / 1000)
-            with step("sums"): work(sums, 0.2)
+            with Step("loops"):
+                work(loops, 0.4)
+            with Step("nap"):
+                time.sleep(STEP_MS / 1000)
+            with Step("sums"):
+                work(sums, 0.2)
 
     def second():
         for _ in until(SECONDS):
-            with step("digest"): work(digest, 0.6)
-            with step("compress"): work(compress, 0.3)
+            with Step("digest"):
+                work(digest, 0.6)
+            with Step("compress"):
+                work(compress, 0.3)
 
     both = [threading.Thread(target=function, name=function.__name__) for function in (first, second)]
     for thread in both:
@@ -182,7 +209,8 @@ def threads():
 def tasks():
     async def one(name, function, share):
         for _ in until(SECONDS):
-            with step(name): work(function, share)
+            with Step(name):
+                work(function, share)
             await asyncio.sleep(STEP_MS / 2000)
 
     async def all_of_them():
@@ -200,13 +228,18 @@ if __name__ == "__main__":
     begun = time.monotonic_ns()
     SHAPES[SHAPE]()
     ended = time.monotonic_ns()
-    with open(__file__, encoding="utf-8") as source:
-        lines = defaultdict(list)
-        shape = ""
-        for number, text in enumerate(source, 1):
-            if found := re.match(r"def (\w+)\(", text):
-                shape = found[1]
-            if shape == SHAPE and (found := re.search(r"with step\(\"?(\w+)\"?\):", text)):
-                lines[found[1]] += [number, number + 1] if text.rstrip().endswith(":") else [number]
-    with open(sys.argv[4], "w", encoding="utf-8") as output:
+    lines = defaultdict(list)
+    shape = name = ""
+    depth = 0
+    for number, text in enumerate(Path(__file__).read_text("utf-8").splitlines(), 1):
+        indent = len(text) - len(text.lstrip())
+        if found := re.match(r"def (\w+)\(", text):
+            shape = found[1]
+        if found := re.search(r"with Step\(\"?(\w+)\"?\):", text):
+            name, depth = found[1], indent
+        elif text and indent <= depth:
+            name = ""
+        if name and shape == SHAPE:
+            lines[name].append(number)
+    with Path(sys.argv[4]).open("w", encoding="utf-8") as output:
         json.dump({"threads": TIMES, "lines": lines, "begun_ns": begun, "ended_ns": ended}, output)

@@ -305,7 +305,8 @@ def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[I
     found, how = np.full(len(samples), NO_STACK, np.int32), np.zeros(len(samples), np.uint8)
     for both, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns), strict=True):
         for mine, result in zip(both, matched, strict=True):
-            found[mine], how[mine] = _decided(result, stacks), result.how
+            found[mine] = _decided(result, stacks)
+            how[mine] = np.where(found[mine] == NO_STACK, NONE, result.how)
     return found, how
 
 

@@ -70,6 +70,7 @@ class PythonStacks:
     """(pid, tid) → name of the Python thread."""
     uncertainty_ns: int = 0
     unnamed_threads: int = 0
+    _undecided: dict[str, int] = field(default_factory=dict)
     _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     damaged: bool = False
     """Whether a part of the file could not be read."""
@@ -96,12 +97,13 @@ class PythonStacks:
             common = self._node(common, frame)
         depth = len(self.chain(common))
         file = self.frames[first[depth]][1] if depth < len(first) else self.frames[second[depth]][1]
-        return self._node(common, self._frame((UNDECIDED_LINE, file, 0)))
+        return self._node(common, self._undecided_in(file))
 
-    def _frame(self, frame: PythonFrame) -> int:
-        if frame not in self.frames:
-            self.frames.append(frame)
-        return self.frames.index(frame)
+    def _undecided_in(self, file: str) -> int:
+        if file not in self._undecided:
+            self._undecided[file] = len(self.frames)
+            self.frames.append((UNDECIDED_LINE, file, 0))
+        return self._undecided[file]
 
     def _node(self, caller: int, frame: int) -> int:
         if not self._numbers:
@@ -128,7 +130,7 @@ def load(path: Path) -> PythonStacks:
     for line in _lines(path, found):
         try:
             _take(json.loads(line), found, frames, stacks)
-        except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+        except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
             found.damaged = True
     found.frames, found.stacks = list(frames), list(stacks)
     return found
@@ -164,7 +166,10 @@ def _take(
             raise ValueError("a thread has a stack that is none")
         pid = int(thread["pid"])
         if "lasts" in thread:
-            runs = Runs(times, times + np.array(thread["lasts"], np.int64), stack_of[which], looked[pid])
+            lasts = np.array(thread["lasts"], np.int64)
+            if lasts.shape != times.shape:
+                raise ValueError("times of a thread do not fit")
+            runs = Runs(times, times + lasts, stack_of[which], looked[pid])
         else:
             runs = _between_changes(times, stack_of[which], period, int(raw["end_ns"]))
         made.append(((pid, int(thread["tid"])), str(thread["name"]), runs))

@@ -14,15 +14,14 @@ import pytest
 
 from pinprof.collect import python
 from pinprof.collect.base import Recorder, RecordRequest
-from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.errors import CollectError, UsageError
 
 AUTO = RecordRequest(command=("python3",), python="auto")
 
 
 @pytest.fixture(autouse=True)
-def _py_spy(monkeypatch: pytest.MonkeyPatch) -> None:
+def _permitted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(python.VARIABLE, raising=False)
-    monkeypatch.setattr(python, "find_py_spy", lambda: "/usr/bin/py-spy")
     monkeypatch.setattr(python, "forbidden", lambda: "")
 
 
@@ -31,13 +30,13 @@ def asked(way: str) -> RecordRequest:
 
 
 @pytest.mark.parametrize(
-    ("way", "variable", "py_spy"),
-    [("auto", 0, 1), ("trampoline", 1, 0), ("py-spy", 0, 1), ("both", 1, 1), ("off", 0, 0)],
+    ("way", "variable", "lines"),
+    [("auto", 0, 1), ("trampoline", 1, 0), ("lines", 0, 1), ("both", 1, 1), ("off", 0, 0)],
 )
-def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int) -> None:
+def test_each_way_takes_part_as_asked(way: str, variable: int, lines: int) -> None:
     plan = python.plan(["perf"], asked(way))
     assert plan.environment == ({"PYTHONPERFSUPPORT": "1"} if variable else {})
-    assert bool(plan.py_spy) == bool(py_spy)
+    assert plan.lines == bool(lines)
     assert len(plan.results()) == variable
 
 
@@ -51,7 +50,7 @@ def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.Monkey
 def test_scenarios_are_left_alone_unless_asked() -> None:
     scenario = dataclasses.replace(AUTO, region_only=True)
     assert python.plan(["perf"], scenario) == python.NOTHING
-    assert python.plan(["perf"], dataclasses.replace(scenario, python="py-spy")).py_spy
+    assert python.plan(["perf"], dataclasses.replace(scenario, python="lines")).lines
 
 
 def fake_python(folder: Path, supported: int, frame_pointers: int) -> str:
@@ -66,22 +65,22 @@ def fake_python(folder: Path, supported: int, frame_pointers: int) -> str:
     ("supported", "frame_pointers", "call_graph", "on"),
     [(1, 1, "fp", True), (1, 0, "fp", False), (1, 0, "dwarf", True), (0, 1, "fp", False), (0, 1, "dwarf", False)],
 )
-def test_without_py_spy_auto_takes_the_trampoline_where_chains_reach_it(
+def test_where_memory_may_not_be_read_auto_takes_the_trampoline_where_chains_reach_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: int, frame_pointers: int, call_graph: str, on: bool
 ) -> None:
-    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+    monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     command = (fake_python(tmp_path, supported, frame_pointers), "train.py")
     plan = python.plan(["perf"], dataclasses.replace(AUTO, command=command, call_graph=call_graph))
     assert bool(plan.environment) == on
-    assert "pip install py-spy" in plan.notes[0]
+    assert "ptrace_scope is 1" in plan.notes[0]
 
 
 def test_a_real_interpreter_answers() -> None:
     assert python._has_trampoline(sys.executable, "dwarf") == (sys.version_info >= (3, 12))
 
 
-def test_without_py_spy_other_programs_need_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+def test_other_programs_need_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     assert python.plan(["perf"], dataclasses.replace(AUTO, command=("true",))) == python.NOTHING
 
 
@@ -100,22 +99,15 @@ def test_the_interpreter_of_a_script_is_in_its_first_line(tmp_path: Path) -> Non
     assert python.interpreter_of("/no/such/program") is None
 
 
-@pytest.mark.parametrize("way", ["py-spy", "both"])
-def test_py_spy_that_is_missing_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
-    monkeypatch.setattr(python, "find_py_spy", lambda: None)
-    with pytest.raises(ToolMissing, match="pip install"):
-        python.plan(["perf"], asked(way))
-
-
-def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(
+def test_where_memory_may_not_be_read_auto_notes_it_and_lines_say_what_to_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     plan = python.plan(["perf"], dataclasses.replace(AUTO, command=(fake_python(tmp_path, 0, 0),)))
-    assert not plan.py_spy
+    assert not plan.lines
     assert "ptrace_scope is 1" in plan.notes[0]
     with pytest.raises(CollectError, match=r"sysctl kernel\.yama\.ptrace_scope=0"):
-        python.plan(["perf"], asked("py-spy"))
+        python.plan(["perf"], asked("lines"))
 
 
 @pytest.mark.parametrize("change", [{"python": "pyspy"}, {"python_rate": 0}, {"python_rate": 1001}])
@@ -127,12 +119,12 @@ def test_requests_that_cannot_be_meant(change: dict[str, object]) -> None:
 def test_nsys_alone_has_no_stacks_for_python() -> None:
     assert python.plan(["nsys"], AUTO) == python.NOTHING
     with pytest.raises(UsageError, match="sampler"):
-        python.plan(["nsys"], asked("py-spy"))
+        python.plan(["nsys"], asked("lines"))
 
 
 def test_a_program_that_runs_already_can_be_looked_at_but_not_told_anything() -> None:
     running = dataclasses.replace(AUTO, command=(), pid=os.getpid())
-    assert python.plan(["perf"], running).py_spy
+    assert python.plan(["perf"], running).lines
     assert not python.plan(["perf"], running).environment
     for way in ("trampoline", "both"):
         with pytest.raises(UsageError, match="runs already"):
@@ -161,11 +153,11 @@ def test_only_the_trampolines_maps_of_the_programs_processes_are_removed() -> No
 
 
 @pytest.mark.parametrize(("died_first", "notes"), [(False, 0), (True, 1)])
-def test_a_keeper_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
+def test_a_reader_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
     died_first: bool, notes: int, tmp_path: Path
 ) -> None:
     beside = python.Beside.__new__(python.Beside)
-    beside._py_spy, beside._rate = "no-py-spy", 100
+    beside._rate = 100
     beside._log, beside._output = tmp_path / "collector.log", tmp_path / "none"
     beside.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=died_first))
     assert len(beside.result().notes) == notes

@@ -12,7 +12,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyperf
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -67,7 +66,9 @@ def see_memory(path: Path) -> None:
 def see_stacks(path: Path) -> None:
     found = python_stacks.load(path)
     for pid, tid in found.threads:
-        for stack in set(found.at(pid, tid, np.array([0, 11, 99])).tolist()):
+        times, stacks = found.looks(pid, tid)
+        assert len(times) == len(stacks)
+        for stack in set(stacks.tolist()):
             assert all(frame < len(found.frames) for frame in found.chain(stack))
 
 
