@@ -146,7 +146,8 @@ def main() -> None:
                 worst = max(found.lines, key=lambda line: abs(line.true - line.said))
                 print(
                     f"| {_version(python)} | {shape} | {step_ms:g} | {found.worst:.1f} | "
-                    f"{worst.name} {worst.true:.1f} → {worst.said:.1f} | {found.wrong_waits:.1f} | {found.elsewhere:.1f} |",
+                    f"{worst.name} {worst.true:.1f} → {worst.said:.1f} | "
+                    f"{found.wrong_waits:.1f} | {found.elsewhere:.1f} |",
                     flush=True,
                 )
                 if asked.details:

@@ -8,7 +8,8 @@ A look sees the stack that a thread has; a sample lies between two looks. What i
   either line (looks come at random times, so these sums are right), and what the samples called, the native functions
   below the interpreter, says which ones;
 - stretches that begin after the same line's wait, or end before it, are alike: in short ones, and towards the edges of
-  others, where looks on one side are missing, that look counts which came as long after such a wait, or before it;
+  others, where looks on one side are missing, that look counts which came as long after such a wait, or before it. But
+  only where this tells the line, unlike after waits for a lock, which come anywhere;
 - a wait without a look was in a line that was seen waiting like this. A line that never was is not charged with it.
 
 What all this does not tell stays undecided: the callers that both neighbours agree on, and no line.
@@ -40,6 +41,8 @@ _EDGE_NS = 100_000
 """Before the end of a wait: a look may have seen what came after it."""
 _OWN_DOING_NS = 200_000
 """A look may itself keep a thread from running for so long, on its processor."""
+_TELLING = 0.3
+"""Of what is left to chance, by how much the time since a wait must tell more of the line."""
 _BY_MISTAKE = 0.02
 """Of the looks at a wait: they may be of some microseconds later."""
 _NOWHERE = -1
@@ -251,8 +254,9 @@ class _View:
             return
         since, until = self._edges(self._stretch_of_run[rows], self._run_time[rows])
         seen = self._edges(self._stretch_of_look, self._run_looked)
-        alike = [self._like_others(mine, others) for mine, others in zip((since, until), seen, strict=True)]
-        from_start, from_end = alike
+        (some_start, from_start), (some_end, from_end) = (
+            self._like_others(mine, others) for mine, others in zip((since, until), seen, strict=True)
+        )
         short = since.distance + until.distance < _SHORT_PERIODS * self._period
         before, after = self._before[rows], self._after[rows]
         # A look in the stretch, unless its edge is nearer.
@@ -272,8 +276,9 @@ class _View:
         self.runs.put(rows[decided], chosen[decided], NEARER)
         self._between(rows[~decided & (before >= 0) & (after >= 0)], habits)
         neither = ~decided & (before < 0) & (after < 0)
-        found = neither & (always != NO_STACK)
-        self.runs.put(rows[found], always[found], NEARER)
+        some = np.select([always != NO_STACK, some_start != NO_STACK], [always, some_start], some_end).astype(np.int32)
+        found = neither & (some != NO_STACK)
+        self.runs.put(rows[found], some[found], NEARER)
         self._leave_open(rows[~decided & ~found & ((before < 0) | (after < 0))])
 
     def _between(self, rows: NDArray[np.intp], habits: _Habits) -> None:
@@ -308,12 +313,16 @@ class _View:
             found.append(_Edge(stack, distance))
         return found[0], found[1]
 
-    def _like_others(self, mine: _Edge, others: _Edge) -> Int32:
-        """What looks saw as long after, or before, a wait in the same line; NO_STACK where there is no such look."""
+    def _like_others(self, mine: _Edge, others: _Edge) -> tuple[Int32, Int32]:
+        """What looks saw as long after, or before, a wait in the same line, NO_STACK where there is no such look; and
+        the same, but NO_STACK also where it matters little how long.
+        """
         valid = others.stack != NO_STACK
         seen, saw = others.stack[valid].astype(np.int64) * _TOP + others.distance[valid], self._run_saw[valid]
         order = np.argsort(seen)
         seen, saw = seen[order], saw[order]
+        context = seen // _TOP
+        telling = _telling(context, saw)
         wanted = mine.stack.astype(np.int64) * _TOP + mine.distance
         place = np.searchsorted(seen, wanted)
         best, least = np.full(len(wanted), NO_STACK, np.int32), np.full(len(wanted), self._farthest + 1, np.int64)
@@ -322,7 +331,7 @@ class _View:
             apart = np.abs(seen[side[there]] - wanted[there])
             better = apart < least[there]
             best[there[better]], least[there[better]] = saw[side[there[better]]], apart[better]
-        return best
+        return best, np.where(np.isin(mine.stack, telling), best, NO_STACK).astype(np.int32)
 
     def _leave_open(self, rows: NDArray[np.intp]) -> None:
         """What the looks around, of whatever kind, agree on; nothing where they are far away."""
@@ -350,6 +359,19 @@ def _as_many(group: Int64, nearer: Bool, odds: NDArray[np.float64]) -> Bool:
     taken = np.zeros(len(group), np.bool_)
     taken[order] = rank < many[ordered]
     return taken
+
+
+def _telling(context: Int64, saw: Int32) -> Int64:
+    """The contexts in which neighbours in order agree, clearly more often than they would in any order."""
+    contexts, number = np.unique(context, return_inverse=True)
+    number = number.reshape(-1)
+    many = np.bincount(number, minlength=len(contexts)).astype(np.float64)
+    agree = (context[1:] == context[:-1]) & (saw[1:] == saw[:-1])
+    agreed = np.bincount(number[1:][agree], minlength=len(contexts)) / np.maximum(many - 1, 1)
+    _, each = np.unique(number * _TOP + saw, return_inverse=True)
+    alike = np.bincount(each.reshape(-1))[each.reshape(-1)]
+    chance = np.bincount(number, alike, minlength=len(contexts)) / np.maximum(many, 1) ** 2
+    return np.asarray(contexts[agreed - chance > _TELLING * (1 - chance)])
 
 
 def _at(keys: NDArray[Any], values: NDArray[Any], wanted: NDArray[Any], missing: int = 0) -> Int64:
