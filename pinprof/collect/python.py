@@ -5,7 +5,7 @@
     trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
                  of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
                  interpreter was built with frame pointers, which is rare, and a program that mostly calls Python
-                 functions takes a third longer
+                 functions takes up to half as long again
 
 So `auto` takes lines, and the trampoline only where memory may not be read and chains will reach it. Neither is used
 for scenarios, which measure themselves, unless asked for. Source: docs.python.org/3/howto/perf_profiling.html.
