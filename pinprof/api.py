@@ -175,11 +175,9 @@ class Recording:
         target = Path(self._output or default_path(self.name))
         self._writer = recording.create(self._request, target, sys.orig_argv, force=self._force)
         ranges.prepare()
-        self._names = _PythonNames()
         try:
             self._session = OwnRecording(self._request, self._writer.path)
         except BaseException:
-            self._names.stop()
             self._writer.discard()
             raise
         self._pid = os.getpid()
@@ -206,7 +204,6 @@ class Recording:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:
             _active = None
-            self._names.stop()
         recorded = recording.finish(self._writer, outcome)
         self.path = recorded.path
         if recorded.broken_off is not None:
@@ -241,24 +238,6 @@ class Recording:
         return recorded
 
 
-class _PythonNames:
-    """CPython's perf trampoline while it is wanted: from 3.12 on, functions called meanwhile are seen by name."""
-
-    def __init__(self) -> None:
-        active: Callable[[], bool] | None = getattr(sys, "is_stack_trampoline_active", None)
-        self._ours = active is not None and not active()
-        if self._ours:
-            try:
-                sys.activate_stack_trampoline("perf")  # type: ignore[attr-defined, unused-ignore]
-            except ValueError:  # not on this platform
-                self._ours = False
-
-    def stop(self) -> None:
-        """Switch off what was switched on here."""
-        if self._ours:
-            sys.deactivate_stack_trampoline()  # type: ignore[attr-defined, unused-ignore]
-
-
 def record(
     name: str = "recording",
     *,
@@ -278,7 +257,13 @@ def record(
     from pinprof.collect import RecordRequest
 
     request = RecordRequest(
-        ("/proc/self/exe",), frequency=frequency, fault_period=fault_period, off_cpu=off_cpu, cuda_calls=False
+        ("/proc/self/exe",),
+        own_process=True,
+        frequency=frequency,
+        fault_period=fault_period,
+        off_cpu=off_cpu,
+        cuda_calls=False,
+        python="auto",
     )
     return Recording(name, request, output, force)
 

@@ -39,6 +39,9 @@ READY, CONTINUED = 1, 2
 one that was cut at the edge of a range.
 """
 
+UNDECIDED_LINE = "[line undecided]"
+"""Stands for a Python function where what was recorded does not tell which line a sample belongs to."""
+
 NO_NODE = -1
 """`SampleTable.stack` of a sample without a callchain, and `StackTable.parent` of a root."""
 

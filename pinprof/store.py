@@ -8,7 +8,7 @@
     symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
     memory.jsonl        memory of the program and the machine over time, one JSON object a line
     ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
-    python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as py-spy saw them (read/python/stacks.py)
+    python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as they were seen (read/python/stacks.py)
     nvtx/               what the program said through NVTX, one file a process (read/nvtx/file.py)
     nsys.sqlite         what Nsight Systems traced, its own export without what is private
     nsys.nsys-rep       its report, only when asked for: it holds the program's environment

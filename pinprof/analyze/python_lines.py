@@ -2,7 +2,8 @@
 
 Library code (installed packages, the standard library) is what the line called, and stands beside it: `loss.backward()`
 in train.py is the answer, torch/_tensor.py the way there. Only a thread that runs no code of the program, such as
-PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines add up.
+PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines add up; where
+the recording does not tell which, it counts as undecided.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
-from pinprof.model import Capture, Dso, Int32, Int64, StackTable
+from pinprof.model import UNDECIDED_LINE, Capture, Dso, Int32, Int64, StackTable
 
 _LIBRARY = re.compile(
     r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
@@ -70,7 +71,9 @@ class PythonEvent:
     total: int
     """Of the event, with and without Python."""
     weight: int
-    """Of the samples with Python functions: what `lines` add up to."""
+    """Of the samples with Python functions: what `lines` and `undecided` add up to."""
+    undecided: int
+    """Of those that are in the program's own code, but at which of its lines is not known."""
     lines: tuple[PythonLine, ...]
     """Heaviest first."""
 
@@ -149,10 +152,13 @@ def _event(
     which = which.reshape(-1)
     order = np.argsort(which, kind="stable")
     bounds = np.searchsorted(which[order], np.arange(len(distinct) + 1))
-    lines = []
+    lines, undecided = [], 0
     for number, frame in enumerate(distinct.tolist()):
         mine = order[bounds[number] : bounds[number + 1]]
         place = places[frame]
+        if place.function == UNDECIDED_LINE:
+            undecided += int(weight[mine].sum())
+            continue
         within = _sums(inside[node[mine]], weight[mine])
         within.pop(frame, None)
         deepest, deepest_weight = next(iter(within.most_common(1)), (NOTHING, 0))
@@ -173,7 +179,7 @@ def _event(
         )
     lines.sort(key=lambda found: (-found.weight, found.place, found.function))
     total = int(samples.weight[samples.event == event].sum())
-    return PythonEvent(event, total, int(weight.sum()), tuple(lines))
+    return PythonEvent(event, total, int(weight.sum()), undecided, tuple(lines))
 
 
 def _text(place: _Place, files: Mapping[str, str]) -> str:

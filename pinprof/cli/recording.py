@@ -41,12 +41,17 @@ _OPTIONS = (
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",
-        type=click.Choice(["auto", "py-spy", "trampoline", "both", "off"]),
+        type=click.Choice(["auto", "lines", "py-spy", "trampoline", "both", "off"]),
         default="auto",
         show_default=True,
         help="How Python functions and lines are seen; auto: as well as this machine can.",
     ),
-    click.option("--python-rate", type=int, default=100, show_default=True, help="Looks of py-spy a second."),
+    click.option(
+        "--python-rate",
+        type=int,
+        show_default="1000; of py-spy 100",
+        help="Looks at Python's frames a second.",
+    ),
     click.option(
         "--keep-nsys-rep",
         "keep_report",

@@ -16,8 +16,10 @@
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
     nvtx/           NVTX ranges without nsys
-    python.py       Python functions and lines: CPython's perf trampoline, py-spy
-    py_spy_keeper.py, py_spy_trace.py  py-spy beside the program; what it writes
+    python.py       Python functions and lines: whose work each interpreter's are
+    python_frames/  the process that reads frames of CPython 3.11 to 3.15 from outside
+    py_spy.py       py-spy beside the program, for older ones
+    py_spy_keeper.py, py_spy_trace.py  the process that runs it; what it writes
     memory.py       memory over time
     kallsyms.py     the kernel's symbols
     limits.py       what no recorder of samples can record

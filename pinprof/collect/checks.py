@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Literal
 
 from pinprof import nsys
-from pinprof.collect import host, kallsyms, permission, python
+from pinprof.collect import host, kallsyms, permission, py_spy, python
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
@@ -196,14 +196,13 @@ def _emulation(name: str, number: int, setting: str) -> Check:
     return Check(name, "warning", f"not permitted ({os.strerror(number)})", fix)
 
 
-def _py_spy() -> Check:
-    path = python.find_py_spy()
-    if path is None:
-        found = "py-spy, which reads Python's lines, is not installed"
-        return Check("Python lines", "info", found, "pip install py-spy")
+def _python_lines() -> Check:
     if reason := python.forbidden():
-        return Check("Python lines", "warning", f"py-spy may not read memory: {reason}", python.ALLOW)
-    return Check("Python lines", "ok", f"py-spy {python.version_of(path)}, {path}")
+        return Check("Python lines", "warning", f"the program's memory may not be read: {reason}", python.ALLOW)
+    path = py_spy.find_py_spy()
+    if path is None:
+        return Check("Python lines", "info", "CPython 3.11 to 3.15; older ones need py-spy", py_spy.INSTALL)
+    return Check("Python lines", "ok", f"CPython 3.11 to 3.15; older ones by py-spy {py_spy.version_of(path)}, {path}")
 
 
 def _nsys() -> Check:
@@ -265,7 +264,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _memlock,
     _io_uring,
     _userfaultfd,
-    _py_spy,
+    _python_lines,
     _nsys,
     _nsys_importer,
     _nvtx,

@@ -1,4 +1,4 @@
-"""Runs py-spy beside the program and keeps what it sees: the process that `py_spy.Beside` starts.
+"""Runs py-spy beside the program and keeps what it sees: the process that `py_spy.PySpy` starts.
 
 usage: python -m pinprof.collect.py_spy_keeper PY_SPY PID RATE OUTPUT < LIFELINE
 

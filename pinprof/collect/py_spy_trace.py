@@ -8,6 +8,7 @@ stack it is (options --subprocesses, --threads):
     process 4711:"python train.py"     dropped: it holds the command line
     thread (4713): Thread-1 (pin)      the kernel's thread id from CPython 3.11 on, before that a pthread address
 
+Before 3.11 the main thread is known by its name, or as the only one: a program that starts none has no names either.
 A change happened somewhere between two samples, and is put in the middle. Source: py-spy 0.4.3, src/chrometrace.rs.
 """
 
@@ -15,6 +16,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,8 +62,7 @@ class _Segment:
     frames: dict[tuple[str, str, int], int] = field(default_factory=dict)
     nodes: dict[tuple[int, int], int] = field(default_factory=dict)
     threads: dict[tuple[int, int], _Thread] = field(default_factory=dict)
-    unnamed: set[int] = field(default_factory=set)
-    """Addresses of threads whose kernel id is not known."""
+    """(pid, tid) → thread; where the kernel's id is not known, its address with a minus."""
 
     def node(self, frames: list[Event]) -> int:
         node = NO_STACK
@@ -77,15 +78,23 @@ class _Segment:
             return None
         owner = stack[root]
         number, name = _THREAD.fullmatch(owner["name"]).groups()  # type: ignore[union-attr]  # _is_thread matched
-        if number is None and name != _MAIN:
-            self.unnamed.add(owner["tid"])
-            return None
-        key = (owner["pid"], owner["pid"] if number is None else int(number))
+        tid = int(number) if number is not None else owner["pid"] if name == _MAIN else -owner["tid"]
+        key = (owner["pid"], tid)
         thread = self.threads.setdefault(key, _Thread(""))
         # Names are looked up now and then: a young thread has none at first.
         thread.name = name or thread.name
         thread.saw(time_ns, self.node(stack[root + 1 :]), self.period_ns)
         return thread
+
+    def identify(self) -> int:
+        """Leave out threads whose kernel id is not known, and return how many: a process's only one is the main one."""
+        several = Counter(pid for pid, _ in self.threads)
+        unknown = [(pid, tid) for pid, tid in self.threads if tid < 0]
+        for pid, tid in unknown:
+            thread = self.threads.pop((pid, tid))
+            if several[pid] == 1:
+                self.threads[pid, pid] = thread
+        return sum(several[pid] > 1 for pid, _ in unknown)
 
 
 def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks: int = 0) -> dict[str, Any]:
@@ -122,6 +131,7 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks
         changed[address] = last_ns
     for address in list(changed):
         settle(address)
+    unnamed = made.identify()
     for thread in made.threads.values():
         thread.end(last_ns, period_ns)
     lived = sum(thread.times[-1] - thread.times[0] for thread in made.threads.values())
@@ -135,7 +145,7 @@ def segment(text: str, start_ns: int, uncertainty_ns: int, period_ns: int, looks
             {"pid": pid, "tid": tid, "name": thread.name, "times": _differences(thread.times), "stacks": thread.stacks}
             for (pid, tid), thread in made.threads.items()
         ],
-        "unnamed_threads": len(made.unnamed),
+        "unnamed_threads": unnamed,
     }
 
 

@@ -1,15 +1,17 @@
-"""Python's own functions and lines in the stacks: CPython's perf trampoline, and py-spy beside the sampler.
+"""Python's own functions and lines in the stacks: frames read from outside, and CPython's perf trampoline.
 
+    lines        python_frames/ reads the interpreter's frames, RATE times a second, with lines, in CPython from 3.11
+                 on; the program does nothing else than without it
+    py-spy       does the same at a lower rate, in CPython from 3.8 on: for interpreters that python_frames/ does not
+                 know (py_spy.py)
     trampoline   CPython from 3.12 on, told by PYTHONPERFSUPPORT=1, gives every Python function a piece of machine code
                  of its own and names it in /tmp/perf-PID.map: exact functions, no lines. Of use only where the
-                 interpreter was built with frame pointers, which is rare, and calls of Python functions cost up to
-                 twice as much
-    py-spy       reads the interpreter's frames from outside, RATE times a second, with lines, in CPython from 3.8 on
-                 (threads are told apart from 3.11 on); the program does nothing else than without it
+                 interpreter was built with frame pointers, which is rare, and a program that mostly calls Python
+                 functions takes up to half as long again
 
-So `auto` takes py-spy, and the trampoline only where there is no py-spy and chains will reach it. Neither is used for
-scenarios, which measure themselves, unless asked for.
-Sources: docs.python.org/3/howto/perf_profiling.html, github.com/benfred/py-spy.
+So `auto` takes lines, py-spy where the interpreter is known to be older, and the trampoline only where memory may not
+be read and chains will reach it. Neither is used for scenarios, which measure themselves, unless asked for.
+Source: docs.python.org/3/howto/perf_profiling.html.
 """
 
 from __future__ import annotations
@@ -19,30 +21,34 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
-from pinprof.collect.program import Program
-from pinprof.collect.recorder import Recorder
+from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
+from pinprof.collect.python_frames.beside import Lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
-from pinprof.store import LOG, PYTHON_STACKS
 
-MODES = ("auto", "py-spy", "trampoline", "both", "off")
+MODES = ("auto", "lines", "py-spy", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"
 MAX_RATE = 1000
+OLDEST = 3, 11
+"""The first version whose frames python_frames/ reads."""
 
 _PTRACE_SCOPE = Path("/proc/sys/kernel/yama/ptrace_scope")
 _CAP_SYS_PTRACE = 19
 TRAMPOLINE = "perf trampoline"
 
 _PYTHON = re.compile(r"(python|pypy)[\d.]*t?d?")
+_VERSION = re.compile(r"(?:lib)?python(\d)\.(\d+)[a-z]*(?:\.so[\d.]*)?")
+"""Files that say by their names of which version they are."""
 _MOST_WORDS = 6
 """The first line of a script has no more: `#!/usr/bin/env -S python3 -u`."""
+_ASK_VERSION = "import sys; print('%d %d %d' % ((hasattr(sys, 'pypy_version_info'),) + tuple(sys.version_info[:2])))"
 _ASK = (
     "import sys, sysconfig; get = sysconfig.get_config_var; flags = f\"{get('CFLAGS')} {get('PY_CORE_CFLAGS')}\"; "
     "print(int(bool(get('PY_HAVE_PERF_TRAMPOLINE'))), "
@@ -54,7 +60,6 @@ ALLOW = (
     "Run `sudo sysctl kernel.yama.ptrace_scope=0`, or run pinprof as root or with CAP_SYS_PTRACE "
     "(in a container: --cap-add SYS_PTRACE)."
 )
-_INSTALL = "Install it with: pip install py-spy, or record with --python trampoline."
 
 
 @dataclass(frozen=True)
@@ -63,12 +68,14 @@ class Plan:
 
     environment: Mapping[str, str]
     """Added to the program's."""
-    py_spy: str
+    lines: bool = False
+    """Whether python_frames/ reads frames from outside."""
+    py_spy: str = ""
     """Its path; empty when it does not take part."""
     notes: tuple[str, ...] = ()
 
 
-NOTHING = Plan({}, "")
+NOTHING = Plan({})
 
 
 def plan(request: RecordRequest) -> Plan:
@@ -76,8 +83,8 @@ def plan(request: RecordRequest) -> Plan:
     if request.python not in MODES:
         problem = f"There is no way {request.python!r} to see Python functions."
         raise UsageError(problem, f"Choose one of {', '.join(MODES)}.", "python")
-    if not 1 <= request.python_rate <= MAX_RATE:
-        problem = f"py-spy cannot look {request.python_rate} times a second."
+    if request.python_rate is not None and not 1 <= request.python_rate <= MAX_RATE:
+        problem = f"Python lines cannot be looked at {request.python_rate} times a second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
     if not any(part.samples for part in chosen(request)):  # Python's stacks have nothing to fit into
         if request.python in ("auto", "off"):
@@ -86,32 +93,38 @@ def plan(request: RecordRequest) -> Plan:
         raise UsageError(problem, "Record with auto, or with native or perf beside nsys.", "python")
     if request.pid and request.python in ("trampoline", "both"):
         problem = "The perf trampoline cannot be switched on in a program that runs already."
-        raise UsageError(problem, "Give --python py-spy, or start the program with pinprof.", "python")
+        raise UsageError(problem, "Give --python lines, or start the program with pinprof.", "python")
     mode = "off" if request.python == "auto" and request.region_only else request.python
     if mode == "auto":
         return _best(request)
-    path = find_py_spy() if mode in ("py-spy", "both") else None
-    if mode in ("py-spy", "both"):
-        if path is None:
-            raise ToolMissing("py-spy, which reads Python's lines, is not installed.", _INSTALL, "py-spy-missing")
-        if reason := forbidden():
-            problem = f"py-spy may not read the program's memory: {reason}."
-            raise CollectError(problem, ALLOW, "py-spy-permission")
-    return Plan(_switched_on() if mode in ("trampoline", "both") else {}, path or "")
+    lines, path = mode in ("lines", "both"), find_py_spy() if mode == "py-spy" else ""
+    if path is None:
+        raise ToolMissing("py-spy is not installed.", INSTALL, "py-spy-missing")
+    if (lines or path) and (reason := forbidden()):
+        who = "py-spy" if path else "pinprof"
+        raise CollectError(f"{who} may not read the program's memory: {reason}.", ALLOW, "python-permission")
+    return Plan(_switched_on() if mode in ("trampoline", "both") else {}, lines, path)
 
 
 def _best(request: RecordRequest) -> Plan:
     """What serves best here, without an error where nothing does."""
-    path, reason = find_py_spy(), forbidden()
-    if path and not reason:
-        return Plan({}, path)
+    if request.own_process:  # of an interpreter that pinprof runs in, and which lets the reader look
+        return Plan({}, lines=True)
     python = interpreter_of(request.command[0]) if request.command and not request.pid else None
+    if not (reason := forbidden()):
+        version = _version_of_process(request.pid) if request.pid else _version(python) if python else None
+        if version is None or version >= OLDEST:
+            return Plan({}, lines=True)
+        if path := find_py_spy():
+            return Plan({}, py_spy=path)
+        older = f"py-spy, which reads those of Python {version[0]}.{version[1]}, is not installed"
+        return Plan({}, notes=(f"Python functions are not shown: {older}. {INSTALL}",))
     if python is None:
         return NOTHING
-    why = f"py-spy may not read memory, as {reason}" if path else "py-spy is not installed (pip install py-spy)"
+    why = f"pinprof may not read its memory, as {reason}"
     if _has_trampoline(python, request.call_graph):
-        return Plan(_switched_on(), "", (f"Python functions have no lines: {why}.",))
-    return Plan({}, "", (f"Python functions are not shown: {why}.",))
+        return Plan(_switched_on(), notes=(f"Python functions have no lines: {why}.",))
+    return Plan({}, notes=(f"Python functions are not shown: {why}.",))
 
 
 def _switched_on() -> dict[str, str]:
@@ -131,6 +144,28 @@ def interpreter_of(program: str) -> str | None:
     return None
 
 
+@lru_cache
+def _version(python: str) -> tuple[int, int] | None:
+    """The version of CPython that a path runs; None where it is another, or does not say."""
+    if named := _VERSION.fullmatch(Path(python).resolve().name):
+        return int(named[1]), int(named[2])
+    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
+        ask = [python, "-E", "-S", "-c", _ASK_VERSION]  # not -I, which Python 2 does not know
+        done = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False)
+        pypy, major, minor = map(int, done.stdout.split())
+        return None if pypy else (major, minor)
+    return None
+
+
+def _version_of_process(pid: int) -> tuple[int, int] | None:
+    """The same for the interpreter in a process, by the names of its files."""
+    with contextlib.suppress(OSError):
+        mapped = {line.rpartition("/")[2].strip() for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+        versions = {(int(named[1]), int(named[2])) for name in mapped if (named := _VERSION.fullmatch(name))}
+        return max(versions, default=None)
+    return None
+
+
 def _has_trampoline(python: str, call_graph: str) -> bool:
     """Whether an interpreter has the trampoline, and chains of this kind reach it."""
     with contextlib.suppress(OSError, subprocess.TimeoutExpired):
@@ -140,20 +175,6 @@ def _has_trampoline(python: str, call_graph: str) -> bool:
     return False
 
 
-def find_py_spy() -> str | None:
-    """The py-spy beside this interpreter, or on the PATH."""
-    beside = Path(sys.executable).parent / "py-spy"
-    return str(beside) if os.access(beside, os.X_OK) else shutil.which("py-spy")
-
-
-def version_of(py_spy: str) -> str:
-    """`0.4.3`; empty when it cannot run."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        return done.stdout.strip().removeprefix("py-spy ")
-    return ""
-
-
 class _Trampoline(Tool):
     """The trampoline that pinprof switched on: the program does all of it."""
 
@@ -161,49 +182,6 @@ class _Trampoline(Tool):
         """Its entry among the collectors."""
         options = {"interpreters": "CPython 3.12 and later"}
         return ToolResult({"name": TRAMPOLINE, "version": "", "command": [], "options": options})
-
-
-class Beside(Tool):
-    """py-spy at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
-
-    recorder: Recorder
-
-    def __init__(self, py_spy: str, setup: Setup) -> None:
-        self._py_spy, self._rate = py_spy, setup.request.python_rate
-        self._log, self._output = setup.directory / LOG, setup.directory / PYTHON_STACKS
-
-    def attach(self, program: Program) -> None:
-        """Start the keeper; py-spy begins when the program runs Python."""
-        # -P: not what lies in the current directory.
-        argv = [sys.executable, "-P", "-m", "pinprof.collect.py_spy_keeper"]
-        argv += [self._py_spy, str(program.pid), str(self._rate), str(self._output.resolve())]
-        try:
-            self.recorder = Recorder(argv, os.environ, self._log)
-        except OSError as error:
-            raise CollectError(f"py-spy cannot be started: {error.strerror}.", _INSTALL, "py-spy") from error
-
-    def result(self) -> ToolResult:
-        """How it went; what it did not see costs lines, not the recording."""
-        options = ["--rate", str(self._rate), "--nonblocking", "--subprocesses", "--idle", "--full-filenames"]
-        facts = {
-            "name": "py-spy",
-            "version": version_of(self._py_spy),
-            "command": ["py-spy", "record", "--pid", "PID", "--format", "chrometrace", *options, "--threads"],
-            "options": {"rate": self._rate},
-        }
-        if self.recorder.ended_well and not self.recorder.died_first:
-            # By the SIGINT that asks it to finish, too: of a program that was over before the keeper could listen.
-            return ToolResult(facts)
-        what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
-        return ToolResult(facts, (f"py-spy ended before the program did ({self._reason()}): {what}.",))
-
-    def _reason(self) -> str:
-        """What the keeper said last."""
-        with contextlib.suppress(OSError):
-            said = re.findall(r"^py-spy: ([ -~]+)$", self._log.read_text("utf-8", "replace"), re.MULTILINE)
-            if said:
-                return str(said[-1]).rstrip(".")
-        return "it was killed"
 
 
 def remove_maps(pids: Collection[int]) -> None:
@@ -246,8 +224,10 @@ def _join(setup: Setup) -> Sequence[Tool]:
     planned = plan(setup.request)
     setup.environment.update(planned.environment)
     setup.notes.extend(planned.notes)
-    py_spy: list[Tool] = [Beside(planned.py_spy, setup)] if planned.py_spy else []
-    return [*py_spy, *([_Trampoline()] if planned.environment else [])]
+    tools: list[Tool] = [Lines(setup)] if planned.lines else []
+    if planned.py_spy:
+        tools.append(PySpy(planned.py_spy, setup))
+    return [*tools, *([_Trampoline()] if planned.environment else [])]
 
 
 COLLECTOR = Collector(_join, plan)

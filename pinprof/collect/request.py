@@ -18,6 +18,8 @@ class RecordRequest:
     """Their names; `auto` until `resolve` has chosen."""
     pid: int = 0
     """Record this process, which runs already, instead of starting the command, which then is its command line."""
+    own_process: bool = False
+    """Record the process that asks, in place of the command."""
     duration_s: float = 0.0
     """How long a running process is recorded; 0: until it ends or the user says so."""
     region_only: bool = False
@@ -36,9 +38,9 @@ class RecordRequest:
     """Record when CUDA's functions are entered and left, where that can be done."""
     system_wide: bool = False
     python: str = "off"
-    """How Python functions are seen: `auto`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
-    python_rate: int = 100
-    """How often py-spy looks, a second."""
+    """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""
+    python_rate: int | None = None
+    """Looks at Python's frames a second; None: as many as the reader is made for."""
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""
 

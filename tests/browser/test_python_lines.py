@@ -30,7 +30,7 @@ def report(place: str = "app/train.py", function: str = "train") -> ReportData:
         400_000_000,
         {"pt_data_pin": 600_000_000},
     )
-    table = PythonTable("cpu-clock/freq=999/", "ns", 1_000_000_000, 700_000_000, True, (line,), 3, 100_000_000)
+    table = PythonTable("cpu-clock/freq=999/", "ns", 1_000_000_000, 700_000_000, 0, True, (line,), 3, 100_000_000)
     data = sample_report("train (train.py:88)")
     return replace(data, sections={**data.sections, "python": Python((table,))})
 

@@ -64,7 +64,7 @@ def in_thread(seconds):
 
 
 def main(notes, seconds):
-    touch(0.6)  # py-spy needs a moment to find the interpreter
+    touch(0.2)  # the interpreter is found soon
     LINES.clear()
     pin(seconds)
     touch(seconds)

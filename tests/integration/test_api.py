@@ -47,6 +47,14 @@ def touch(blocks: int = 24) -> None:
         bytearray(8 << 20)
 
 
+def test_a_block_has_lines() -> None:
+    with pinprof.record("lines", output="lines") as recording:
+        touch(48)
+    lines = recording.result.analysis.python[0].lines
+    assert (lines[0].symbol_place.partition(":")[0], lines[0].function) == ("test_api.py", "touch")
+    assert lines[0].line > 0
+
+
 def test_a_block_is_recorded_with_its_phases_and_threads() -> None:
     with pinprof.record("load batch", output="batch", frequency=4999) as recording:
         other = threading.Thread(target=touch)

@@ -1,4 +1,4 @@
-"""Python programs recorded for real: the right lines, threads and processes by name, and py-spy's own accidents."""
+"""Python programs recorded for real: the right lines, threads and processes by name, and the reader's own accidents."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pinprof.workloads.backends.io_uring import Ring
 
 from pinprof.analyze import Analysis, analyze
 from pinprof.collect import permission
-from pinprof.collect.python import find_py_spy
+from pinprof.collect.python import forbidden
 from pinprof.errors import ScenarioError
 from pinprof.read import ReadOptions, read
 from pinprof.report.gather import build
@@ -28,7 +28,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed"),
     pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel"),
 ]
-needs_py_spy = pytest.mark.skipif(find_py_spy() is None, reason="py-spy is not installed")
+needs_lines = pytest.mark.skipif(bool(forbidden()), reason="other processes' memory may not be read")
 
 HERE = Path(__file__).parent
 PROGRAM = HERE / "python_program.py"
@@ -66,17 +66,15 @@ def can_pin() -> bool:
 @pytest.fixture(scope="module")
 def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("python")
-    result = record(folder, "--python", "py-spy", "--", sys.executable, str(PROGRAM), "notes.json", "0.4")
+    result = record(folder, "--python", "lines", "--", sys.executable, str(PROGRAM), "notes.json", "0.4")
     assert result.returncode == 0, result.stderr
     return folder
 
 
-@needs_py_spy
+@needs_lines
 @pytest.mark.skipif(not can_pin(), reason="io_uring is not available here")
 def test_samples_get_the_line_that_ran(recorded: Path) -> None:
-    """Of the samples that py-spy gave a line at least 80 % have the right one: it looks every 10 ms only, and more
-    seldom where it gets no processor.
-    """
+    """At least 90 % of what is sampled and has a line while one line works is that line's."""
     capture = explained(recorded).capture
     samples, stacks = capture.samples, capture.stacks
     for start, end, name in json.loads((recorded / "notes.json").read_text()):
@@ -89,11 +87,11 @@ def test_samples_get_the_line_that_ran(recorded: Path) -> None:
             chain = [stacks.frames.symbol[stacks.frame[node]] for node in stacks.chain(int(samples.stack[row]))]
             known += any(f"({PROGRAM.name}:" in symbol for symbol in chain)
             right += any(symbol.endswith(wanted) for symbol in chain)
-        assert known >= 0.3 * len(rows), (name, known, len(rows))
-        assert right >= 0.8 * known, (name, right, known)
+        assert known >= 0.8 * len(rows), (name, known, len(rows))
+        assert right >= 0.9 * known, (name, right, known)
 
 
-@needs_py_spy
+@needs_lines
 @pytest.mark.skipif(not can_pin(), reason="io_uring is not available here")
 def test_the_page_and_the_table_name_the_line_that_pins(recorded: Path) -> None:
     analysis = explained(recorded)
@@ -108,7 +106,7 @@ def test_the_page_and_the_table_name_the_line_that_pins(recorded: Path) -> None:
     assert str(recorded) not in page, "only names of files"
 
 
-@needs_py_spy
+@needs_lines
 def test_threads_and_children_appear_by_name(recorded: Path) -> None:
     analysis = explained(recorded)
     names = set(analysis.capture.threads.values())
@@ -121,8 +119,8 @@ def test_threads_and_children_appear_by_name(recorded: Path) -> None:
     assert "test_pin_thread" in page
 
 
-@needs_py_spy
-def test_a_py_spy_that_dies_costs_lines_and_not_the_recording(tmp_path: Path) -> None:
+@needs_lines
+def test_a_reader_that_dies_costs_lines_and_not_the_recording(tmp_path: Path) -> None:
     process = subprocess.Popen(
         [
             *PINPROF,
@@ -137,14 +135,14 @@ def test_a_py_spy_that_dies_costs_lines_and_not_the_recording(tmp_path: Path) ->
         env=environment(),
     )
     deadline = time.monotonic() + 60
-    while not (found := descendants(process.pid, "py-spy")):
+    while not (found := descendants(process.pid, b"pinprof.collect.python_frames")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
     os.kill(found[0], signal.SIGKILL)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 0, said
-    assert "py-spy ended before the program did (it was ended by SIGKILL): Python lines are missing." in said
+    assert "The reader of Python lines ended before the program did: Python lines are missing." in said
     assert len(read(tmp_path / "out.pinprof").samples) > 500
 
 
@@ -156,7 +154,7 @@ def newer_interpreter() -> str | None:
     return None
 
 
-@needs_py_spy
+@needs_lines
 def test_an_interpreter_that_a_shell_starts_later_has_lines_and_leaves_no_perf_map(tmp_path: Path) -> None:
     """A newer one than ours where there is one: its trampoline is switched on too."""
     busy = "import os, time; print(os.getpid())\nend = time.process_time() + 1\n"
@@ -200,15 +198,15 @@ def test_the_trampolines_functions_and_their_files_are_in_the_capture(tmp_path: 
     assert (tmp_path / "out.pinprof/manifest.json").read_text().count("PYTHONPERFSUPPORT") == 0
 
 
-def descendants(pid: int, name: str) -> list[int]:
-    """Processes of this name below a process."""
+def descendants(pid: int, word: bytes) -> list[int]:
+    """Processes below a process with this word in their command lines."""
     found, waiting = [], [pid]
     while waiting:
         for task in Path(f"/proc/{waiting.pop()}/task").glob("[0-9]*/children"):
             for child in task.read_text().split():
                 waiting.append(int(child))
                 try:
-                    if Path(f"/proc/{child}/comm").read_text().strip() == name:
+                    if word in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
                         found.append(int(child))
                 except OSError:
                     continue

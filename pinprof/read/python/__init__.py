@@ -1,1 +1,1 @@
-"""Python functions and lines: stacks that py-spy saw, frames that replace the interpreter's."""
+"""Python functions and lines: stacks that were seen, frames that replace the interpreter's."""

@@ -4,11 +4,15 @@ Two sources, alone or together:
 
 - CPython's perf trampoline names functions `py::QUALIFIED.NAME:/path/file.py` in the perf map. They stand in the call
   chain already, without lines.
-- `python-stacks.jsonl.gz` says which functions and lines a thread was in, and when (py-spy). The sample of a thread at
-  a time gets the stack of then: what called the interpreter, Python's functions, and what its innermost evaluation loop
-  called. A chain that does not reach the loop, as without frame pointers, hangs below Python's innermost function.
+- `python-stacks.jsonl.gz` says which functions and lines a thread was seen in, and when. A sample gets the stack that
+  its thread was in then (matching.py): what called the interpreter, Python's functions, and what its innermost
+  evaluation loop called. A chain that does not reach the loop, as without frame pointers, hangs below Python's
+  innermost function. What py-spy saw has no looks, and a sample gets the stack of its time.
 
-Where the chain has trampolines, they say which functions, and py-spy only adds the lines of those it saw too.
+Where the chain has trampolines, they say which functions, and looks only add the lines of those that they saw too.
+
+A chain that does not reach the start of its thread hangs below the frames with which its thread's whole chains begin
+(roots.py), so that a thread has one root.
 
 The interpreter's own machinery (evaluation loop, vectorcall …) is left out of stacks with Python functions, unless it
 is the innermost frame: that one says what the sample was doing, and attribution never changes by what is done here.
@@ -23,10 +27,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.columns import pack, pairs_of
-from pinprof.model import LONGEST_NAME, NO_NODE, USER, Bool, Capture, Dso, Int32, StackTable
+from pinprof.columns import UInt8, pack, pairs_of
+from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, Int32, Int64, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
+from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
+from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
 from pinprof.units import format_counted, format_ns, format_share
 
@@ -48,6 +54,7 @@ _MACHINERY = re.compile(
     r"_?PyImport_\w+|import_(name|find_and_load|from|run_frozen)\w*|_PyFunction_FromConstructor"
 )
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
+_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -60,6 +67,11 @@ class _Kinds:
     loop: list[bool]
     machinery: list[bool]
     nowhere: list[bool]
+
+    @property
+    def trampoline(self) -> list[bool]:
+        """Whether it is one."""
+        return [function is not None for function in self.function]
 
 
 def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
@@ -75,11 +87,11 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
             stacks = python_stacks.load(stacks_file)
         else:
             notes.append("Python lines were recorded, but the samples count on another clock.")
-    if not trampolines and not stacks.threads:
+    if not trampolines and not stacks.threads and not stacks.changes:
         return capture.with_notes(*notes)
-    seen = _python_of(capture, stacks)
+    seen, how = _python_of(capture, stacks, kinds)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
-    notes += _notes(capture, stacks, seen, made.named, trampolines=trampolines)
+    notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
     grafted = replace(
         capture,
         samples=replace(capture.samples, stack=made.node),
@@ -114,24 +126,25 @@ class _Grafting:
         ]
         self._blind = {number for number, symbol in enumerate(frames.symbol) if symbol.startswith("[")}
         self._blind_made = {self._native[number] for number in self._blind}
+        self._beginnings = Roots(frames, kinds.loop)
         self._chains: dict[int, list[int]] = {}
         self._python: dict[int, list[int]] = {}
 
     def run(self, seen: Int32) -> _Grafted:
         """`seen`: per sample its Python stack, or NO_STACK."""
         samples = self._capture.samples
-        distinct, of_sample = np.unique(pack(samples.stack, seen), return_inverse=True)
+        roots, root_of_sample = self._roots()
+        distinct, of_sample, root = _distinct(pack(samples.stack, seen), root_of_sample)
         chains, named = [], np.zeros(len(distinct), np.bool_)
         dropped = np.zeros(len(distinct), np.int64)
-        for row, (node, stack) in enumerate(pairs_of(distinct)):
+        for row, ((node, stack), number) in enumerate(zip(pairs_of(distinct), root.tolist(), strict=True)):
             chain = self._chain(node)
             named[row] = any(self._kinds.function[frame] for frame in chain)
-            made = self._grafted(chain, stack, named=bool(named[row]))
+            made = self._grafted(chain, stack, roots[number], named=bool(named[row]))
             chains.append(made)
             dropped[row] = sum(frame in self._blind for frame in chain)
             dropped[row] -= sum(frame in self._blind_made for frame in made)
         nodes = self._builder.stacks(chains)
-        of_sample = of_sample.reshape(-1)
         return _Grafted(self._builder.table(), nodes[of_sample], named[of_sample], int(dropped[of_sample].sum()))
 
     def _chain(self, node: int) -> list[int]:
@@ -146,16 +159,33 @@ class _Grafting:
             self._chains[node] = chain
         return chain
 
-    def _grafted(self, chain: list[int], stack: int, *, named: bool) -> list[int]:
+    def _roots(self) -> tuple[list[tuple[int, ...]], Int64]:
+        """Distinct beginnings of threads, the empty one first, and per sample the number of its thread's.
+
+        What py-spy saw is shown as it was recorded.
+        """
+        samples = self._capture.samples
+        if self._stacks.changes:
+            return [()], np.zeros(len(samples), np.int64)
+        threads, of_thread = np.unique(pack(samples.pid, samples.tid), return_inverse=True)
+        of_thread = of_thread.reshape(-1).astype(np.int64)
+        rows, count = np.unique(pack(of_thread, samples.stack), return_counts=True)
+        table = [(thread, node, size) for (thread, node), size in zip(pairs_of(rows), count.tolist(), strict=True)]
+        beginnings = self._beginnings.of_threads(table, self._chain)
+        roots: dict[tuple[int, ...], int] = {(): 0}
+        numbers = [roots.setdefault(beginnings.get(number, ()), len(roots)) for number in range(len(threads))]
+        return list(roots), np.array(numbers or [0], np.int64)[of_thread]
+
+    def _grafted(self, chain: list[int], stack: int, root: tuple[int, ...], *, named: bool) -> list[int]:
+        """The frames of a sample: its chain, its Python stack, and where its thread began."""
+        whole = self._beginnings.whole(chain)
         if named:
-            return self._with_lines(chain, stack)
+            return [*([] if whole else self._folded(root)), *self._with_lines(chain, stack)]
         if stack == NO_STACK or not chain:
-            return [self._native[frame] for frame in chain]
+            return [self._native[frame] for frame in (*(() if whole or not chain else root), *chain)]
         loops = [place for place, frame in enumerate(chain) if self._kinds.loop[frame]]
-        if loops:
-            outer, inner = chain[: loops[0]], chain[loops[-1] :]
-        else:
-            outer, inner = [], chain
+        inner = chain[loops[-1] :] if loops else chain
+        outer: Sequence[int] = chain[: loops[0]] if loops and whole else root
         if not self._keep:
             # Where frame pointers end, the chain does in an address that is none.
             first = next((place for place, frame in enumerate(inner) if not self._kinds.nowhere[frame]), len(inner) - 1)
@@ -175,9 +205,9 @@ class _Grafting:
         return chain
 
     def _with_lines(self, chain: list[int], stack: int) -> list[int]:
-        """A chain with trampolines, which get the lines of the functions that py-spy saw in the same places.
+        """A chain with trampolines, which get the lines of the functions that looks saw in the same places.
 
-        Unwinding often ends at the innermost trampoline; its callers are then those that py-spy saw.
+        Unwinding often ends at the innermost trampoline; its callers are then those that looks saw.
         """
         functions = [function for frame in chain if (function := self._kinds.function[frame]) is not None]
         seen = [self._stacks.frames[frame] for frame in self._stacks.chain(stack)]
@@ -200,8 +230,16 @@ class _Grafting:
         return self._builder.frame(f"{name} ({place})", dso, USER)
 
 
+def _distinct(pairs: Int64, root: Int64) -> tuple[Int64, Int64, Int64]:
+    """Distinct rows of (pair, root) as two columns, and per sample which one it is."""
+    known, of_sample = np.unique(pairs, return_inverse=True)
+    several = int(root.max(initial=0)) + 1
+    both, which = np.unique(of_sample.reshape(-1).astype(np.int64) * several + root, return_inverse=True)
+    return known[both // several], which.reshape(-1).astype(np.int64), both % several
+
+
 def _matched(functions: list[tuple[str, str]], seen: list[PythonFrame]) -> tuple[int, list[int]]:
-    """Where a chain of functions stands in what py-spy saw: how many callers it saw outside, and a line for each (0).
+    """Where a chain of functions stands in what a look saw: how many callers outside, and a line for each (0).
 
     Both are of nearly the same moment: the place is the one where the longest part agrees, from the outside in.
     """
@@ -237,21 +275,67 @@ def _kinds(capture: Capture) -> _Kinds:
     return _Kinds(function, loop, machinery, nowhere)
 
 
-def _python_of(capture: Capture, stacks: PythonStacks) -> Int32:
-    """Per sample the Python stack that its thread was in."""
+def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, UInt8]:
+    """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
     samples = capture.samples
-    # The middle of an interval off the processors, in which the thread stayed where it was.
     spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
-    times = samples.time_ns + np.where(spans, samples.weight // 2, 0)
-    stack = np.full(len(samples), NO_STACK, np.int32)
-    order = np.lexsort((samples.tid, samples.pid))
+    ready = spans if samples.wait is None else spans & ((samples.wait & READY) > 0)
+    waits = spans & ~ready if samples.wait is not None else spans
+    # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
+    middle = samples.time_ns + np.where(spans, samples.weight // 2, 0)
+    times = np.where(waits, samples.time_ns, middle)
+    called = np.append(_called(capture, kinds), 0)[samples.stack]
+    stack, how = np.full(len(samples), NO_STACK, np.int32), np.zeros(len(samples), np.uint8)
+    order = np.lexsort((times, samples.tid, samples.pid))
     pid, tid = samples.pid[order], samples.tid[order]
     starts = np.flatnonzero(np.append(len(order) > 0, (np.diff(pid) != 0) | (np.diff(tid) != 0))[: len(order)])
+    parts, threads = [], []
     for rows in np.split(order, starts[1:]) if len(order) else ():
         thread = int(samples.pid[rows[0]]), int(samples.tid[rows[0]])
         if thread in stacks.threads:
-            stack[rows] = stacks.at(*thread, times[rows])
-    return stack
+            running, waiting = rows[~waits[rows]], rows[waits[rows]]
+            start, kept = samples.time_ns[waiting], rows[spans[rows] & ~waits[rows]]
+            kept = kept[np.argsort(samples.time_ns[kept], kind="stable")]
+            parts.append((running, waiting))
+            threads.append(
+                ThreadSamples(
+                    *stacks.looks(*thread), times[running], called[running], start, start + samples.weight[waiting],
+                    called[waiting], samples.time_ns[kept], samples.time_ns[kept] + samples.weight[kept],
+                )
+            )  # fmt: skip
+        elif thread in stacks.changes:
+            stack[rows] = stacks.at(*thread, middle[rows])
+            how[rows] = np.where(stack[rows] == NO_STACK, NONE, CERTAIN)
+    for both, matched in zip(parts, match(threads, 2 * stacks.uncertainty_ns), strict=True):
+        for mine, result in zip(both, matched, strict=True):
+            stack[mine] = _decided(result, stacks)
+            how[mine] = np.where(stack[mine] == NO_STACK, NONE, result.how)
+    return stack, how
+
+
+def _decided(matched: Matched, stacks: PythonStacks) -> Int32:
+    """The stack of each sample; where it is undecided, one that says so."""
+    decided = matched.stack.copy()
+    rows = np.flatnonzero((matched.how == UNDECIDED) & (matched.stack != NO_STACK) & (matched.other != NO_STACK))
+    pairs, which = np.unique(pack(matched.stack[rows], matched.other[rows]), return_inverse=True)
+    made = [stacks.either(*pair) for pair in pairs_of(pairs)]
+    decided[rows] = np.array(made, np.int32)[which.reshape(-1)]
+    return decided
+
+
+def _called(capture: Capture, kinds: _Kinds) -> Int64:
+    """Per node a number of the native functions below the interpreter's innermost loop, or what the chain has of them.
+
+    A chain without frame pointers ends in an address that is none: what lies outside of that does not count.
+    """
+    table = capture.stacks
+    barrier = np.array([*map(any, zip(kinds.loop, kinds.nowhere, kinds.trampoline, strict=True))], np.bool_)
+    called = np.zeros(len(table) + 1, np.uint64)
+    for nodes in table.levels():
+        frame = table.frame[nodes]
+        within = (called[table.parent[nodes]] + frame.astype(np.uint64) + np.uint64(1)) * _FACTOR
+        called[nodes] = np.where(barrier[frame], np.uint64(0), within)
+    return (called[:-1] >> np.uint64(24)).astype(np.int64)
 
 
 def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int], str]:
@@ -267,26 +351,36 @@ def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int
 def _notes(
     capture: Capture,
     stacks: PythonStacks,
-    seen: Int32,
+    how: UInt8,
     named: Bool,
     *,
     trampolines: bool,
 ) -> list[str]:
     notes = []
+    if stacks.processes:
+        processes = np.isin(capture.samples.pid, stacks.processes)
+        count = int(processes.sum())
+        without = int((processes & (how == NONE) & ~named).sum())
+        between, undecided = (int((processes & (how == way)).sum()) for way in (NEARER, UNDECIDED))
+        unseen = format_counted(without, "sample", "samples")
     if stacks.threads:
-        grafted = seen != NO_STACK
-        processes = np.isin(capture.samples.pid, np.unique([pid for pid, _ in stacks.threads]))
-        without = int((processes & ~grafted & ~named).sum())
+        notes.append(
+            f"Python was looked at every {format_ns(2 * stacks.uncertainty_ns)}. Of the samples of Python processes, "
+            f"{format_share(between, count)} lie between looks that saw different lines and have the likelier one, "
+            f"right in sum rather than one by one; for {format_share(undecided, count)} the line is undecided. "
+            f"{unseen} ({format_share(without, count)}) without any: of threads that run no Python, or before they "
+            "were seen."
+        )
+    elif stacks.changes:
         notes.append(
             f"Python lines come from py-spy, and are those of the sample's time within "
-            f"{format_ns(stacks.uncertainty_ns)}; {format_counted(without, 'sample', 'samples')} of Python processes "
-            f"({format_share(without, int(processes.sum()))}) without any: of threads that run no Python, or before "
-            "py-spy saw them."
+            f"{format_ns(stacks.uncertainty_ns)}; {unseen} of Python processes ({format_share(without, count)}) "
+            "without any: of threads that run no Python, or before py-spy saw them."
         )
     elif trampolines:
         notes.append(
-            "Python functions come from CPython's perf trampoline, which knows no lines; with py-spy installed "
-            "(pip install py-spy), pinprof records them too."
+            "Python functions come from CPython's perf trampoline, which knows no lines; --python both records them "
+            "too."
         )
     if stacks.unnamed_threads:
         notes.append(

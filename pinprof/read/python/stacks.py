@@ -1,14 +1,18 @@
-"""`python-stacks.jsonl.gz`: which Python functions and lines each thread was in, and when.
+"""`python-stacks.jsonl.gz`: which Python functions and lines each thread was seen in, and when.
 
-Gzip members one after another, each a line of JSON: what one py-spy saw until the next took over.
+Gzip members one after another, each a line of JSON, a segment of the recording.
 
     start_ns, end_ns    on CLOCK_MONOTONIC
-    uncertainty_ns      by which a change may be off: half of py-spy's interval, and what the clocks may differ
+    uncertainty_ns      half the time between two looks; of py-spy, by which a change may be off (its clock's error too)
     frames              [[function, file, line]], line 0 where unknown
     stacks              [[caller, frame]]: a prefix tree, caller -1 for the outermost; callers come first
-    threads             [{pid, tid, name, times, stacks}]: differences of times after `start_ns`, and the stack that the
-                        thread had from each on, -1 for none
+    threads             [{pid, tid, name, times, lasts, stacks}]: stacks, -1 for none, each seen from one time on
+                        (differences after `start_ns`) to that of `lasts` (ns after it)
+    looks               {pid: differences of times after `start_ns` in µs}: when the process was looked at
     unnamed_threads     threads whose kernel id is not known (CPython before 3.11)
+
+Segments of py-spy have neither `lasts` nor `looks`: a thread has a stack from each of `times` on, which stands in the
+middle between two looks. Where two segments overlap, the later one counts from its beginning on.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.model import Int32, Int64
+from pinprof.model import UNDECIDED_LINE, Int32, Int64
 
 MAX_BYTES = 1 << 30
 """The text that one file may unpack to."""
@@ -35,6 +39,24 @@ PythonFrame = tuple[str, str, int]
 """Function, file, line (0 unknown)."""
 
 
+@dataclass(frozen=True)
+class Runs:
+    """One thread in one segment: stacks that it was seen in by one look after another, in ns of CLOCK_MONOTONIC."""
+
+    first: Int64
+    last: Int64
+    stack: Int32
+    looked: Int64
+    """When its process was looked at."""
+
+    def looks(self) -> tuple[Int64, Int32]:
+        """The looks that saw it, and what they saw."""
+        row = np.searchsorted(self.first, self.looked, side="right") - 1
+        seen = row >= 0
+        seen[seen] = self.looked[seen] <= self.last[row[seen]]
+        return self.looked[seen], self.stack[row[seen]]
+
+
 @dataclass
 class PythonStacks:
     """All segments of a capture as one."""
@@ -42,12 +64,17 @@ class PythonStacks:
     frames: list[PythonFrame] = field(default_factory=list)
     stacks: list[tuple[int, int]] = field(default_factory=list)
     """(caller, frame): a prefix tree, callers first."""
-    threads: dict[tuple[int, int], tuple[Int64, Int32]] = field(default_factory=dict)
-    """(pid, tid) → ascending times, and the stack from each on."""
+    threads: dict[tuple[int, int], list[Runs]] = field(default_factory=dict)
+    """(pid, tid) → its segments with looks, in order."""
+    changes: dict[tuple[int, int], tuple[Int64, Int32]] = field(default_factory=dict)
+    """(pid, tid) → ascending times, and the stack from each on: what py-spy saw."""
     names: dict[tuple[int, int], str] = field(default_factory=dict)
     """(pid, tid) → name of the Python thread."""
     uncertainty_ns: int = 0
+    """Half the time between two looks, or by which a change of py-spy's may be off."""
     unnamed_threads: int = 0
+    _undecided: dict[str, int] = field(default_factory=dict)
+    _numbers: dict[tuple[int, int], int] = field(default_factory=dict)
     damaged: bool = False
     """Whether a part of the file could not be read."""
 
@@ -60,11 +87,53 @@ class PythonStacks:
         frames.reverse()
         return frames
 
+    @property
+    def processes(self) -> list[int]:
+        """Those whose Python was seen."""
+        return sorted({pid for pid, _ in (*self.threads, *self.changes)})
+
     def at(self, pid: int, tid: int, times: Int64) -> Int32:
-        """The stack of a thread at each time, NO_STACK where none is known."""
-        since, stack = self.threads.get((pid, tid), (np.zeros(0, np.int64), np.zeros(0, np.int32)))
+        """The stack that a thread had at each time by py-spy's changes, NO_STACK where none is known."""
+        since, stack = self.changes.get((pid, tid), (np.zeros(0, np.int64), np.zeros(0, np.int32)))
         row = np.searchsorted(since, times, side="right") - 1
-        return np.where(row >= 0, np.append(stack, NO_STACK)[row], NO_STACK).astype(np.int32)
+        return np.append(stack, np.int32(NO_STACK))[row]
+
+    def either(self, one: int, other: int) -> int:
+        """A stack of the callers that two agree on, and an undecided line called by them.
+
+        Two that are equal agree on their callers alone: both were seen, but at other times.
+        """
+        first, second = self.chain(one), self.chain(other)
+        common = NO_STACK
+        for frame, beside in zip(first[:-1], second if first != second else second[:-1], strict=False):
+            if frame != beside:
+                break
+            common = self._node(common, frame)
+        depth = len(self.chain(common))
+        file = self.frames[first[depth]][1] if depth < len(first) else self.frames[second[depth]][1]
+        return self._node(common, self._undecided_in(file))
+
+    def _undecided_in(self, file: str) -> int:
+        if file not in self._undecided:
+            self._undecided[file] = len(self.frames)
+            self.frames.append((UNDECIDED_LINE, file, 0))
+        return self._undecided[file]
+
+    def _node(self, caller: int, frame: int) -> int:
+        if not self._numbers:
+            self._numbers.update({node: number for number, node in enumerate(self.stacks)})
+        number = self._numbers.setdefault((caller, frame), len(self.stacks))
+        if number == len(self.stacks):
+            self.stacks.append((caller, frame))
+        return number
+
+    def looks(self, pid: int, tid: int) -> tuple[Int64, Int32]:
+        """Ascending times at which a thread was looked at, and the stack it had then."""
+        parts = [runs.looks() for runs in self.threads.get((pid, tid), ())]
+        times = np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)])
+        stacks = np.concatenate([np.zeros(0, np.int32), *(stacks for _, stacks in parts)])
+        order = np.argsort(times, kind="stable")
+        return times[order], stacks[order]
 
 
 def load(path: Path) -> PythonStacks:
@@ -72,14 +141,14 @@ def load(path: Path) -> PythonStacks:
     loaded = PythonStacks()
     frames: dict[PythonFrame, int] = {}
     stacks: dict[tuple[int, int], int] = {}
-    pieces: dict[tuple[int, int], list[tuple[Int64, Int32]]] = {}
+    changes: dict[tuple[int, int], list[tuple[Int64, Int32]]] = {}
     for line in _lines(path, loaded):
         try:
-            _take(json.loads(line), loaded, frames, stacks, pieces)
-        except (ValueError, TypeError, LookupError, OverflowError, RecursionError):
+            _take(json.loads(line), loaded, frames, stacks, changes)
+        except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
             loaded.damaged = True
     loaded.frames, loaded.stacks = list(frames), list(stacks)
-    loaded.threads = {key: _joined(parts) for key, parts in pieces.items()}
+    loaded.changes = {thread: _joined(parts) for thread, parts in changes.items()}
     return loaded
 
 
@@ -88,7 +157,7 @@ def _take(
     loaded: PythonStacks,
     frames: dict[PythonFrame, int],
     stacks: dict[tuple[int, int], int],
-    pieces: dict[tuple[int, int], list[tuple[Int64, Int32]]],
+    changes: dict[tuple[int, int], list[tuple[Int64, Int32]]],
 ) -> None:
     """Add one segment; raises where it is not as documented, with nothing of its threads taken."""
     frame_of = [
@@ -101,7 +170,9 @@ def _take(
         key = (int(stack_of[caller]) if caller >= 0 else NO_STACK, frame_of[frame])
         stack_of[number] = stacks.setdefault(key, len(stacks))
     start = int(raw["start_ns"])
-    made = []
+    looks = raw.get("looks", {}).items()
+    looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in looks}
+    seen: list[tuple[tuple[int, int], str, Runs | tuple[Int64, Int32]]] = []
     for thread in raw["threads"]:
         times: Int64 = np.cumsum(np.array(thread["times"], np.int64)) + start
         which = np.array(thread["stacks"], np.int64)
@@ -109,10 +180,20 @@ def _take(
             raise ValueError("times and stacks of a thread do not fit")
         if len(which) and not -1 <= int(which.min()) <= int(which.max()) < len(stack_of) - 1:
             raise ValueError("a thread has a stack that is none")
-        made.append(((int(thread["pid"]), int(thread["tid"])), str(thread["name"]), (times, stack_of[which])))
-    for of_thread, name, piece in made:
-        pieces.setdefault(of_thread, []).append(piece)
-        loaded.names[of_thread] = name
+        key = int(thread["pid"]), int(thread["tid"])
+        if "lasts" in thread:
+            lasts = np.array(thread["lasts"], np.int64)
+            if lasts.shape != times.shape:
+                raise ValueError("times of a thread do not fit")
+            seen.append((key, str(thread["name"]), Runs(times, times + lasts, stack_of[which], looked[key[0]])))
+        else:
+            seen.append((key, str(thread["name"]), (times, stack_of[which])))
+    for key, name, part in seen:
+        if isinstance(part, Runs):
+            loaded.threads.setdefault(key, []).append(part)
+        else:
+            changes.setdefault(key, []).append(part)
+        loaded.names[key] = name or loaded.names.get(key, "")
     loaded.uncertainty_ns = max(loaded.uncertainty_ns, int(raw["uncertainty_ns"]))
     loaded.unnamed_threads = max(loaded.unnamed_threads, int(raw["unnamed_threads"]))
 

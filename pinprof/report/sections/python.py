@@ -39,6 +39,8 @@ class PythonTable:
     """Weight of the event, with and without Python."""
     weight: int
     """Weight of the samples with Python functions."""
+    undecided: int
+    """Weight of those at a line that is not known."""
     has_lines: bool
     rows: tuple[PythonLine, ...]
     """Heaviest first."""
@@ -83,7 +85,7 @@ class Python(Section):
         """Every table."""
         return {
             "python": [
-                picked(table, "event total weight")
+                picked(table, "event total weight undecided")
                 | {
                     "lines": [
                         asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)}
@@ -109,10 +111,11 @@ def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
         unit=event.unit,
         total=result.total,
         weight=result.weight,
+        undecided=result.undecided,
         has_lines=result.has_lines,
         rows=tuple(rows),
         rest=len(result.lines) - len(rows),
-        rest_weight=result.weight - sum(line.weight for line in rows),
+        rest_weight=result.weight - result.undecided - sum(line.weight for line in rows),
     )
 
 
@@ -142,8 +145,13 @@ def _table_text(data: PythonTable, report: ReportData) -> Table:
             *((Text(thread, "dim"),) if several else ()),
             causes,
         )
-    left = data.weight - sum(row.weight for row in shown)
-    for weight, label in ((left, f"(other {data.noun}s)"), (data.total - data.weight, "(no Python on the stack)")):
+    left = data.weight - data.undecided - sum(row.weight for row in shown)
+    rest = (
+        (left, f"(other {data.noun}s)"),
+        (data.undecided, "(line undecided)"),
+        (data.total - data.weight, "(no Python on the stack)"),
+    )
+    for weight, label in rest:
         if weight:
             share = units.format_share(weight, data.total)
             table.add_row(share, units.format_weight(weight, data.unit), Text(kept(label), "dim"))

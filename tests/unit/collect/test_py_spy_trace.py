@@ -99,6 +99,15 @@ def test_threads_without_a_kernel_id_are_counted_and_the_main_one_is_known() -> 
     assert segment(trace.text(), 0, 0, 10 * MS)["unnamed_threads"] == 1
 
 
+def test_the_only_thread_without_a_kernel_id_is_the_main_one() -> None:
+    trace = Trace().look(100, 7, 1, "thread (0x7F00)", [("main", 3)])
+    assert list(seen(trace.text())) == [(7, 7)]
+    assert segment(trace.text(), 0, 0, 10 * MS)["unnamed_threads"] == 0
+    trace.look(100, 7, 2, "thread (0x7F01)", [("work", 3)])
+    assert seen(trace.text()) == {}
+    assert segment(trace.text(), 0, 0, 10 * MS)["unnamed_threads"] == 2
+
+
 def test_looks_that_did_not_happen_make_lines_less_certain() -> None:
     text = Trace().look(0, 7, 1, "thread (7): M", [("a", 1)]).look(1000, 7, 1, "thread (7): M", [("b", 2)]).text()
     assert segment(text, 0, MS, 10 * MS)["uncertainty_ns"] == 6 * MS

@@ -6,6 +6,7 @@ import dataclasses
 import os
 import shutil
 import sys
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,8 +14,9 @@ from typing import cast
 
 import pytest
 
-from pinprof.collect import python
+from pinprof.collect import py_spy, python
 from pinprof.collect.collector import Setup
+from pinprof.collect.python_frames import READY, UNKNOWN, beside
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
@@ -34,14 +36,21 @@ def asked(way: str) -> RecordRequest:
 
 
 @pytest.mark.parametrize(
-    ("way", "variable", "py_spy"),
-    [("auto", 0, 1), ("trampoline", 1, 0), ("py-spy", 0, 1), ("both", 1, 1), ("off", 0, 0)],
+    ("way", "variable", "lines", "by_py_spy"),
+    [
+        ("auto", 0, 1, 0),
+        ("lines", 0, 1, 0),
+        ("py-spy", 0, 0, 1),
+        ("trampoline", 1, 0, 0),
+        ("both", 1, 1, 0),
+        ("off", 0, 0, 0),
+    ],
 )
-def test_each_way_takes_part_as_asked(way: str, variable: int, py_spy: int, tmp_path: Path) -> None:
+def test_each_way_takes_part_as_asked(way: str, variable: int, lines: int, by_py_spy: int, tmp_path: Path) -> None:
     plan = python.plan(asked(way))
     assert plan.environment == ({"PYTHONPERFSUPPORT": "1"} if variable else {})
-    assert bool(plan.py_spy) == bool(py_spy)
-    assert len(python.COLLECTOR.join(Setup(asked(way), tmp_path, ExitStack(), {}))) == variable + py_spy
+    assert (plan.lines, bool(plan.py_spy)) == (bool(lines), bool(by_py_spy))
+    assert len(python.COLLECTOR.join(Setup(asked(way), tmp_path, ExitStack(), {}))) == variable + lines + by_py_spy
 
 
 def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -49,13 +58,13 @@ def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.Monkey
     plan = python.plan(asked("both"))
     assert plan.environment == {}
     tools = python.COLLECTOR.join(Setup(asked("both"), tmp_path, ExitStack(), {}))
-    assert [type(tool) for tool in tools] == [python.Beside], "so that its maps are not removed either"
+    assert [type(tool) for tool in tools] == [beside.Lines], "so that its maps are not removed either"
 
 
 def test_scenarios_are_left_alone_unless_asked() -> None:
     scenario = dataclasses.replace(AUTO, region_only=True)
     assert python.plan(scenario) == python.NOTHING
-    assert python.plan(dataclasses.replace(scenario, python="py-spy")).py_spy
+    assert python.plan(dataclasses.replace(scenario, python="lines")).lines
 
 
 def fake_python(folder: Path, supported: int, frame_pointers: int) -> str:
@@ -70,22 +79,22 @@ def fake_python(folder: Path, supported: int, frame_pointers: int) -> str:
     ("supported", "frame_pointers", "call_graph", "on"),
     [(1, 1, "fp", True), (1, 0, "fp", False), (1, 0, "dwarf", True), (0, 1, "fp", False), (0, 1, "dwarf", False)],
 )
-def test_without_py_spy_auto_takes_the_trampoline_where_chains_reach_it(
+def test_where_memory_may_not_be_read_auto_takes_the_trampoline_where_chains_reach_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, supported: int, frame_pointers: int, call_graph: str, on: bool
 ) -> None:
-    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+    monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     command = (fake_python(tmp_path, supported, frame_pointers), "train.py")
     plan = python.plan(dataclasses.replace(AUTO, command=command, call_graph=call_graph))
     assert bool(plan.environment) == on
-    assert "pip install py-spy" in plan.notes[0]
+    assert "ptrace_scope is 1" in plan.notes[0]
 
 
 def test_a_real_interpreter_answers() -> None:
     assert python._has_trampoline(sys.executable, "dwarf") == (sys.version_info >= (3, 12))
 
 
-def test_without_py_spy_other_programs_need_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+def test_other_programs_need_no_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     assert python.plan(dataclasses.replace(AUTO, command=("true",))) == python.NOTHING
 
 
@@ -104,22 +113,63 @@ def test_the_interpreter_of_a_script_is_in_its_first_line(tmp_path: Path) -> Non
     assert python.interpreter_of("/no/such/program") is None
 
 
-@pytest.mark.parametrize("way", ["py-spy", "both"])
-def test_py_spy_that_is_missing_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def version_teller(folder: Path, words: str, name: str = "python3") -> str:
+    """A program that answers the question for its version."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\necho {words}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    ("words", "name", "by_py_spy"),
+    [
+        ("0 3 9", "python3", True),
+        ("0 2 7", "python", True),
+        ("1 3 10", "pypy3", False),
+        ("0 3 11", "python3", False),
+        ("0 3 16", "python3", False),
+        ("nothing", "python3", False),
+        ("0 3 11", "python3.8", True),
+    ],
+)
+def test_auto_leaves_older_interpreters_to_py_spy(tmp_path: Path, words: str, name: str, by_py_spy: bool) -> None:
+    plan = python.plan(dataclasses.replace(AUTO, command=(version_teller(tmp_path, words, name),)))
+    assert (bool(plan.py_spy), plan.lines) == (by_py_spy, not by_py_spy)
+
+
+def test_an_older_interpreter_without_py_spy_is_said_to_have_no_lines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+    plan = python.plan(dataclasses.replace(AUTO, command=(version_teller(tmp_path, "0 3 9"),)))
+    assert (plan.lines, plan.py_spy) == (False, "")
+    assert "Python 3.9" in plan.notes[0]
+    assert "pip install py-spy" in plan.notes[0]
+
+
+def test_py_spy_that_is_missing_says_how_to_install_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python, "find_py_spy", lambda: None)
     with pytest.raises(ToolMissing, match="pip install"):
-        python.plan(asked(way))
+        python.plan(asked("py-spy"))
+    assert python.plan(asked("both")).lines
 
 
-def test_where_memory_may_not_be_read_auto_notes_it_and_py_spy_says_what_to_do(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("way", ["lines", "py-spy", "both"])
+def test_where_memory_may_not_be_read_auto_notes_it_and_others_say_what_to_do(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
 ) -> None:
     monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     plan = python.plan(dataclasses.replace(AUTO, command=(fake_python(tmp_path, 0, 0),)))
-    assert not plan.py_spy
+    assert (plan.lines, plan.py_spy) == (False, "")
     assert "ptrace_scope is 1" in plan.notes[0]
     with pytest.raises(CollectError, match=r"sysctl kernel\.yama\.ptrace_scope=0"):
-        python.plan(asked("py-spy"))
+        python.plan(asked(way))
+
+
+def test_a_process_that_records_itself_lets_the_reader_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
+    assert python.plan(dataclasses.replace(AUTO, own_process=True)).lines
 
 
 @pytest.mark.parametrize("change", [{"python": "pyspy"}, {"python_rate": 0}, {"python_rate": 1001}])
@@ -132,13 +182,13 @@ def test_nsys_alone_has_no_stacks_for_python() -> None:
     alone = dataclasses.replace(AUTO, collectors=("nsys",))
     assert python.plan(alone) == python.NOTHING
     with pytest.raises(UsageError, match="sampler"):
-        python.plan(dataclasses.replace(alone, python="py-spy"))
-    assert python.plan(dataclasses.replace(alone, collectors=("nsys", "perf"))).py_spy
+        python.plan(dataclasses.replace(alone, python="lines"))
+    assert python.plan(dataclasses.replace(alone, collectors=("nsys", "perf"))).lines
 
 
 def test_a_program_that_runs_already_can_be_looked_at_but_not_told_anything() -> None:
     running = dataclasses.replace(AUTO, command=(), pid=os.getpid())
-    assert python.plan(running).py_spy
+    assert python.plan(running).lines
     assert not python.plan(running).environment
     for way in ("trampoline", "both"):
         with pytest.raises(UsageError, match="runs already"):
@@ -161,11 +211,27 @@ def test_only_the_trampolines_maps_of_the_programs_processes_are_removed() -> No
 
 
 @pytest.mark.parametrize(("died_first", "notes"), [(False, 0), (True, 1)])
-def test_a_keeper_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
-    died_first: bool, notes: int, tmp_path: Path
+@pytest.mark.parametrize("way", [beside.Lines, lambda setup: py_spy.PySpy("no-py-spy", setup)])
+def test_a_reader_that_was_asked_to_finish_before_it_could_listen_is_no_loss(
+    way: Callable[[Setup], beside.Lines | py_spy.PySpy], died_first: bool, notes: int, tmp_path: Path
 ) -> None:
-    beside = python.Beside.__new__(python.Beside)
-    beside._py_spy, beside._rate = "no-py-spy", 100
-    beside._log, beside._output = tmp_path / "collector.log", tmp_path / "none"
-    beside.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=died_first))
-    assert len(beside.result().notes) == notes
+    tool = way(Setup(AUTO, tmp_path, ExitStack(), {}))
+    tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=died_first))
+    assert len(tool.result().notes) == notes
+
+
+def test_each_reader_looks_as_often_as_it_is_made_for_unless_the_user_says_otherwise(tmp_path: Path) -> None:
+    for rate, expected in ((None, (1000, 100)), (250, (250, 250))):
+        setup = Setup(dataclasses.replace(AUTO, python_rate=rate), tmp_path, ExitStack(), {})
+        tools = beside.Lines(setup), py_spy.PySpy("py-spy", setup)
+        for tool in tools:
+            tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=False))
+        assert tuple(tool.result().facts["options"]["rate"] for tool in tools) == expected
+
+
+def test_interpreters_that_the_reader_does_not_know_are_named(tmp_path: Path) -> None:
+    tool = beside.Lines(Setup(AUTO, tmp_path, ExitStack(), {}))
+    tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=False))
+    (tmp_path / "collector.log").write_text(f"{READY}\n{UNKNOWN}python3.9\n{UNKNOWN}pypy3.10\n")
+    (note,) = tool.result().notes
+    assert "of pypy3.10, python3.9:" in note

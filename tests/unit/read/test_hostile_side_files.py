@@ -42,6 +42,11 @@ SEGMENT = {
     "start_ns": 10, "end_ns": 99, "uncertainty_ns": 5, "frames": [["main", "/app/a.py", 3]], "stacks": [[-1, 0]],
     "threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1, 2], "stacks": [0, -1]}], "unnamed_threads": 0,
 }  # fmt: skip
+"""Of py-spy."""
+LOOKED = SEGMENT | {
+    "threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1, 2], "lasts": [0, 5], "stacks": [0, -1]}],
+    "looks": {"7": [1, 2]},
+}
 ROW = {"measure": "memcpy.host", "size_bytes": 1 << 20, "median_ns": 5e4, "low_ns": 4e4, "high_ns": 6e4}
 RATES = {"schema_version": 1, "machine": {"cpu": "A"}, "backend": "host", "measured_utc": "2026", "rates": [ROW, ROW]}
 METADATA = {"name": "memcpy.host 1MiB", "measure": "memcpy.host", "size_bytes": 1 << 20, "loops": 2, "unit": "second"}
@@ -68,6 +73,11 @@ def see_memory(path: Path) -> None:
 def see_stacks(path: Path) -> None:
     found = python_stacks.load(path)
     for pid, tid in found.threads:
+        times, stacks = found.looks(pid, tid)
+        assert len(times) == len(stacks)
+        for stack in set(stacks.tolist()):
+            assert all(frame < len(found.frames) for frame in found.chain(stack))
+    for pid, tid in found.changes:
         for stack in set(found.at(pid, tid, np.array([0, 11, 99])).tolist()):
             assert all(frame < len(found.frames) for frame in found.chain(stack))
 
@@ -83,7 +93,7 @@ def see_bench(path: Path) -> None:
 
 CASES: dict[str, tuple[Any, Callable[[Path], None], bool]] = {
     "memory.jsonl": (LOOKS, see_memory, True),
-    "python-stacks.jsonl.gz": ([SEGMENT, SEGMENT], see_stacks, True),
+    "python-stacks.jsonl.gz": ([SEGMENT, LOOKED], see_stacks, True),
     "rates.json": (RATES, see_rates, False),
     "bench.json": (bench(), see_bench, False),
 }
@@ -154,10 +164,10 @@ def test_counters_and_fields_without_end_take_no_memory(tmp_path: Path) -> None:
 def test_a_line_that_unpacks_without_end_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(python_stacks, "MAX_LINE_BYTES", 1 << 20)
     path = tmp_path / "stacks"
-    path.write_bytes(gzip.compress(written([SEGMENT], lines=True) + b"[" + bytes(64 << 20)))
-    found = python_stacks.load(path)
-    assert found.damaged
-    assert list(found.threads) == [(7, 9)]
+    path.write_bytes(gzip.compress(written([SEGMENT, LOOKED], lines=True) + b"[" + bytes(64 << 20)))
+    loaded = python_stacks.load(path)
+    assert loaded.damaged
+    assert list(loaded.threads) == list(loaded.changes) == [(7, 9)]
 
 
 @pytest.mark.parametrize("size", [1 << 63, -1])

@@ -30,7 +30,7 @@ def tramp(name: str, file: str = "/app/train.py") -> str:
 def stacks_file(
     folder: Path, *looks: tuple[int, list[tuple[str, int]]], tid: int = 100, name: str = "MainThread"
 ) -> Path:
-    """What one thread of process 100 was in from each time on."""
+    """What one thread of process 100 was in at each look, in µs; the last one counts on."""
     frames: list[list[Any]] = []
     nodes: list[list[int]] = []
     which = []
@@ -42,11 +42,12 @@ def stacks_file(
             node = len(nodes) - 1
         which.append(node)
     times = [time for time, _ in looks]
-    differences = [time - before for before, time in zip([0, *times], times, strict=False)]
-    thread = {"pid": 100, "tid": tid, "name": name, "times": differences, "stacks": which}
-    made = {"start_ns": 0, "end_ns": 1000, "uncertainty_ns": 6, "frames": frames, "stacks": nodes}
+    steps = [time - before for before, time in zip([0, *times], times, strict=False)]
+    thread = {"pid": 100, "tid": tid, "name": name, "times": [1000 * step for step in steps], "stacks": which}
+    made = {"start_ns": 0, "end_ns": 100_000, "uncertainty_ns": 5000, "frames": frames, "stacks": nodes}
+    made |= {"looks": {"100": steps}, "threads": [thread | {"lasts": [0] * len(which)}], "unnamed_threads": 0}
     path = folder / "python-stacks.jsonl.gz"
-    path.write_bytes(gzip.compress(json.dumps(made | {"threads": [thread], "unnamed_threads": 0}).encode() + b"\n"))
+    path.write_bytes(gzip.compress(json.dumps(made).encode() + b"\n"))
     return path
 
 
@@ -86,20 +87,58 @@ def test_a_chain_that_frame_pointers_did_not_finish_hangs_below_the_innermost_li
     assert names(found) == [["<module> (train.py:90)", "train (train.py:88)", "memset", *FAULT]]
 
 
-def test_a_sample_gets_the_stack_of_its_thread_and_time(tmp_path: Path) -> None:
+def test_a_sample_gets_the_stack_that_the_nearer_look_saw_of_its_thread(tmp_path: Path) -> None:
     file = stacks_file(tmp_path, (10, [("load", 5)]), (20, [("step", 6)]), (30, []))
-    times = [Sample([MEMSET], time_ns=time) for time in (9, 10, 19, 20, 30)]
-    found = settle(capture([*times, Sample([MEMSET], time_ns=15, tid=101)]), file)
+    times = [Sample([MEMSET], time_ns=1000 * time) for time in (9, 10, 14, 16, 20, 29, 200)]
+    found = settle(capture([*times, Sample([MEMSET], time_ns=15_000, tid=101)]), file)
+    assert [stack[0] for stack in names(found)] == [
+        "load (train.py:5)", "load (train.py:5)", "load (train.py:5)", "memset", "step (train.py:6)",
+        "step (train.py:6)", "memset", "memset",
+    ]  # fmt: skip
+    assert any("3 samples (38 %) without any" in note for note in found.losses.notes)
+
+
+def test_a_wait_gets_the_line_of_the_look_inside_it(tmp_path: Path) -> None:
+    file = stacks_file(tmp_path, (10, [("before", 5)]), (20, [("waits", 6)]), (400, [("after", 7)]))
+    waits = capture([Sample([MEMSET], time_ns=18_000, weight=350_000)], events=(OFF_CPU,))
+    assert names(settle(waits, file))[0][0] == "waits (train.py:6)"
+
+
+def of_py_spy(folder: Path, *changes: tuple[int, list[tuple[str, int]]]) -> Path:
+    """The same without looks: what the thread was in from each time on."""
+    file = stacks_file(folder, *changes)
+    raw = json.loads(gzip.decompress(file.read_bytes()))
+    del raw["looks"], raw["threads"][0]["lasts"]
+    file.write_bytes(gzip.compress(json.dumps(raw).encode() + b"\n"))
+    return file
+
+
+def test_with_py_spy_a_sample_gets_the_stack_of_its_thread_and_time(tmp_path: Path) -> None:
+    file = of_py_spy(tmp_path, (10, [("load", 5)]), (20, [("step", 6)]), (30, []))
+    times = [Sample([MEMSET], time_ns=1000 * time) for time in (9, 10, 19, 20, 30)]
+    found = settle(capture([*times, Sample([MEMSET], time_ns=15_000, tid=101)]), file)
     assert [stack[0] for stack in names(found)] == [
         "memset", "load (train.py:5)", "memset", "load (train.py:5)", "step (train.py:6)", "memset",
     ]  # fmt: skip
     assert any("3 samples of Python processes (50 %) without any" in note for note in found.losses.notes)
 
 
-def test_a_wait_gets_the_line_of_its_middle(tmp_path: Path) -> None:
-    file = stacks_file(tmp_path, (10, [("before", 5)]), (20, [("waits", 6)]))
-    waits = capture([Sample([MEMSET], time_ns=18, weight=100)], events=(OFF_CPU,))
+def test_with_py_spy_a_wait_gets_the_line_of_its_middle(tmp_path: Path) -> None:
+    file = of_py_spy(tmp_path, (10, [("before", 5)]), (20, [("waits", 6)]))
+    waits = capture([Sample([MEMSET], time_ns=18_000, weight=100_000)], events=(OFF_CPU,))
     assert names(settle(waits, file))[0][0] == "waits (train.py:6)"
+
+
+def test_chains_that_were_cut_hang_below_the_start_of_their_thread(tmp_path: Path) -> None:
+    file = stacks_file(tmp_path, (10, [("<module>", 90)]))
+    whole = Sample([*START, LOOP, MEMSET], time_ns=10_000)
+    cut = Sample(["[unknown]@[unknown]", MEMSET], time_ns=10_000)
+    native = Sample([MEMSET], time_ns=900_000)
+    other = Sample([MEMSET], time_ns=10_000, tid=101)
+    found = names(settle(capture([whole, whole, cut, other, native]), file))
+    assert found[0][:2] == found[2][:2] == ["_start", "<module> (train.py:90)"]
+    assert found[3] == ["memset"], "nothing is known of how this thread began"
+    assert (found[4][0], found[4][-1]) == ("_start", "memset")
 
 
 def test_trampolines_become_functions_without_lines() -> None:
@@ -120,7 +159,7 @@ def test_trampolines_become_functions_without_lines() -> None:
         ([], ["<module> (train.py)", "Net.forward (train.py)"]),
     ],
 )
-def test_trampolines_say_which_functions_and_py_spy_adds_lines(
+def test_trampolines_say_which_functions_and_looks_add_lines(
     tmp_path: Path, seen: list[tuple[str, int]], expected: list[str]
 ) -> None:
     chain = [LOOP, tramp("<module>"), LOOP, tramp("Net.forward"), LOOP, "at::add@/app/torch.so"]
@@ -128,7 +167,7 @@ def test_trampolines_say_which_functions_and_py_spy_adds_lines(
     assert names(found) == [[*expected, "at::add"]]
 
 
-def test_callers_that_unwinding_did_not_reach_come_from_py_spy(tmp_path: Path) -> None:
+def test_callers_that_unwinding_did_not_reach_come_from_looks(tmp_path: Path) -> None:
     found = settle(
         capture([Sample([tramp("f"), LOOP, MEMSET])]), stacks_file(tmp_path, (0, [("<module>", 9), ("f", 7), ("f", 8)]))
     )

@@ -1,0 +1,138 @@
+"""Keeps looking at a program's Python until it has ended.
+
+usage: python -m pinprof.collect.python_frames PID RATE OUTPUT < LIFELINE
+
+The times between looks vary at random around the period, so that no rhythm of the program's keeps step with them. Where
+a look takes long (many threads), looks become fewer: they take MOST_SHARE of one processor at most. What was seen
+becomes a gzip member of OUTPUT every SEGMENT_S, written by a child, for which looking need not stop. SIGINT or the end
+of the lifeline ask for the last one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import select
+import signal
+import sys
+import time
+from pathlib import Path
+
+from pinprof.collect.python_frames import READY, UNKNOWN
+from pinprof.collect.python_frames.memory import Gone
+from pinprof.collect.python_frames.processes import Processes, alive
+from pinprof.collect.python_frames.timeline import Timeline
+
+SEGMENT_S = 60.0
+MOST_ROWS = 500_000
+"""Of a segment: memory is bounded."""
+MOST_SHARE = 0.1
+_IDLE_S = 0.02
+"""Between two searches while nothing runs Python."""
+
+
+class Watch:
+    """The whole run."""
+
+    def __init__(self, pid: int, rate: int, output: Path) -> None:
+        self._pid, self._period_s, self._output = pid, 1 / rate, output
+        self._processes = Processes(pid)
+        self._timeline = self._fresh()
+        self._stopping = False
+        self._writer = 0
+        self._names: dict[tuple[int, int], str] = {}
+        self._failed = 0
+        self._usual_s = 1e-4
+        """The processor time of a look."""
+
+    def stop(self, *_: object) -> None:
+        """Finish soon."""
+        self._stopping = True
+
+    def run(self) -> int:
+        """Until the program has ended or we are told to stop; 0 when everything seen was stored."""
+        checked = 0.0
+        while not self._stopping:
+            now = time.monotonic()
+            if now > checked + 0.05:
+                checked = now
+                if not alive(self._pid) or _hung_up():
+                    break
+            self._processes.update()
+            took = self._look()
+            # A look now and then takes long because it lists threads, or this machine stood still.
+            self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
+            if now > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
+                self._store_beside()
+            period = self._period_s if self._processes.interpreters else _IDLE_S
+            time.sleep(max(period * (0.5 + random.random()) - took, self._usual_s / MOST_SHARE))
+        for name in sorted(self._processes.unknown):
+            print(UNKNOWN + name, flush=True)
+        self._await_writer()
+        self._timeline.names = self._names
+        self._timeline.save(self._output, time.monotonic_ns())
+        return self._failed
+
+    def _look(self) -> float:
+        """Look at everything once; the processor time it took."""
+        begun = time.thread_time()
+        timeline = self._timeline
+        for pid, interpreter in list(self._processes.interpreters.items()):
+            try:
+                stacks = list(interpreter.look(timeline.tables))
+                if stacks:
+                    timeline.saw(pid, stacks, interpreter.seen_ns)
+                for tid, name in interpreter.names().items():
+                    self._names[pid, tid] = name
+            except Gone:
+                self._processes.gone(pid)
+        return time.thread_time() - begun
+
+    def _fresh(self) -> Timeline:
+        return Timeline(time.monotonic_ns(), round(self._period_s * 1e9))
+
+    def _store_beside(self) -> None:
+        """Let a child write the segment, one after another."""
+        self._await_writer()
+        full, self._timeline = self._timeline, self._fresh()
+        full.names = self._names
+        self._writer = os.fork()
+        if self._writer == 0:
+            status = 1
+            with contextlib.suppress(OSError):
+                full.save(self._output, time.monotonic_ns())
+                status = 0
+            os._exit(status)
+
+    def _await_writer(self) -> None:
+        if self._writer:
+            _, status = os.waitpid(self._writer, 0)
+            self._failed |= int(status != 0)
+            self._writer = 0
+
+
+def _hung_up() -> bool:
+    ready, _, _ = select.select([0], [], [], 0)
+    return bool(ready) and not os.read(0, 64)
+
+
+def main() -> int:
+    """0 when everything was kept that was seen."""
+    pid, rate, output = sys.argv[1:]
+    watch = Watch(int(pid), int(rate), Path(output))
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, watch.stop)
+    with contextlib.suppress(OSError):
+        # On a busy machine it would look late. It sleeps nearly always, and its children, which write, go with others.
+        os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
+    print(READY, flush=True)
+    try:
+        return watch.run()
+    except OSError as error:
+        print(f"python lines: {error.strerror}", flush=True)
+        return 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,80 @@
+"""The process that reads a program's frames, as a tool of a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import re
+import sys
+import time
+
+from pinprof import __version__
+from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
+from pinprof.collect.native.attached import collector_environment
+from pinprof.collect.program import Program
+from pinprof.collect.python_frames import READY, UNKNOWN
+from pinprof.collect.recorder import Recorder
+from pinprof.errors import CollectError
+from pinprof.store import LOG, PYTHON_STACKS
+
+RATE = 1000
+"""Looks a second, unless the user says otherwise."""
+READY_TIMEOUT_S = 5.0
+"""Nothing is lost but lines when it takes longer."""
+_PR_SET_PTRACER = 0x59616D61
+
+
+class Lines(Tool):
+    """The reader at work on a program; `python-stacks.jsonl.gz` lies in the capture directory afterwards."""
+
+    recorder: Recorder
+
+    def __init__(self, setup: Setup) -> None:
+        self._rate = setup.request.python_rate or RATE
+        self._log, self._output = setup.directory / LOG, setup.directory / PYTHON_STACKS
+
+    def attach(self, program: Program) -> None:
+        """Start the reader; it looks as soon as the program runs Python."""
+        # -P: not what lies in the current directory.
+        argv = [sys.executable, "-P", "-m", "pinprof.collect.python_frames"]
+        argv += [str(program.pid), str(self._rate), str(self._output.resolve())]
+        try:
+            self.recorder = Recorder(argv, collector_environment(), self._log)
+        except OSError as error:
+            problem = f"The reader of Python lines cannot be started: {error.strerror}."
+            raise CollectError(problem, "Record with --python off.", "python-lines") from error
+        if program.pid == os.getpid():
+            _may_be_read_by(self.recorder.pid)
+
+    def await_ready(self, waiter: Waiter) -> None:
+        """Wait until it can look, so that the first lines are seen too."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
+            waiter.wait_ready(0.01)
+
+    def result(self) -> ToolResult:
+        """How it went; what it did not see costs lines, not the recording."""
+        facts = {"name": "python-lines", "version": __version__, "command": [], "options": {"rate": self._rate}}
+        notes = []
+        if unknown := sorted(set(re.findall(rf"^{UNKNOWN}([ -~]+)$", self._said(), re.MULTILINE))):
+            notes.append(
+                f"No Python lines of {', '.join(unknown)}: pinprof reads CPython 3.11 to 3.15 itself; older ones have "
+                "lines with --python py-spy."
+            )
+        if not self.recorder.ended_well or self.recorder.died_first:
+            # By the SIGINT that asks it to finish, it ends well: of a program that was over before it could listen.
+            what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
+            notes.append(f"The reader of Python lines ended before the program did: {what}.")
+        return ToolResult(facts, tuple(notes))
+
+    def _said(self) -> str:
+        with contextlib.suppress(OSError):
+            return self._log.read_text("utf-8", "replace")
+        return ""
+
+
+def _may_be_read_by(pid: int) -> None:
+    """Let one process read the memory of this one, where Yama lets none but parents do."""
+    with contextlib.suppress(OSError, AttributeError):
+        ctypes.CDLL(None).prctl(_PR_SET_PTRACER, ctypes.c_ulong(pid), 0, 0, 0)

@@ -1,0 +1,115 @@
+"""A code object's function, file and lines, read from another process.
+
+Source: Objects/locations.md (3.11 and later): entries whose first byte alone has its top bit set.
+"""
+
+from __future__ import annotations
+
+import struct
+from bisect import bisect_right
+from dataclasses import dataclass
+
+from pinprof.collect.python_frames.layout import Layout
+from pinprof.collect.python_frames.memory import read, word
+
+_LONGEST_TEXT = 4096
+_LONGEST_TABLE = 1 << 20
+_NO_LOCATION, _LONG, _NO_COLUMNS, _ONE_LINE = 15, 14, 13, range(10, 13)
+
+
+@dataclass(frozen=True)
+class Code:
+    """One function as the interpreter holds it."""
+
+    identity: tuple[int, ...]
+    """Pointers of the object; another object at the same address has others."""
+    function: str
+    file: str
+    first_line: int
+    starts: tuple[int, ...]
+    """Ascending instruction numbers at which another line begins …"""
+    lines: tuple[int, ...]
+    """… and that line; 0 for none."""
+    bytecode: int
+    """Address of the first instruction."""
+
+    def line(self, instruction: int) -> int:
+        """The line of an instruction, by its number; what has none counts for the function's first."""
+        row = bisect_right(self.starts, max(instruction, 0)) - 1
+        return self.lines[row] or self.first_line if row >= 0 else self.first_line
+
+
+def identity(pid: int, layout: Layout, address: int) -> tuple[int, ...]:
+    """What tells the code object at an address from others; LookupError where there is none."""
+    size = max(layout.filename, layout.qualified_name, layout.line_table, layout.first_line) + 8
+    raw = read(pid, address, size)
+    places = (layout.filename, layout.qualified_name, layout.line_table)
+    first = struct.unpack_from("<i", raw, layout.first_line)[0]
+    return (*(struct.unpack_from("<Q", raw, place)[0] for place in places), first)
+
+
+def read_code(pid: int, layout: Layout, address: int) -> Code:
+    """The code object at an address; LookupError or ValueError where there is none."""
+    known = identity(pid, layout, address)
+    file, name, table, first = known
+    starts, lines = line_starts(_bytes(pid, layout, table), first)
+    function = text(pid, layout, name)
+    return Code(known, function, text(pid, layout, file), first, starts, lines, address + layout.bytecode)
+
+
+def bytecode_copy(pid: int, layout: Layout, address: int, number: int) -> int:
+    """The address of a thread's own copy of the bytecode (free-threaded builds from 3.14 on)."""
+    return word(pid, word(pid, address + layout.bytecode_copies) + 8 + 8 * number)
+
+
+def line_starts(table: bytes, first_line: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Instruction numbers at which another line begins, and the lines, of a location table."""
+    line, instruction, place = first_line, 0, 0
+    starts: list[int] = []
+    lines: list[int] = []
+    while place < len(table):
+        head = table[place]
+        kind, place = head >> 3 & 15, place + 1
+        if kind in (_LONG, _NO_COLUMNS):
+            line += _signed(table, place)
+        elif kind in _ONE_LINE:
+            line += kind - 10
+        here = 0 if kind == _NO_LOCATION else line
+        if not lines or lines[-1] != here:
+            starts.append(instruction)
+            lines.append(here)
+        instruction += (head & 7) + 1
+        while place < len(table) and table[place] < 128:
+            place += 1
+    return tuple(starts), tuple(lines)
+
+
+def _signed(table: bytes, place: int) -> int:
+    value = shift = 0
+    while place < len(table):
+        value |= (table[place] & 63) << shift
+        shift += 6
+        if not table[place] & 64:
+            break
+        place += 1
+    return -(value >> 1) if value & 1 else value >> 1
+
+
+def _bytes(pid: int, layout: Layout, address: int) -> bytes:
+    length = word(pid, address + layout.bytes_length)
+    if length > _LONGEST_TABLE:
+        raise ValueError("no table of lines")
+    return read(pid, address + layout.bytes_start, length) if length else b""
+
+
+def text(pid: int, layout: Layout, address: int) -> str:
+    """The str at an address; ValueError where there is none."""
+    head = read(pid, address, layout.text_wide)
+    length = struct.unpack_from("<q", head, layout.text_length)[0]
+    state = struct.unpack_from("<I", head, layout.text_state)[0] >> layout.text_shift
+    width, compact, ascii_only = state & 7, state >> 3 & 1, state >> 4 & 1
+    if width not in (1, 2, 4) or not compact or not 0 <= length <= _LONGEST_TEXT:
+        raise ValueError("no text")
+    start = address + (layout.text_size if ascii_only else layout.text_wide)
+    data = read(pid, start, length * width) if length else b""
+    return data.decode({1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[width], "replace")

@@ -1,0 +1,104 @@
+"""The processes of a program that run Python: found soon after they begin, told apart from what runs none."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+from pinprof.collect.python_frames import layout
+from pinprof.collect.python_frames.interpreter import Interpreter
+from pinprof.collect.python_frames.memory import Gone
+
+_SOON_S, _SELDOM_S = 0.02, 0.5
+"""Between two attempts to find an interpreter in a process: doubling from one to the other."""
+_SHARE = 0.02
+"""Of the time, which the search may take."""
+_SETTLED_S = 0.1
+"""Once it has been tried for so long, a process has become what it is."""
+_OURS = b"\0pinprof.collect"
+"""In the command line of pinprof's own helpers: children of a program that records itself."""
+
+
+class Processes:
+    """A program's processes, the program itself first; `interpreters` are those to look at."""
+
+    def __init__(self, pid: int) -> None:
+        self._root = pid
+        self.interpreters: dict[int, Interpreter] = {}
+        self._next = 0.0
+        self._attempts: dict[int, tuple[float, float]] = {}
+        """pid → (when to try next, how long to wait then)."""
+        self.unknown: set[str] = set()
+        """Names of interpreters that cannot be read."""
+
+    def update(self) -> None:
+        """Look for interpreters that began, if it is time to."""
+        begun, used = time.monotonic(), time.thread_time()
+        if begun < self._next:
+            return
+        present = set(tree(self._root))
+        self._attempts = {pid: attempt for pid, attempt in self._attempts.items() if pid in present}
+        for pid in present - self.interpreters.keys():
+            due, pause = self._attempts.get(pid, (0.0, _SOON_S))
+            if begun >= due:
+                self._attempts[pid] = begun + pause, min(2 * pause, _SELDOM_S)
+                self._try(pid)
+        self._next = begun + min(max(_SOON_S, (time.thread_time() - used) / _SHARE), _SELDOM_S)
+
+    def gone(self, pid: int) -> None:
+        """A process whose interpreter is not there any more: it has ended, or become another program."""
+        self.interpreters.pop(pid, None)
+        self._attempts.pop(pid, None)
+
+    def _try(self, pid: int) -> None:
+        command = _command(pid)
+        # Until the program is itself it is a copy of pinprof, our parent, and a Python of its own.
+        if pid == self._root and pid != os.getppid() and command == _command(os.getppid()):
+            self._attempts.pop(pid)
+            return
+        if _OURS in command:
+            return
+        place = layout.of_process(pid)
+        if place is None:
+            if self._attempts[pid][1] > _SETTLED_S and (name := layout.interpreter_name(pid)):
+                self.unknown.add(name)
+            return
+        try:
+            found = Interpreter(pid, *place)
+        except Gone:
+            return
+        if found.running:
+            self.interpreters[pid] = found
+            self._attempts.pop(pid, None)
+
+
+def tree(pid: int) -> list[int]:
+    """A process and its descendants that run."""
+    found, waiting = [], [pid]
+    while waiting:
+        process = waiting.pop()
+        if alive(process):
+            found.append(process)
+        for task in Path(f"/proc/{process}/task").glob("[0-9]*/children"):
+            try:
+                waiting += [int(child) for child in task.read_text().split()]
+            except OSError:
+                continue
+    return found
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_bytes()
+    except OSError:
+        return False
+    return status.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""

@@ -1,0 +1,150 @@
+"""Frames of interpreters read from outside: lines, threads, names; what is no interpreter."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect.python_frames import layout
+from pinprof.collect.python_frames.code import line_starts
+from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, Tables
+from pinprof.collect.python_frames.memory import Gone, read
+from pinprof.collect.python_frames.timeline import Timeline
+
+PROGRAM = """
+import sys, threading, time
+
+def numbers():
+    while True:
+        yield time.sleep(0.001)
+
+def consume():
+    for _ in numbers():
+        pass
+
+def wait(depth):
+    if depth:
+        wait(depth - 1)
+    time.sleep(60)
+
+threading.Thread(target=consume, name="consumer", daemon=True).start()
+print("ready", flush=True)
+wait(3)
+"""
+
+
+def interpreters() -> list[str]:
+    """This one, and others that are there."""
+    found = [sys.executable, *(shutil.which(f"python3.{minor}") or "" for minor in range(11, 16))]
+    found += map(str, sorted(Path.home().glob(".pyenv/versions/3.1[1-9]*/bin/python3")))
+    works = [
+        path
+        for path in found
+        if path and "shims" not in path and subprocess.run([path, "-c", ""], check=False).returncode == 0
+    ]
+    return list(dict.fromkeys(map(os.path.realpath, works)))
+
+
+@contextmanager
+def running(python: str, code: str) -> Iterator[int]:
+    with subprocess.Popen([python, "-c", code], stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
+def stacks(interpreter: Interpreter, looks: int) -> tuple[dict[int, set[tuple[tuple[str, int], ...]]], int]:
+    """Per thread the stacks seen, outermost (function, line) first, and how many looks failed."""
+    tables = Tables()
+    seen: dict[int, set[int]] = {}
+    failed = 0
+    for _ in range(looks):
+        for tid, stack in interpreter.look(tables):
+            failed += stack == UNKNOWN
+            seen.setdefault(tid, set()).add(stack)
+        time.sleep(0.001)
+    frames, nodes = list(tables.frames), list(tables.stacks)
+
+    def chain(stack: int) -> tuple[tuple[str, int], ...]:
+        if stack in (NO_STACK, UNKNOWN):
+            return ()
+        caller, frame = nodes[stack]
+        return (*chain(caller), (frames[frame][0], frames[frame][2]))
+
+    return {tid: {chain(stack) for stack in numbers} for tid, numbers in seen.items()}, failed
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_every_thread_is_seen_at_its_line(python: str) -> None:
+    with running(python, PROGRAM) as pid:
+        place = layout.of_process(pid)
+        assert place is not None
+        interpreter = Interpreter(pid, *place)
+        seen, failed = stacks(interpreter, 100)
+        names = interpreter.names()
+    assert failed <= 5
+    assert (("<module>", 19), ("wait", 14), ("wait", 14), ("wait", 14), ("wait", 15)) in seen.pop(pid)
+    ((tid, consumer),) = seen.items()
+    inner = {chain[-2:] for chain in consumer if chain}
+    assert (("consume", 9), ("numbers", 6)) in inner, "a generator's frame lies elsewhere"
+    assert names == ({tid: "consumer"} if place[0].version < (3, 14) else {})
+
+
+def test_a_process_that_ended_is_gone() -> None:
+    with running(sys.executable, "print(flush=True); import time; time.sleep(60)") as pid:
+        place = layout.of_process(pid)
+        assert place is not None
+        interpreter = Interpreter(pid, *place)
+    with pytest.raises(Gone):
+        list(interpreter.look(Tables()))
+
+
+def test_another_program_has_no_interpreter() -> None:
+    with subprocess.Popen(["sleep", "60"]) as process:
+        assert layout.of_process(process.pid) is None
+        process.kill()
+    assert layout.of_process(process.pid) is None
+
+
+def test_what_is_not_mapped_is_an_error() -> None:
+    with pytest.raises(LookupError):
+        read(os.getpid(), 16, 8)
+
+
+def test_a_version_that_is_not_known_is_left_alone() -> None:
+    head = b"xdebugpy" + (0x03FF00F0).to_bytes(8, "little") + bytes(1008)
+    assert layout.described(head) is None
+
+
+def test_lines_of_a_table_are_those_that_the_interpreter_says() -> None:
+    for function in (test_every_thread_is_seen_at_its_line, stacks, json.dumps, subprocess.Popen.communicate):
+        code = function.__code__
+        starts, lines = line_starts(code.co_linetable, code.co_firstlineno)
+        table = dict(zip(starts, lines, strict=True))
+        expected: dict[int, int] = {}
+        for start, _, line in code.co_lines():
+            if not expected or list(expected.values())[-1] != (line or 0):
+                expected[start // 2] = line or 0
+        assert table == expected
+
+
+def test_runs_of_equal_looks_are_one_row() -> None:
+    timeline = Timeline(1000, 10)
+    for time_ns, stack in ((5000, 3), (9000, 3), (12_000, UNKNOWN), (15_000, 4), (20_000, 3)):
+        timeline.saw(7, [(8, stack)], time_ns)
+    made = timeline.to_json(30_000)
+    assert made["looks"] == {"7": [4, 4, 3, 3, 5]}
+    (thread,) = made["threads"]
+    assert (thread["times"], thread["lasts"], thread["stacks"]) == ([4000, 10_000, 5000], [4000, 0, 0], [3, 4, 3])

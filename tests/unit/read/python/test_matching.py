@@ -1,0 +1,107 @@
+"""Looks, waits and what was called decide whose sample it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
+
+WORK, SLEEP, CRUNCH = 1, 2, 3
+MS = 1_000_000
+
+
+def thread(
+    looks: Sequence[tuple[float, int]],
+    runs: Sequence[float],
+    waits: Sequence[tuple[float, float]] = (),
+    called: Sequence[int] = (),
+    kept: Sequence[tuple[float, float]] = (),
+) -> ThreadSamples:
+    """Times in ms."""
+
+    def column(values: Sequence[float]) -> np.ndarray:
+        return np.round(np.array(values, float) * MS).astype(np.int64)
+
+    return ThreadSamples(
+        column([time for time, _ in looks]),
+        np.array([stack for _, stack in looks], np.int32),
+        column(runs),
+        np.array(called or [0] * len(runs), np.int64),
+        column([start for start, _ in waits]),
+        column([end for _, end in waits]),
+        np.full(len(waits), 9, np.int64),
+        column([start for start, _ in kept]),
+        column([end for _, end in kept]),
+    )
+
+
+def matched(*threads: ThreadSamples) -> tuple[Matched, Matched]:
+    return match(list(threads), MS)[0]
+
+
+def test_a_look_inside_a_wait_says_nothing_of_what_ran_around_it() -> None:
+    """Work of 3 ms, a sleep of 5: the look in the sleep is the nearest to the work's last sample."""
+    runs, waits = matched(thread([(1, WORK), (4, SLEEP), (9, WORK)], [2.9, 8.2], [(3, 8)]))
+    assert runs.stack.tolist() == [WORK, WORK]
+    assert (waits.stack.tolist(), waits.how.tolist()) == ([SLEEP], [CERTAIN])
+
+
+def test_a_wait_without_a_look_goes_to_a_line_that_waits_like_this() -> None:
+    looks = [(0.5, WORK), (2.5, SLEEP), (4.5, WORK), (6.5, SLEEP), (8.5, WORK), (9.5, WORK)]
+    _, waits = matched(thread(looks, [], [(2, 3), (6, 7), (9, 9.2)]))
+    assert waits.stack.tolist() == [SLEEP] * 3
+
+
+def test_a_wait_like_no_other_is_undecided() -> None:
+    _, waits = matched(thread([(1, WORK), (2, CRUNCH)], [], [(1.4, 1.6)]))
+    assert waits.how.tolist() == [UNDECIDED]
+
+
+def test_between_two_looks_what_was_called_says_which_samples_and_nearness_how_many() -> None:
+    looks = [(time / 10, WORK if time % 20 < 10 else CRUNCH) for time in range(0, 400, 5)]
+    times = np.arange(0.05, 39, 0.1)
+    # Changes come early and late by turns, and in the middle between two looks on average.
+    truth = np.where((times % 2 + np.where(times % 4 < 2, 0.15, -0.15) + 0.25) % 2 < 1, WORK, CRUNCH)
+    runs, _ = matched(thread(looks, times.tolist(), called=truth.tolist()))
+    blind, _ = matched(thread(looks, times.tolist()))
+    assert (runs.stack == WORK).sum() == (blind.stack == WORK).sum()
+    assert (runs.stack == truth).mean() > (blind.stack == truth).mean()
+
+
+def test_time_in_which_others_ran_does_not_count() -> None:
+    looks = [(1, WORK), (4, WORK), (12, CRUNCH), (13, CRUNCH)]
+    runs, _ = matched(thread(looks, [4.8, 11.5], kept=[(5, 11)]))
+    assert runs.stack.tolist() == [WORK, CRUNCH]
+    runs, _ = matched(thread([(4, WORK), (8, CRUNCH), (12, WORK)], [4.9], kept=[(5, 11)]))
+    assert runs.how.tolist() == [CERTAIN], "the look at 8 saw what it was kept from"
+
+
+def test_a_short_stretch_is_like_others_after_the_same_wait() -> None:
+    """Cycles of sleep 2 ms, work 0.5 ms, crunch 0.5 ms; a look in every other one."""
+    looks, runs, waits = [], [], []
+    for cycle in range(200):
+        start = 3.0 * cycle
+        waits.append((start, start + 2))
+        looks.append((start + 1, SLEEP))
+        if cycle % 2:
+            offset = (cycle * 7 % 100) / 100
+            looks.append((start + 2 + offset, WORK if offset < 0.5 else CRUNCH))
+        runs += [start + 2.25, start + 2.75]
+    waits.append((600.0, 602.0))
+    found, _ = matched(thread(looks, runs, waits))
+    assert (found.stack.reshape(-1, 2) == [WORK, CRUNCH]).mean() > 0.95
+    assert set(found.how.tolist()) <= {CERTAIN, NEARER}
+
+
+def test_nothing_is_known_far_from_all_looks() -> None:
+    runs, waits = matched(thread([(1, WORK)], [500.0], [(700, 800)]))
+    assert (runs.how.tolist(), waits.how.tolist()) == ([NONE], [NONE])
+    runs, _ = matched(thread([], [1.0]))
+    assert runs.how.tolist() == [NONE]
+
+
+def test_between_looks_far_apart_that_differ_the_line_is_undecided() -> None:
+    runs, _ = matched(thread([(1, WORK), (60, CRUNCH)], [30.0]))
+    assert (runs.how.tolist(), {int(runs.stack[0]), int(runs.other[0])}) == ([UNDECIDED], {WORK, CRUNCH})
