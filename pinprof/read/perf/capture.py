@@ -27,6 +27,7 @@ from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
+from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 
 _KALLSYMS = Path("/proc/kallsyms")
@@ -54,7 +55,8 @@ def read_file(path: Path, options: ReadOptions) -> Capture:
     ranges, notes = _ranges(options.ranges)
     if kallsyms is None:
         notes = (*notes, "Kernel functions have no names: give the recording boot's kallsyms with --kallsyms.")
-    return _finish(recording, resolver, None, ranges, notes, options)
+    capture = _finish(recording, resolver, None, ranges, notes, options)
+    return capture.with_notes(*_lines_left(resolver))
 
 
 def read_script(path: Path, options: ReadOptions) -> Capture:
@@ -108,8 +110,17 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     if (directory / store.CALLS_DATA).is_file():
         called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
         capture = replace(capture.with_notes(*called.notes), activity=called.activity)
+    capture = capture.with_notes(*_lines_left(resolver))
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+
+
+def _lines_left(resolver: Resolver) -> tuple[str, ...]:
+    """What must be said where the time for looking up lines was not enough."""
+    if not resolver.lines.left:
+        return ()
+    what = format_counted(resolver.lines.left, "address has", "addresses have")
+    return (f"{what} no source line: looking lines up stops after {SECONDS:.0f} seconds.",)
 
 
 def _in_pieces(directory: Path) -> bool:
