@@ -29,6 +29,7 @@ from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.units import format_counted
 
 _KALLSYMS = Path("/proc/kallsyms")
 _SCRIPT_FIELDS = (

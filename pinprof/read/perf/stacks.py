@@ -1,8 +1,8 @@
 """Raw callchains (addresses) → the model's stack table (functions): resolve, merge, build the prefix tree.
 
-Every distinct address is resolved once; one with inlined functions stands for a run of frames. Chains are then merged as chains of functions, and the tree is built level by
-level over the distinct ones; a chain that has parted from all others needs no more comparing, so the cost of deep,
-all-different stacks is that of writing them down.
+Every distinct address is resolved once; one with inlined functions stands for a run of frames. Chains are then merged
+as chains of functions, and the tree is built level by level over the distinct ones; a chain that has parted from all
+others needs no more comparing, so the cost of deep, all-different stacks is that of writing them down.
 """
 
 from __future__ import annotations
@@ -182,7 +182,8 @@ def _resolve(
             for name, path, line in known[run]
         ]
         inside = np.repeat(runs >= 0, count)
-        names, dsos, kernel, places = (np.repeat(column, count) for column in (names, dsos, kernel, places))
+        names, dsos, places = (np.repeat(column, count) for column in (names, dsos, places))
+        kernel = np.repeat(kernel, count)
         names[inside], places[inside] = np.array(functions, np.int32).T
         texts = list(numbers)
     frame, frames, resolved = _frames(names, dsos, kernel, places, table, resolver.names, texts)

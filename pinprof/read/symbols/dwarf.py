@@ -1,8 +1,8 @@
 """File, line and inlined functions of addresses, from the DWARF of an ELF file; `dwarf.c` does the reading.
 
-The debug information may lie in the file itself, in its separate debug file (build id, debug link) and, split, in `.dwo`
-files or one `.dwp` beside it. Files are mapped, not read: memory is that of the pages touched and of sections that are
-compressed. Whatever is damaged, of another build or too large costs lines and nothing else.
+The debug information may lie in the file itself, in its separate debug file (build id, debug link) and, split, in
+`.dwo` files or one `.dwp` beside it. Files are mapped, not read: memory is that of the pages touched and of sections
+that are compressed. Whatever is damaged, of another build or too large costs lines and nothing else.
 
 Sources: System V gABI chapter 4 "Section compression", DWARF 5 section 7.3.5 "DWARF package files",
 gcc.gnu.org/wiki/DebugFissionDWP.
@@ -22,12 +22,12 @@ from contextlib import suppress
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import numpy as np
 import zstandard
 
-from pinprof.columns import Int64, UInt8, UInt64
+from pinprof.columns import UInt8, UInt64
 from pinprof.libraries import DWARF
 from pinprof.model import Dso
 from pinprof.read.symbols.elf import UNREADABLE, Image, Section, debug_files, open_regular, same_build_id
@@ -167,19 +167,24 @@ def _unpacked(kind: int, head: int, size: int, part: UInt8, room: int, until: in
     """The bytes of a compressed section; ValueError for one that is larger than it says, than the room, or too late."""
     if size > room or kind not in (_ZLIB, _ZSTD):
         raise ValueError("a section is too large, or its compression unknown")
-    stream: Any = zlib.decompressobj() if kind == _ZLIB else zstandard.ZstdDecompressor().stream_reader(part[head:])
-    rest: bytes = part[head:].tobytes() if kind == _ZLIB else b""
     made, filled = np.empty(size, np.uint8), 0
-    while filled < size:
-        if time.monotonic_ns() > until:
-            raise ValueError("unpacking takes too long")
-        piece = stream.decompress(rest, min(_PIECE, size - filled)) if kind == _ZLIB else stream.read(_PIECE)
-        rest = stream.unconsumed_tail if kind == _ZLIB else b""
-        if not piece or filled + len(piece) > size:
-            raise ValueError("a section does not hold what it says")
+    for piece in _pieces(kind, part[head:].tobytes()):
+        if filled + len(piece) > size or time.monotonic_ns() > until:
+            raise ValueError("a section holds more than it says, or takes too long")
         made[filled : filled + len(piece)] = np.frombuffer(piece, np.uint8)
         filled += len(piece)
-    return made
+    return made[:filled]
+
+
+def _pieces(kind: int, packed: bytes) -> Iterator[bytes]:
+    """Unpacked bytes, at most 64 MiB in one piece."""
+    if kind == _ZSTD:
+        reader = zstandard.ZstdDecompressor().stream_reader(packed)
+        yield from iter(lambda: reader.read(_PIECE), b"")
+    else:
+        unpack = zlib.decompressobj()
+        for start in range(0, len(packed), 1 << 16):
+            yield unpack.decompress(packed[start : start + (1 << 16)])
 
 
 class DebugInformation:
@@ -264,8 +269,8 @@ class DebugInformation:
         directory, name = (os.fsdecode(text) for text in out.raw[8:filled].split(b"\0")[:2])
         if (package := self._find_package(until)) and (split := package.unit(identity)):
             return split
-        beside = self._path.parent
-        for place in (self._root / f"{directory}/{name}".lstrip("/"), beside / name.lstrip("/"), beside / Path(name).name):
+        compiled, beside = self._root / directory.lstrip("/"), self._path.parent
+        for place in (compiled / name, beside / name, beside / Path(name).name):
             with suppress(*_HARMFUL), open_regular(place) as stream:
                 if sections := _Sections.of(stream, Image(stream), until, ".dwo"):
                     return sections
@@ -347,7 +352,8 @@ def _runs(raw: bytes, count: int) -> Iterator[Run]:
             (line,) = struct.unpack_from("<I", raw, at)
             name_end = raw.index(b"\0", at + 4)
             path_end = raw.index(b"\0", name_end + 1)
-            name, path = (part.decode("utf-8", "replace") for part in (raw[at + 4 : name_end], raw[name_end + 1 : path_end]))
+            name = raw[at + 4 : name_end].decode("utf-8", "replace")
+            path = raw[name_end + 1 : path_end].decode("utf-8", "replace")
             run.append(SourceFrame(name, os.path.normpath(path) if path else "", line))
             at = path_end + 1
         yield tuple(run)

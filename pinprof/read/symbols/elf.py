@@ -131,6 +131,7 @@ class Image:
         self._notes = [(int(s["p_offset"]), int(s["p_filesz"])) for s in segments if s["p_type"] == _PT_NOTE]
 
     def section(self, name: str) -> Section | None:
+        """The first section of a name."""
         return next((section for section in self.sections if section.name == name), None)
 
     def bytes_at(self, offset: int, size: int) -> bytes:
@@ -141,6 +142,7 @@ class Image:
         return self._stream.read(min(size, self._size - offset))
 
     def data(self, section: Section) -> bytes:
+        """Its bytes, as they are in the file."""
         return b"" if section.kind == "SHT_NOBITS" else self.bytes_at(section.offset, section.size)
 
     def build_id(self) -> str:

@@ -35,7 +35,10 @@ class LineResolver:
         candidates: Callable[[Dso], Iterator[tuple[Path, Path]]],
         sealed: SealedSymbols | None,
     ) -> None:
-        """`intern` numbers a name and keeps it in `names`; `candidates` says where a DSO's file may be, as (root of the debug files, path)."""
+        """`intern` numbers a name and keeps it in `names`.
+
+        `candidates` says where a DSO's file may be, as (root of the debug files, path).
+        """
         self.runs: list[Run] = []
         self.paths: list[str] = []
         self.left = sealed.lines.left if sealed else 0
@@ -104,7 +107,8 @@ class LineResolver:
             file = self._open(dso, until)
             runs = file.find(offsets, until) if file else []
             self.left += sum(run is None for run in runs)
-            for offset, symbol, run in zip(offsets.tolist(), name(offsets).tolist() if any(runs) else (), runs, strict=False):
+            symbols = name(offsets).tolist() if any(runs) else []
+            for offset, symbol, run in zip(offsets.tolist(), symbols, runs, strict=False):
                 places = [(text, frame.path, frame.line) for text, frame in self._named(run or (), symbol) if text]
                 if any(path and line for _, path, line in places):
                     answers[offset] = self._run(places)

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.python_lines import PythonEvent, python_lines
+from pinprof.analyze.lines import EventLines, python_lines
 from pinprof.model import Capture
 from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
@@ -25,7 +25,7 @@ def python(plain: Capture) -> Capture:
     return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, dsos=dsos)))
 
 
-def lines(*samples: Sample, **more: object) -> tuple[PythonEvent, ...]:
+def lines(*samples: Sample, **more: object) -> tuple[EventLines, ...]:
     made = python(capture(list(samples), **more))  # type: ignore[arg-type]
     return python_lines(made, attribute(made))
 
