@@ -27,7 +27,8 @@ _LIBRARY = re.compile(
     re.DOTALL,
 )
 _HEADERS = re.compile(
-    r"/include/c\+\+/[^/]+/(.+)|/usr/(?:local/)?include/(.+)|/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
+    r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
+    r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
     r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
     r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
     re.DOTALL,

@@ -56,8 +56,7 @@ def read_file(path: Path, options: ReadOptions) -> Capture:
     ranges, notes = _ranges(options.ranges)
     if kallsyms is None:
         notes = (*notes, "Kernel functions have no names: give the recording boot's kallsyms with --kallsyms.")
-    capture = _finish(recording, resolver, None, ranges, notes, options)
-    return capture.with_notes(*_lines_left(resolver))
+    return _finish(recording, resolver, None, ranges, notes, options)
 
 
 def read_script(path: Path, options: ReadOptions) -> Capture:

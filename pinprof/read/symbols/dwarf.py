@@ -107,16 +107,16 @@ class _CStarts(ctypes.Structure):
 
 
 @cache
-def _library() -> ctypes.CDLL:
+def library() -> ctypes.CDLL:
     """The C library; ToolMissing where it cannot be built."""
-    library = ctypes.CDLL(str(DWARF.find()))
+    loaded = ctypes.CDLL(str(DWARF.find()))
     word, size, pointer = ctypes.c_uint64, ctypes.c_size_t, ctypes.c_void_p
-    library.pinprof_dwarf_units.argtypes = (pointer, pointer, size, pointer, pointer, size, word)
-    library.pinprof_dwarf_split.argtypes = (pointer, word, pointer, size)
-    library.pinprof_dwarf_lines.argtypes = (pointer, pointer, pointer, word, pointer, size, pointer, size, word)
+    loaded.pinprof_dwarf_units.argtypes = (pointer, pointer, size, pointer, pointer, size, word)
+    loaded.pinprof_dwarf_split.argtypes = (pointer, word, pointer, size)
+    loaded.pinprof_dwarf_lines.argtypes = (pointer, pointer, pointer, word, pointer, size, pointer, size, word)
     for function in ("units", "split", "lines"):
-        getattr(library, f"pinprof_dwarf_{function}").restype = size
-    return library
+        getattr(loaded, f"pinprof_dwarf_{function}").restype = size
+    return loaded
 
 
 class _Sections:
@@ -206,7 +206,7 @@ class DebugInformation:
         owners = np.full(len(distinct), -1, np.int64)
         starts = np.zeros(min(len(self._sections.parts[_INFO]) // 16 + 1, _MOST_UNITS), np.uint64)
         columns = distinct.ctypes.data, len(distinct), owners.ctypes.data, starts.ctypes.data, len(starts)
-        count = _library().pinprof_dwarf_units(self._sections.table, *columns, until)
+        count = library().pinprof_dwarf_units(self._sections.table, *columns, until)
         units = _CStarts(starts.ctypes.data, count)
         if time.monotonic_ns() >= until:
             runs = [None] * len(distinct)
@@ -237,7 +237,7 @@ class DebugInformation:
         if time.monotonic_ns() >= until:
             return [None] * len(addresses)
         out = np.empty(_ROOM, np.uint8)
-        filled = _library().pinprof_dwarf_lines(
+        filled = library().pinprof_dwarf_lines(
             self._sections.table,
             split.table if split else None,
             ctypes.addressof(units),
@@ -262,7 +262,7 @@ class DebugInformation:
     def _split(self, unit: int, until: int) -> _Sections | None:
         """The sections of a unit's split part; None where it has none, or that is not here."""
         out = ctypes.create_string_buffer(1 << 16)
-        filled = _library().pinprof_dwarf_split(self._sections.table, unit, out, len(out))
+        filled = library().pinprof_dwarf_split(self._sections.table, unit, out, len(out))
         if not filled:
             return None
         identity = int.from_bytes(out.raw[:8], "little")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,7 +24,7 @@ SECONDS = 2.0
 class LineResolver:
     """The lines of one capture.
 
-    Of a capture with sealed symbols only sealed lines are used: an older one has none, and reads as it did.
+    They are looked up when a capture is recorded, and sealed in it: other recordings have none, and read as fast.
     """
 
     def __init__(
@@ -34,6 +33,8 @@ class LineResolver:
         intern: Callable[[str], int],
         candidates: Callable[[Dso], Iterator[tuple[Path, Path]]],
         sealed: SealedSymbols | None,
+        *,
+        recording: bool,
     ) -> None:
         """`intern` numbers a name and keeps it in `names`.
 
@@ -43,7 +44,7 @@ class LineResolver:
         self.paths: list[str] = []
         self.left = sealed.lines.left if sealed else 0
         """Addresses for which there was no time."""
-        self.wanted = sealed is None or bool(sealed.lines.user)
+        self.wanted = recording or (sealed is not None and bool(sealed.lines.user))
         """Whether this capture can have lines at all."""
         self._names, self._intern, self._candidates, self._sealed = names, intern, candidates, sealed
         self._run_index: dict[Run, int] = {}
@@ -54,7 +55,7 @@ class LineResolver:
 
     def user(self, dso: Dso, file_offsets: UInt64, name: Callable[[UInt64], Int32]) -> Int32:
         """Per offset its run, -1 where no line is known. `name` gives the names that the symbol table has."""
-        if dso.kind != "file":
+        if dso.kind != "file" or not self.wanted:
             return np.full(len(file_offsets), -1, np.int32)
         if self._sealed is not None:
             return self._from_sealed(self._sealed, user_key(dso, 0), file_offsets)
@@ -99,11 +100,15 @@ class LineResolver:
 
     def _look_up(self, dso: Dso, offsets: UInt64, name: Callable[[UInt64], Int32]) -> dict[int, int]:
         """Offset → run, or -1."""
-        from pinprof.read.symbols.dwarf import TimeBudget
+        from pinprof.read.symbols.dwarf import TimeBudget, library
 
-        self._budget = self._budget or TimeBudget(SECONDS)
         answers = dict.fromkeys(offsets.tolist(), -1)
-        with self._budget as until, suppress(PinprofError, OSError):  # where the library cannot be built
+        try:
+            library()
+        except (PinprofError, OSError):  # it cannot be built
+            return answers
+        self._budget = self._budget or TimeBudget(SECONDS)
+        with self._budget as until:
             file = self._open(dso, until)
             runs = file.find(offsets, until) if file else []
             self.left += sum(run is None for run in runs)

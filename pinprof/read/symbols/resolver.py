@@ -65,7 +65,9 @@ class Resolver:
         self._sources: dict[UserKey, _Symbols | None] = {}
         self._kernel_answers: list[tuple[UInt64, Int32, Int32]] = []
         self._user_answers: dict[UserKey, list[tuple[UInt64, Int32]]] = defaultdict(list)
-        self.lines = LineResolver(self.names, self._intern, partial(self._candidates, foreign=False), sealed)
+        self.lines = LineResolver(
+            self.names, self._intern, partial(self._candidates, foreign=False), sealed, recording=recording
+        )
         self._kernel_dso(CORE_KERNEL)
 
     @property

@@ -39,6 +39,9 @@ SCHEMA_VERSION = 1
 MAX_BYTES = 128 << 20
 """Bytes of text: some eight million addresses. They become Python objects, which take several times the room."""
 
+MOST_INLINED = 24
+"""Functions at one address, as many as `dwarf.c` tells; a forged run of millions would be repeated for each sample."""
+
 UserKey = tuple[str, str, str, int]
 """(path, build id, kind, pid) of a DSO; pid is 0 unless addresses are the process's own."""
 
@@ -91,12 +94,14 @@ class SealedLines:
         """Of the decoded object; ValueError, TypeError or LookupError where it is not as documented."""
         paths = tuple(_texts(raw["paths"]))
         runs = [np.array(run, np.int64).reshape(-1, 3) for run in raw["runs"]]
+        if max(map(len, runs), default=0) > MOST_INLINED:
+            raise ValueError("too many functions at one address")
         flat = np.concatenate([np.zeros((0, 3), np.int64), *runs])
         for column, end in enumerate((name_count, len(paths), 2**31)):
             _indices(flat[:, column], len(flat), 0, end)
         user = {_user_key(entry): _addresses(entry["offsets"], entry["run"], len(runs)) for entry in raw["user"]}
         made = tuple(tuple((name, path, line) for name, path, line in run.tolist()) for run in runs)
-        return cls(paths, made, int(raw["left"]), user)
+        return cls(paths, made, max(0, int(raw["left"])), user)
 
 
 @dataclass(frozen=True)
