@@ -101,9 +101,22 @@ class FrameTable:
     mode: UInt8
     """USER or KERNEL."""
     dsos: tuple[Dso, ...]
+    source: tuple[str, ...] = ()
+    """Path of the source file of a native function with a known line, which is called `NAME (FILE:LINE)`, else empty;
+    no entries where no frame has one. A Python function's file is its DSO."""
 
     def __len__(self) -> int:
         return len(self.symbol)
+
+    def source_of(self, index: int) -> str:
+        """The path of a frame's source file, empty where it is not known."""
+        dso = self.dsos[int(self.dso[index])]
+        return dso.path if dso.kind == "python" else self.source[index] if self.source else ""
+
+    def function(self, index: int) -> str:
+        """A native frame's symbol without its line."""
+        symbol = self.symbol[index]
+        return symbol.rpartition(" (")[0] if self.source and self.source[index] else symbol
 
     def __getitem__(self, index: int) -> Frame:
         return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))

@@ -9,8 +9,8 @@ from typing import Literal
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
+from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.python_lines import PythonEvent
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Capture, Event
@@ -182,8 +182,10 @@ class Analysis:
     """Memory over time; None when nothing recorded it."""
     activity: ActivityAnalysis | None = None
     """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
-    python: tuple[PythonEvent, ...] = ()
+    python: tuple[EventLines, ...] = ()
     """Weight by line of Python, of each event that has some."""
+    lines: tuple[EventLines, ...] = ()
+    """Weight by line of any language."""
     counterfactual: Counterfactual | None = None
     """The run in other kinds of memory; None for programs that do not say what their phases are."""
     pinning: PinningCurve | None = None

@@ -158,15 +158,15 @@ class StackBuilder:
 
     def __init__(self) -> None:
         self._dsos: dict[Dso, int] = {}
-        self._frames: dict[tuple[str, int, int], int] = {}
+        self._frames: dict[tuple[str, int, int, str], int] = {}
         self._nodes = Interner()
         self._children: dict[tuple[int, int], int] = {}
         self.cut_chains = 0
         """Chains longer than MAX_DEPTH, whose outermost frames were cut off."""
 
-    def frame(self, symbol: str, dso: Dso, mode: int) -> int:
-        """The number of a frame, made where new."""
-        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode)
+    def frame(self, symbol: str, dso: Dso, mode: int, source: str = "") -> int:
+        """The number of a frame, made where new; `source` as in `FrameTable`."""
+        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode, source)
         return self._frames.setdefault(key, len(self._frames))
 
     def stacks(self, chains: Sequence[Sequence[int]]) -> Int32:
@@ -205,10 +205,11 @@ class StackBuilder:
             parent=(keys >> np.uint64(32)).astype(np.int64).astype(np.int32) - np.int32(1),
             frame=(keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
             frames=FrameTable(
-                symbol=tuple(symbol for symbol, _, _ in rows),
-                dso=np.array([dso for _, dso, _ in rows], np.int32),
-                mode=np.array([mode for _, _, mode in rows], np.uint8),
+                symbol=tuple(row[0] for row in rows),
+                dso=np.array([row[1] for row in rows], np.int32),
+                mode=np.array([row[2] for row in rows], np.uint8),
                 dsos=tuple(self._dsos),
+                source=tuple(row[3] for row in rows) if any(row[3] for row in rows) else (),
             ),
         )
 

@@ -27,7 +27,9 @@ from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
+from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.units import format_counted
 
 _KALLSYMS = Path("/proc/kallsyms")
 _SCRIPT_FIELDS = (
@@ -108,8 +110,17 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     if calls := store.part(directory, store.CALLS_DATA):
         called = cuda_calls.load(calls, resolver)
         capture = replace(capture.with_notes(*called.notes), activity=called.activity)
+    capture = capture.with_notes(*_lines_left(resolver))
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+
+
+def _lines_left(resolver: Resolver) -> tuple[str, ...]:
+    """What must be said where the time for looking up lines was not enough."""
+    if not resolver.lines.left:
+        return ()
+    what = format_counted(resolver.lines.left, "address has", "addresses have")
+    return (f"{what} no source line: looking lines up stops after {SECONDS:.0f} seconds.",)
 
 
 def _in_pieces(directory: Path) -> bool:

@@ -166,16 +166,18 @@ def _called(stacks: StackTable, node: int) -> tuple[str, str]:
     """The function that a stack ends in, and who called it: a Python function, or whatever is not CUDA's own."""
     frames = stacks.frames
     chain = [int(stacks.frame[above]) for above in stacks.chain(node)]
-    name = plain_name(frames.symbol[chain[0]])
-    callers = [(frames.symbol[frame], frames.dsos[int(frames.dso[frame])].name) for frame in chain[1:]]
+    name = plain_name(frames.function(chain[0]))
+    callers = [(frame, frames.dsos[int(frames.dso[frame])].name) for frame in chain[1:]]
     own = [
-        (symbol, library)
-        for symbol, library in callers
-        if not library.startswith(_CUDA_LIBRARIES) and plain_name(symbol) not in FUNCTIONS
+        (frame, library)
+        for frame, library in callers
+        if not library.startswith(_CUDA_LIBRARIES) and plain_name(frames.function(frame)) not in FUNCTIONS
     ]
-    python = [caller for caller in own if caller[0].startswith("py::")]
-    chosen = (python or own)[:1]
-    return name, f"{chosen[0][0]} ({chosen[0][1]})" if chosen else ""
+    python = [caller for caller in own if frames.symbol[caller[0]].startswith("py::")]
+    for frame, library in (python or own)[:1]:
+        symbol = frames.symbol[frame]
+        return name, symbol if frames.source_of(frame) else f"{symbol} ({library})"
+    return name, ""
 
 
 def _memory(
