@@ -69,7 +69,7 @@ def row_of(path: Path, analysis: Analysis) -> Row | None:
     """What the table says of a capture; None for programs that are no scenario."""
     manifest = analysis.capture.manifest
     scenario, parameters = manifest.scenario, manifest.scenario.get("parameters", {})
-    whole = next((entry for entry in analysis.ranges if entry.path == ("iteration",)), None)
+    whole = next((entry for entry in analysis.ranges if str(entry.path) == "iteration"), None)
     if not scenario.get("name") or whole is None:
         return None
     main = analysis.main
