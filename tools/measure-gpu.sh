@@ -90,7 +90,7 @@ done < <(GUARDED=${GUARDED:-} "$python" -c '
 import os
 from pinprof import scenario
 first = ("pageable", "pinned", "zerocopy", "uvm", "uvm-prefetch", "register", "prefault")
-specs = sorted(workload.specs(), key=lambda spec: (spec.name not in first, bool(spec.needs), spec.name))
+specs = sorted(scenario.specs(), key=lambda spec: (spec.name not in first, bool(spec.needs), spec.name))
 for spec in specs:
     shown = [one.name for one in spec.variants if os.environ["GUARDED"] or not one.guarded]
     for variant in shown or [""]:

@@ -22,7 +22,7 @@ while IFS=$'\t' read -r name variant; do
   printf '== %s %s: %s\n%s\n' "$name" "${variant:--}" "$verdict" "$output"
 done < <("$python" -c '
 from pinprof import scenario
-for spec in workload.specs():
+for spec in scenario.specs():
     for variant in [one.name for one in spec.variants if not one.guarded] or [""]:
         print(spec.name, variant, sep="\t")')
 printf '%s failed\n' "$failed"

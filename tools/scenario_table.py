@@ -69,7 +69,7 @@ def row_of(path: Path, analysis: Analysis) -> Row | None:
     """What the table says of a capture; None for programs that are no scenario."""
     manifest = analysis.capture.manifest
     scenario, parameters = manifest.scenario, manifest.scenario.get("parameters", {})
-    whole = next((entry for entry in analysis.ranges if entry.path == ("iteration",)), None)
+    whole = next((entry for entry in analysis.ranges if entry.path.names == ("iteration",)), None)
     if not scenario.get("name") or whole is None:
         return None
     main = analysis.main
@@ -87,9 +87,7 @@ def row_of(path: Path, analysis: Analysis) -> Row | None:
         causes=tuple((leaf, weight / part.total) for leaf, weight in heaviest) if part else (),
         headline=analysis.headline,
         phases={
-            entry.name: entry.wall_ns / whole.count
-            for entry in analysis.ranges
-            if len(entry.path) == 2 and entry.path[0] == whole.name
+            entry.name: entry.wall_ns / whole.count for entry in analysis.ranges if entry.path.parent is whole.path
         },
         best=_best(analysis.counterfactual),
     )

@@ -288,14 +288,12 @@ def refused(name: str, number: int, code: int) -> int:
 
 
 @pytest.mark.parametrize(
-    ("scenario", "sysctl"), [("pinned", "kernel.io_uring_disabled"), ("uvm", "vm.unprivileged_userfaultfd")]
+    ("name", "sysctl"), [("pinned", "kernel.io_uring_disabled"), ("uvm", "vm.unprivileged_userfaultfd")]
 )
-def test_forbidden_mechanism_is_named_with_its_sysctl(
-    scenario: str, sysctl: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_forbidden_mechanism_is_named_with_its_sysctl(name: str, sysctl: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(libc, "syscall", lambda name, number, *_: refused(name, number, 1))
     with pytest.raises(ScenarioError, match="does not permit") as raised:
-        scenario.run(scenario, Options(MIB, backend="host"))
+        scenario.run(name, Options(MIB, backend="host"))
     assert sysctl in str(raised.value)
     assert "fakes nothing" in raised.value.remedy
 
