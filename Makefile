@@ -1,5 +1,5 @@
 # make demo   a recorded scenario and its page, on a fresh machine
-# make quick  lint, types and unit tests: less than a minute, before every commit
+# make quick  lint, types and unit tests, properties with fewer examples: less than a minute, before every commit
 # make test   everything CI checks: lint, types and the whole test suite with its coverage, Chromium and the wheel included
 # make format rewrites what `make lint` would only complain of, as far as tools can
 # make reports  the pages under reports/, again, from the committed captures
@@ -13,14 +13,18 @@ C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c
 NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
 C_SOURCES := pinprof/collect/nvtx/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c
 
+# pytest's rewriting of the tests' assertions takes longer than many of them, so it is kept in __pycache__.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo quick test lint format check-python check-types check-spelling check-c check-javascript wheel reports bench \
 	setup setup-test clean
 
 demo: setup
 	$(BIN)/pinprof run zerocopy --record
 
-quick: setup-test lint
-	$(BIN)/python -m pytest --quiet --numprocesses 2 tests/unit tests/gold
+quick: setup-test
+	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint
+	$(BIN)/python -m pytest --quiet --numprocesses 2 --hypothesis-profile=quick tests/unit tests/gold
 
 test: setup-test lint
 	$(BIN)/python -m pytest --cov --numprocesses 2

@@ -8,16 +8,12 @@ columns of signed numbers, 255 (`UNRECORDED`) in columns of enum values. Enum va
 
 from __future__ import annotations
 
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Self
 
-import numpy as np
-from numpy.typing import NDArray
-
-from pinprof.columns import Int32, Int64, UInt8, UInt64
-
-_DTYPES: dict[str, Any] = {"Int64": np.int64, "Int32": np.int32, "UInt64": np.uint64, "UInt8": np.uint8}
+from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
 
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
@@ -64,7 +60,14 @@ class CopyKind(IntEnum):
     UVM_DEVICE_TO_DEVICE = 13
 
 
-class MemoryKind(IntEnum):
+class _Named(IntEnum):
+    @property
+    def words(self) -> str:
+        """The name as texts write it: `managed static`."""
+        return self.name.lower().replace("_", " ")
+
+
+class MemoryKind(_Named):
     """Where memory lies; nsys's numbers, one lower than CUpti_ActivityMemoryKind."""
 
     PAGEABLE = 0
@@ -77,7 +80,7 @@ class MemoryKind(IntEnum):
     UNKNOWN = 7
 
 
-class MigrationCause(IntEnum):
+class MigrationCause(_Named):
     """Why managed memory moved (CUpti_ActivityUnifiedMemoryMigrationCause)."""
 
     UNKNOWN = 0
@@ -117,25 +120,6 @@ class MemoryOperation(IntEnum):
 
     ALLOCATE = 0
     FREE = 1
-
-
-@dataclass(frozen=True)
-class Table:
-    """Columns of one length."""
-
-    def __len__(self) -> int:
-        return len(getattr(self, fields(self)[0].name))
-
-    @classmethod
-    def empty(cls) -> Self:
-        """A table without rows."""
-        needed = [column for column in fields(cls) if column.default is MISSING]
-        return cls(**{c.name: np.zeros(0, _DTYPES[c.type]) if c.type in _DTYPES else () for c in needed})
-
-    def take(self, rows: NDArray[Any]) -> Self:
-        """The rows of a boolean mask or an index array; names stay."""
-        columns = {column.name: getattr(self, column.name) for column in fields(self)}
-        return type(self)(**{name: v[rows] if isinstance(v, np.ndarray) else v for name, v in columns.items()})
 
 
 @dataclass(frozen=True)
@@ -279,13 +263,13 @@ class Activity:
 
     source: str
     """Who wrote it: `Nsight Systems 2025.3.2.0, schema 3.20.3`."""
-    calls: ApiCallTable
-    gpu_ops: GpuOpTable
-    faults: PageFaultTable
-    memory: MemoryUsageTable
-    os_calls: OsCallTable
-    sched: SchedTable
-    marks: MarkTable
+    calls: ApiCallTable = field(default_factory=ApiCallTable.empty)
+    gpu_ops: GpuOpTable = field(default_factory=GpuOpTable.empty)
+    faults: PageFaultTable = field(default_factory=PageFaultTable.empty)
+    memory: MemoryUsageTable = field(default_factory=MemoryUsageTable.empty)
+    os_calls: OsCallTable = field(default_factory=OsCallTable.empty)
+    sched: SchedTable = field(default_factory=SchedTable.empty)
+    marks: MarkTable = field(default_factory=MarkTable.empty)
     recorded: frozenset[str] = field(default_factory=frozenset)
     """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`;
     `cuda calls` where it is the calls alone, without what the GPU did."""
@@ -294,16 +278,12 @@ class Activity:
     start_system_ns: int | None = None
     """The machine's own clock at time 0, where the recorder notes it (schema 3.24.7 and later)."""
 
-    @classmethod
-    def empty(cls, source: str = "") -> Self:
-        """Nothing recorded."""
-        return cls(
-            source,
-            ApiCallTable.empty(),
-            GpuOpTable.empty(),
-            PageFaultTable.empty(),
-            MemoryUsageTable.empty(),
-            OsCallTable.empty(),
-            SchedTable.empty(),
-            MarkTable.empty(),
-        )
+    @property
+    def tables(self) -> dict[str, Table]:
+        """All of them, by field."""
+        return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
+
+    def each(self, change: Callable[[Table], Table]) -> Self:
+        """The same with every table changed."""
+        changed: dict[str, Any] = {name: change(table) for name, table in self.tables.items()}
+        return replace(self, **changed)

@@ -20,7 +20,7 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
@@ -65,16 +65,10 @@ class Result:
     @property
     def findings(self) -> pd.DataFrame:
         """`severity, rule, title, advice, evidence`, what fired first."""
-        rows = self.analysis.findings
-        return _frame(
-            {
-                "severity": [row.severity for row in rows],
-                "rule": [row.rule for row in rows],
-                "title": [row.title for row in rows],
-                "advice": [row.advice for row in rows],
-                "evidence": ["\n".join(row.evidence) for row in rows],
-            }
-        )
+        rows = [
+            (row.severity, row.rule, row.title, row.advice, "\n".join(row.evidence)) for row in self.analysis.findings
+        ]
+        return _rows("severity rule title advice evidence", rows)
 
     @property
     def causes(self) -> pd.DataFrame:
@@ -85,8 +79,7 @@ class Result:
             for leaf, weight in sorted(event.by_leaf.items(), key=lambda entry: -entry[1])
             if weight
         ]
-        columns = ("event", "unit", "leaf", "weight", "share")
-        return _frame({name: [row[at] for row in rows] for at, name in enumerate(columns)})
+        return _rows("event unit leaf weight share", rows)
 
     @property
     def samples(self) -> pd.DataFrame:
@@ -115,10 +108,11 @@ class Result:
 
     def save_page(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as one HTML file; its path."""
-        from pinprof import report
+        from pinprof.report.gather import build
+        from pinprof.report.page.html import write_html
 
         target = Path(path)
-        report.write_html(report.build(self.analysis), target)
+        write_html(build(self.analysis), target)
         return target
 
     def page(self) -> str:
@@ -291,6 +285,10 @@ def default_path(name: str) -> Path:
             break
         first = default_name(f"{name}-{number}")
     return first
+
+
+def _rows(columns: str, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
+    return _frame({name: [row[at] for row in rows] for at, name in enumerate(columns.split())})
 
 
 def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:

@@ -1,4 +1,4 @@
-"""Columns of tables: the types of numpy arrays, and pairs of numbers as one key; no I/O here.
+"""Tables of columns: the types of numpy arrays, what every table can do, and pairs of numbers as one key; no I/O here.
 
 A pair of columns, (pid, tid) for example, is sorted, compared and looked up as one column of 64-bit keys, which numpy
 does many times faster than with pairs.
@@ -6,7 +6,8 @@ does many times faster than with pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, Self
 
 import numpy as np
@@ -15,9 +16,85 @@ from numpy.typing import NDArray
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
 Int16 = NDArray[np.int16]
+Int8 = NDArray[np.int8]
 UInt64 = NDArray[np.uint64]
 UInt8 = NDArray[np.uint8]
+Float64 = NDArray[np.float64]
 Bool = NDArray[np.bool_]
+Texts = tuple[str, ...]
+"""A column of text."""
+
+_DTYPES: dict[str, Any] = {
+    "Int64": np.int64, "Int32": np.int32, "Int16": np.int16, "Int8": np.int8, "UInt64": np.uint64, "UInt8": np.uint8,
+    "Bool": np.bool_, "Float64": np.float64, "Texts": None,
+}  # fmt: skip
+_TIMES = ("time_ns", "start_ns", "end_ns")
+
+
+@dataclass(frozen=True)
+class Table:
+    """Columns of one length: the fields of this module's types. A column with a default may be None: not recorded.
+
+    Other fields (`names`, into which a column points) belong to all rows.
+    """
+
+    def __len__(self) -> int:
+        return len(getattr(self, fields(self)[0].name))
+
+    @classmethod
+    def of(cls, count: int, /, **values: Any) -> Self:
+        """A table of `count` rows: columns from arrays or sequences, a number for all rows, 0 where none is given."""
+        for entry in fields(cls):
+            dtype, given = _columns(cls).get(entry.name), values.get(entry.name)
+            if dtype is not None and (given is not None or entry.default is MISSING):
+                given = 0 if given is None else given
+                values[entry.name] = np.full(count, given, dtype) if np.isscalar(given) else np.asarray(given, dtype)
+            elif entry.default is MISSING:
+                values.setdefault(entry.name, ())
+        return cls(**values)
+
+    @classmethod
+    def empty(cls) -> Self:
+        """A table without rows."""
+        return cls.of(0)
+
+    def take(self, rows: NDArray[Any]) -> Self:
+        """The rows of a boolean mask or an index array."""
+        return replace(self, **{name: _taken(getattr(self, name), rows) for name in _columns(type(self))})
+
+    def joined(self, *others: Self) -> Self:
+        """The rows of this table, then those of others with the same `names`."""
+        tables = (self, *others)
+        return replace(self, **{name: _joined([getattr(t, name) for t in tables]) for name in _columns(type(self))})
+
+    def within(self, start_ns: int, end_ns: int) -> Self:
+        """The rows that happened, or began, in [start, end)."""
+        begins: Int64 = next(getattr(self, name) for name in _columns(type(self)) if name in _TIMES)
+        return self.take((begins >= start_ns) & (begins < end_ns))
+
+    def moved(self, offset_ns: int) -> Self:
+        """The same at times that are later by `offset_ns`."""
+        return replace(
+            self, **{name: getattr(self, name) + offset_ns for name in _columns(type(self)) if name in _TIMES}
+        )
+
+
+def _columns(table: type[Table]) -> dict[str, Any]:
+    """Column → type of its elements, None for text, in the order of the fields."""
+    kinds = {entry.name: str(entry.type).removesuffix(" | None") for entry in fields(table)}
+    return {name: _DTYPES[kind] for name, kind in kinds.items() if kind in _DTYPES}
+
+
+def _taken(column: Any, rows: NDArray[Any]) -> Any:
+    if not isinstance(column, tuple):
+        return None if column is None else column[rows]
+    return tuple(map(column.__getitem__, np.arange(len(column))[rows].tolist()))
+
+
+def _joined(columns: Sequence[Any]) -> Any:
+    if isinstance(columns[0], tuple):
+        return tuple(text for column in columns for text in column)
+    return None if columns[0] is None else np.concatenate(columns)
 
 
 def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:

@@ -16,6 +16,9 @@ in docs/messages.md that explains the error at length. Exit status 2 is left to 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class PinprofError(Exception):
     """An error with a remedy; `main()` prints it without a traceback and exits with `exit_code`."""
@@ -40,10 +43,25 @@ class CaptureError(PinprofError):
     """A path that is no capture, or a capture this version of pinprof cannot read."""
 
 
+def unreadable(what: object, error: OSError | ValueError, remedy: str = "", slug: str = "no-capture") -> CaptureError:
+    """What to say of a file that the system does not let read."""
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CaptureError(f"{what} cannot be read: {reason}.", remedy or "Check the path and its permissions.", slug)
+
+
+@contextmanager
+def readable(what: object, remedy: str = "", slug: str = "no-capture") -> Iterator[None]:
+    """Read a file inside: an OSError becomes a CaptureError."""
+    try:
+        yield
+    except OSError as error:
+        raise unreadable(what, error, remedy, slug) from error
+
+
 class FormatError(PinprofError):
     """Bytes that are not what the format says; names what was expected, what was found and at which byte."""
 
-    def __init__(self, path: str, *, expected: str, found: str, offset: int, remedy: str, slug: str) -> None:
+    def __init__(self, path: object, *, expected: str, found: str, offset: int = 0, remedy: str, slug: str) -> None:
         super().__init__(f"{path}: expected {expected} at byte {offset}, found {found}.", remedy, slug)
         self.offset = offset
 

@@ -29,7 +29,7 @@ class Library:
     """As messages call it."""
     source: Path
     prefix: str
-    """Of its file name; a hash of the source follows, so that a library of another version is not taken for it."""
+    """Begins its file name; a hash of the source follows, so that another version's library is not taken for it."""
     link: str
 
     @property
@@ -44,7 +44,9 @@ class Library:
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as place:
             made = Path(place) / target.name
             command = [*compiler(), *_FLAGS, self.link, str(self.source), "-o", str(made)]
-            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+            # A signal ends the compiler before it can remove its temporary files: they go with the place.
+            own = {**os.environ, "TMPDIR": place}
+            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=own)
             made.replace(target)
         return target
 

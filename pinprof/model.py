@@ -7,18 +7,18 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.activity import Activity, MarkTable
 from pinprof.columns import Bool as Bool
 from pinprof.columns import Int16 as Int16
 from pinprof.columns import Int32 as Int32
 from pinprof.columns import Int64 as Int64
+from pinprof.columns import Table, Texts
 from pinprof.columns import UInt8 as UInt8
 from pinprof.columns import UInt64 as UInt64
 from pinprof.manifest import Manifest
@@ -101,9 +101,22 @@ class FrameTable:
     mode: UInt8
     """USER or KERNEL."""
     dsos: tuple[Dso, ...]
+    source: tuple[str, ...] = ()
+    """Path of the source file of a native function with a known line, which is called `NAME (FILE:LINE)`, else empty;
+    no entries where no frame has one. A Python function's file is its DSO."""
 
     def __len__(self) -> int:
         return len(self.symbol)
+
+    def source_of(self, index: int) -> str:
+        """The path of a frame's source file, empty where it is not known."""
+        dso = self.dsos[int(self.dso[index])]
+        return dso.path if dso.kind == "python" else self.source[index] if self.source else ""
+
+    def function(self, index: int) -> str:
+        """A native frame's symbol without its line."""
+        symbol = self.symbol[index]
+        return symbol.rpartition(" (")[0] if self.source and self.source[index] else symbol
 
     def __getitem__(self, index: int) -> Frame:
         return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))
@@ -152,7 +165,7 @@ class StackTable:
 
 
 @dataclass(frozen=True)
-class SampleTable:
+class SampleTable(Table):
     """One row per sample, ordered by time."""
 
     time_ns: Int64
@@ -173,22 +186,13 @@ class SampleTable:
     wait: UInt8 | None = None
     """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
 
-    def __len__(self) -> int:
-        return len(self.time_ns)
-
-    def take(self, rows: NDArray[Any]) -> SampleTable:
-        """The samples at `rows` (positions or a mask)."""
-        whole = (getattr(self, column.name) for column in fields(self))
-        columns: list[Any] = [None if values is None else values[rows] for values in whole]
-        return SampleTable(*columns)
-
 
 @dataclass(frozen=True)
-class RangeTable:
+class RangeTable(Table):
     """NVTX ranges, ordered by start, one row each; half-open intervals [start_ns, end_ns)."""
 
-    name: tuple[str, ...]
-    domain: tuple[str, ...]
+    name: Texts
+    domain: Texts
     start_ns: Int64
     end_ns: Int64
     pid: Int32
@@ -196,9 +200,6 @@ class RangeTable:
     tid: Int32
     depth: Int32
     """Nesting depth within its thread, 0 outermost."""
-
-    def __len__(self) -> int:
-        return len(self.name)
 
 
 @dataclass(frozen=True)

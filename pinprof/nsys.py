@@ -15,13 +15,13 @@ import sqlite3
 import subprocess
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from pinprof.errors import CaptureError, PinprofError, ToolMissing
+from pinprof.errors import CaptureError, PinprofError, ToolMissing, readable
 
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report "
 STREAM_MAGIC = b"NVIDIA Nsight Systems Stream "
@@ -89,27 +89,26 @@ def find_nsys() -> list[Path]:
 
     ToolMissing if $NSYS is set to something else than a program.
     """
-    named = os.environ.get(NSYS_VARIABLE)
-    if named and shutil.which(named) is None:
-        raise ToolMissing(
-            f"${NSYS_VARIABLE} is {named}, which is no program.", "Set it to the path of nsys, or unset it.", "nsys"
-        )
+    named = _named_by(NSYS_VARIABLE, "nsys")
     first = [shutil.which(name) for name in (named, "nsys") if name]
     return _distinct(chain((Path(path) for path in first if path), _present(_INSTALLED)))
 
 
 def find_importers(nsys: Sequence[Path]) -> list[Path]:
     """Every importer of raw streams: $NSYS_IMPORTER, then those that belong to the given nsys, then any other."""
-    named = os.environ.get(IMPORTER_VARIABLE)
-    if named and shutil.which(named) is None:
-        raise ToolMissing(
-            f"${IMPORTER_VARIABLE} is {named}, which is no program.",
-            "Set it to the path of QdstrmImporter, or unset it.",
-            "nsys",
-        )
+    named = _named_by(IMPORTER_VARIABLE, "QdstrmImporter")
     homes = [path.resolve().parent.parent for path in nsys]
     own = (path for home in homes for pattern in _IMPORTERS for path in sorted(home.glob(pattern), reverse=True))
     return _distinct(chain([Path(named)] if named else [], own, _present(_IMPORTERS_ELSEWHERE)))
+
+
+def _named_by(variable: str, what: str) -> str:
+    """The program that an environment variable names, empty when it is not set; ToolMissing when it names none."""
+    named = os.environ.get(variable, "")
+    if named and shutil.which(named) is None:
+        remedy = f"Set it to the path of {what}, or unset it."
+        raise ToolMissing(f"${variable} is {named}, which is no program.", remedy, "nsys")
+    return named
 
 
 def version_of(nsys: Path) -> str:
@@ -153,15 +152,8 @@ def export_sqlite(report: Path, directory: Path) -> Path:
     if STREAM_MAGIC in head[:64]:
         report = import_stream(report, directory / f"{report.stem}.nsys-rep", tools)
     target = directory / f"{report.stem}.sqlite"
-    failures: list[tuple[Path, str]] = []
-    for nsys in tools:
-        target.unlink(missing_ok=True)
-        output = _attempt([str(nsys), "export", "--type", "sqlite", "--force-overwrite", "true", "--output",
-                           str(target), str(report)])  # fmt: skip
-        if _is_export(target):
-            return target
-        failures.append((nsys, output))
-    raise _failure(report, head, failures)
+    arguments = ["export", "--type", "sqlite", "--force-overwrite", "true", "--output", str(target), str(report)]
+    return _made_by_first(tools, arguments, target, report, head, _is_export)
 
 
 def import_stream(stream: Path, target: Path, nsys: Sequence[Path]) -> Path:
@@ -173,14 +165,8 @@ def import_stream(stream: Path, target: Path, nsys: Sequence[Path]) -> Path:
             f"Install {_or_newer(_head(stream))} whole, or set ${IMPORTER_VARIABLE} to the importer's path.",
             "nsys-importer",
         )
-    failures: list[tuple[Path, str]] = []
-    for importer in importers:
-        target.unlink(missing_ok=True)
-        output = _attempt([str(importer), "-i", str(stream), "-o", str(target)])
-        if target.is_file() and target.stat().st_size:
-            return target
-        failures.append((importer, output))
-    raise _failure(stream, _head(stream), failures)
+    arguments = ["-i", str(stream), "-o", str(target)]
+    return _made_by_first(importers, arguments, target, stream, _head(stream), _is_written)
 
 
 def tool_environment() -> dict[str, str]:
@@ -217,12 +203,30 @@ def run(command: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> Finished:
         return Finished(status, _PROGRESS.sub("", output.read(1 << 20).decode("utf-8", "replace")))
 
 
-def _attempt(command: Sequence[str]) -> str:
-    """What a command printed, or why it could not be started."""
-    try:
-        return run(command).output
-    except OSError as error:
-        return f"{error.strerror}: {command[0]}"
+def _made_by_first(
+    tools: Sequence[Path],
+    arguments: Sequence[str],
+    target: Path,
+    report: Path,
+    head: bytes,
+    is_whole: Callable[[Path], bool],
+) -> Path:
+    """What the first tool that can makes of a report; CaptureError or ToolMissing when none can."""
+    failures: list[tuple[Path, str]] = []
+    for tool in tools:
+        target.unlink(missing_ok=True)
+        try:
+            output = run([str(tool), *arguments]).output
+        except OSError as error:
+            output = f"{error.strerror}: {tool}"
+        if is_whole(target):
+            return target
+        failures.append((tool, output))
+    raise _failure(report, head, failures)
+
+
+def _is_written(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def _is_export(path: Path) -> bool:
@@ -268,13 +272,8 @@ def _or_newer(head: bytes) -> str:
 
 
 def _head(report: Path) -> bytes:
-    try:
-        with report.open("rb") as file:
-            return file.read(HEAD_BYTES)
-    except OSError as error:
-        raise CaptureError(
-            f"{report} cannot be read: {error.strerror}.", "Check the path and its permissions.", "no-capture"
-        ) from error
+    with readable(report), report.open("rb") as file:
+        return file.read(HEAD_BYTES)
 
 
 def _present(patterns: Sequence[str]) -> Iterator[Path]:

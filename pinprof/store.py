@@ -81,15 +81,11 @@ class CaptureWriter:
         for existing in (target, partial):
             if existing.exists():
                 if not force:
-                    raise CollectError(
-                        f"{existing} exists already.", "Give another name with -o, or --force to replace it.", "output"
-                    )
-                if not (existing / MANIFEST).is_file():
-                    raise CollectError(
-                        f"{existing} is not a pinprof capture, so --force does not replace it.",
-                        "Give another name with -o.",
-                        "output",
-                    )
+                    remedy = "Give another name with -o, or --force to replace it."
+                    raise CollectError(f"{existing} exists already.", remedy, "output")
+                if not is_capture(existing):
+                    problem = f"{existing} is not a pinprof capture, so --force does not replace it."
+                    raise CollectError(problem, "Give another name with -o.", "output")
                 shutil.rmtree(existing)
         writer = cls(partial, target, manifest)
         try:
@@ -149,9 +145,15 @@ def is_capture(path: Path) -> bool:
     return (path / MANIFEST).is_file()
 
 
+def part(directory: Path, name: str) -> Path | None:
+    """A file of a capture; None when the capture does not have it."""
+    path = directory / name
+    return path if path.is_file() else None
+
+
 def holds_recording(directory: Path) -> bool:
     """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
-    return any((directory / name).is_file() for name in (PERF_DATA, NSYS_SQLITE))
+    return any(part(directory, name) for name in (PERF_DATA, NSYS_SQLITE))
 
 
 def read_manifest(path: Path) -> Manifest:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,8 +15,10 @@ ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
 """Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
 and one Chromium serves all pages."""
 
-# The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others.
+# The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
+# few of them.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
+settings.register_profile("quick", settings.get_profile("same"), max_examples=20)
 settings.register_profile("random", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("same")
 
@@ -26,6 +29,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         group = ONE_AT_A_TIME.get(item.path.relative_to(HERE).parts[0])
         if group:
             item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def interruptible() -> None:
+    """Programs of the tests get SIGINT also where this run does not: a shell's background jobs ignore it."""
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -14,8 +14,8 @@ from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.headline import headline
+from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
-from pinprof.analyze.python_lines import python_lines
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
@@ -58,7 +58,8 @@ def analyze(capture: Capture) -> Analysis:
         activity=activity,
         counterfactual=counterfactual(capture, events, ranges, capture.rates, sees_kernel=sees_kernel),
         pinning=curve,
-        python=python_lines(capture, attribution),
+        python=(python := python_lines(capture, attribution)),
+        lines=lines_of_all(capture, attribution, python),
     )
 
 

@@ -9,8 +9,8 @@ from typing import Literal
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
+from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.python_lines import PythonEvent
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Capture, Event
@@ -37,11 +37,21 @@ class EventResult:
     by_work: Mapping[str, Mapping[str, int]]
     """Leaf → work attribute → weight, each heaviest first."""
     by_level: Mapping[str, int]
-    """Heaviest first."""
+    """Heaviest first; of equal ones first that of the heaviest leaf."""
     inclusive: Mapping[str, int]
     """Weight of samples with such a frame anywhere on the stack (`attribution.GROUPS`)."""
     heuristic: int
     """Weight whose leaf comes from the hot-loop rule."""
+
+    @property
+    def name(self) -> str:
+        """The event's name."""
+        return self.event.name
+
+    @property
+    def unit(self) -> str:
+        """The event's unit."""
+        return self.event.unit
 
     @property
     def too_few(self) -> bool:
@@ -172,8 +182,10 @@ class Analysis:
     """Memory over time; None when nothing recorded it."""
     activity: ActivityAnalysis | None = None
     """CUDA calls, copies, kernels and managed memory; None when nothing traced them."""
-    python: tuple[PythonEvent, ...] = ()
+    python: tuple[EventLines, ...] = ()
     """Weight by line of Python, of each event that has some."""
+    lines: tuple[EventLines, ...] = ()
+    """Weight by line of any language."""
     counterfactual: Counterfactual | None = None
     """The run in other kinds of memory; None for programs that do not say what their phases are."""
     pinning: PinningCurve | None = None

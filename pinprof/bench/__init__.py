@@ -8,12 +8,3 @@ session.py   measure() → Results: calibration in one process, values in severa
 suite.py     pyperf's data: runs into a suite, a suite into rates, its stability warnings
 compare.py   two suites: ratio and significance
 """
-
-from __future__ import annotations
-
-from pinprof.bench.compare import compare
-from pinprof.bench.plan import LeftOut, Request
-from pinprof.bench.session import Results, emulations, measure
-from pinprof.bench.suite import load_suite, rates_of, unstable
-
-__all__ = ["LeftOut", "Request", "Results", "compare", "emulations", "load_suite", "measure", "rates_of", "unstable"]

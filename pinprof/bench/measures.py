@@ -93,10 +93,8 @@ def names() -> tuple[str, ...]:
     """Every measure of this machine: `prefault` by 1, 2, 4, … threads, and by as many as there are CPUs."""
     cores = len(os.sched_getaffinity(0))
     threads = sorted({*(1 << power for power in range(cores.bit_length())), cores})
-    found: list[str] = []
-    for name in TRIALS:
-        found += [f"prefault.t{count}" for count in threads] if name == "prefault.tN" else [name]
-    return tuple(found)
+    prefaults = [f"prefault.t{count}" for count in threads]
+    return tuple(measure for name in TRIALS for measure in (prefaults if name == "prefault.tN" else [name]))
 
 
 def _fresh(
@@ -123,7 +121,11 @@ def _fresh(
     return timer
 
 
-def _made(make: Callable[[], HostMemory]) -> Timer:
+def _free(memory: HostMemory) -> None:
+    memory.free()
+
+
+def _made(make: Callable[[], HostMemory], drop: Callable[[HostMemory], None] = _free) -> Timer:
     """A timer of what makes memory."""
 
     def timer(loops: int) -> float:
@@ -132,7 +134,7 @@ def _made(make: Callable[[], HostMemory]) -> Timer:
             start = perf_counter()
             memory = make()
             total += perf_counter() - start
-            memory.free()
+            drop(memory)
         return total
 
     return timer
@@ -154,34 +156,15 @@ def _repeated(operation: Callable[[], object], check: Callable[[int], object]) -
     return timer
 
 
-def _free(memory: HostMemory) -> None:
-    memory.free()
+def _freed(make: Callable[[], HostMemory]) -> Timer:
+    """A timer of what drops memory."""
+    return _fresh(make, _free, lambda _: None)
 
 
 def _seen(memory: HostMemory) -> HostMemory:
     """The memory with its numpy array, which is made when first asked for and would be timed otherwise."""
     getattr(memory, "array", None)
     return memory
-
-
-def _alloc_malloc(site: Site) -> Timer:
-    return _made(lambda: site.backend.pageable(site.size_bytes))
-
-
-def _pin_alloc(site: Site) -> Timer:
-    return _made(lambda: site.backend.pinned(site.size_bytes))
-
-
-def _pin_hostalloc(site: Site) -> Timer:
-    return _made(lambda: site.gpu.host_alloc(site.size_bytes, "default"))
-
-
-def _touch_first(site: Site) -> Timer:
-    return _touched(site, lambda: site.backend.pageable(site.size_bytes))
-
-
-def _touch_huge(site: Site) -> Timer:
-    return _touched(site, lambda: site.backend.pages(site.size_bytes, huge=True))
 
 
 def _touched(site: Site, make: Callable[[], HostMemory]) -> Timer:
@@ -200,20 +183,8 @@ def _unpin(site: Site, memory: HostMemory) -> None:
     memory.free()
 
 
-def _register_touched(site: Site) -> Timer:
-    return _registered(site, touched=True)
-
-
-def _register_untouched(site: Site) -> Timer:
-    return _registered(site, touched=False)
-
-
 def _registered(site: Site, *, touched: bool) -> Timer:
     return _fresh(lambda: _pageable(site, touched=touched), site.backend.register, lambda memory: _unpin(site, memory))
-
-
-def _free_pinned(site: Site) -> Timer:
-    return _fresh(lambda: site.backend.pinned(site.size_bytes), _free, lambda _: None)
 
 
 def _free_unregister(site: Site) -> Timer:
@@ -225,35 +196,14 @@ def _free_unregister(site: Site) -> Timer:
     return _fresh(make, site.backend.unregister, _free)
 
 
-def _free_pageable(site: Site) -> Timer:
-    return _fresh(lambda: _pageable(site, touched=True), _free, lambda _: None)
-
-
 def _prefault(site: Site) -> Timer:
-    def timer(loops: int) -> float:
-        total = 0.0
-        for _ in range(loops):
-            start = perf_counter()
-            memory = site.backend.pages(site.size_bytes, huge=True)
-            site.backend.touch(memory, site.threads)
-            site.backend.register(memory)
-            total += perf_counter() - start
-            _unpin(site, memory)
-        return total
+    def make() -> HostMemory:
+        memory = site.backend.pages(site.size_bytes, huge=True)
+        site.backend.touch(memory, site.threads)
+        site.backend.register(memory)
+        return memory
 
-    return timer
-
-
-def _h2d_pageable(site: Site) -> Timer:
-    return _to_device(site, site.backend.pageable(site.size_bytes))
-
-
-def _h2d_pinned(site: Site) -> Timer:
-    return _to_device(site, site.backend.pinned(site.size_bytes))
-
-
-def _h2d_write_combined(site: Site) -> Timer:
-    return _to_device(site, site.gpu.host_alloc(site.size_bytes, "write-combined"))
+    return _made(make, lambda memory: _unpin(site, memory))
 
 
 def _to_device(site: Site, memory: HostMemory) -> Timer:
@@ -291,14 +241,6 @@ def _windows(memory: _Memory) -> list[_Memory]:
     return [memory.part(at, min(RING_SLOT_BYTES, total - at)) for at in range(0, total, RING_SLOT_BYTES)]
 
 
-def _d2h_pageable(site: Site) -> Timer:
-    return _to_host(site, site.backend.pageable(site.size_bytes))
-
-
-def _d2h_pinned(site: Site) -> Timer:
-    return _to_host(site, site.backend.pinned(site.size_bytes))
-
-
 def _to_host(site: Site, memory: HostMemory) -> Timer:
     target, device = site.resident(memory), site.backend.device(site.size_bytes)
     site.backend.copy_to_device(device, target)
@@ -314,10 +256,6 @@ def _managed(site: Site, place: Place = "host") -> HostMemory:
     elif place == "device":
         site.gpu.prefetch(memory, "device")
     return memory
-
-
-def _uvm_first_touch(site: Site) -> Timer:
-    return _touched(site, lambda: site.backend.managed(site.size_bytes))
 
 
 def _uvm_ondemand(site: Site) -> Timer:
@@ -374,24 +312,44 @@ _PINNING = "memfd pages created and pinned by an io_uring registered buffer"
 _REGISTERING = "an io_uring registered buffer"
 _RELEASING = "unpinning an io_uring registered buffer"
 TRIALS: Mapping[str, Trial] = {
-    "alloc.malloc": Trial(_alloc_malloc, ("pageable",)),
-    "touch.first": Trial(_touch_first, ("pageable",)),
-    "touch.huge": Trial(_touch_huge, ("pageable",), smallest_bytes=HUGE_PAGE_BYTES),
-    "pin.alloc": Trial(_pin_alloc, ("pinned",), _PINNING),
-    "pin.hostalloc": Trial(_pin_hostalloc, ("pinned",), None),
-    "pin.register-touched": Trial(_register_touched, ("pageable",), _REGISTERING),
-    "pin.register-untouched": Trial(_register_untouched, ("pageable",), _REGISTERING),
-    "free.pinned": Trial(_free_pinned, ("pinned",), f"{_RELEASING}, and unmapping it"),
+    "alloc.malloc": Trial(lambda at: _made(lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
+    "touch.first": Trial(lambda at: _touched(at, lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
+    "touch.huge": Trial(
+        lambda at: _touched(at, lambda: at.backend.pages(at.size_bytes, huge=True)),
+        ("pageable",),
+        smallest_bytes=HUGE_PAGE_BYTES,
+    ),
+    "pin.alloc": Trial(lambda at: _made(lambda: at.backend.pinned(at.size_bytes)), ("pinned",), _PINNING),
+    "pin.hostalloc": Trial(lambda at: _made(lambda: at.gpu.host_alloc(at.size_bytes, "default")), ("pinned",), None),
+    "pin.register-touched": Trial(lambda at: _registered(at, touched=True), ("pageable",), _REGISTERING),
+    "pin.register-untouched": Trial(lambda at: _registered(at, touched=False), ("pageable",), _REGISTERING),
+    "free.pinned": Trial(
+        lambda at: _freed(lambda: at.backend.pinned(at.size_bytes)), ("pinned",), f"{_RELEASING}, and unmapping it"
+    ),
     "free.unregister": Trial(_free_unregister, ("pageable",), _RELEASING),
-    "free.pageable": Trial(_free_pageable, ("pageable",)),
+    "free.pageable": Trial(lambda at: _freed(lambda: _pageable(at, touched=True)), ("pageable",)),
     "prefault.tN": Trial(_prefault, ("pageable",), f"huge pages touched, then {_REGISTERING}", HUGE_PAGE_BYTES),
-    "h2d.pageable": Trial(_h2d_pageable, ("pageable", "device", "pageable"), "memcpy twice, through 2 MiB slots"),
-    "h2d.pinned": Trial(_h2d_pinned, ("pinned", "device", "pageable"), "memcpy"),
+    "h2d.pageable": Trial(
+        lambda at: _to_device(at, at.backend.pageable(at.size_bytes)),
+        ("pageable", "device", "pageable"),
+        "memcpy twice, through 2 MiB slots",
+    ),
+    "h2d.pinned": Trial(
+        lambda at: _to_device(at, at.backend.pinned(at.size_bytes)), ("pinned", "device", "pageable"), "memcpy"
+    ),
     "h2d.staged": Trial(_h2d_staged, ("pageable", "pinned", "device", "pageable"), "memcpy twice, 4 MiB slots"),
-    "h2d.write-combined": Trial(_h2d_write_combined, ("pinned", "device", "pageable"), None),
-    "d2h.pageable": Trial(_d2h_pageable, ("pageable", "device"), "memcpy twice, through 2 MiB slots"),
-    "d2h.pinned": Trial(_d2h_pinned, ("pinned", "device"), "memcpy"),
-    "uvm.first-touch": Trial(_uvm_first_touch, ("managed",), None),
+    "h2d.write-combined": Trial(
+        lambda at: _to_device(at, at.gpu.host_alloc(at.size_bytes, "write-combined")),
+        ("pinned", "device", "pageable"),
+        None,
+    ),
+    "d2h.pageable": Trial(
+        lambda at: _to_host(at, at.backend.pageable(at.size_bytes)),
+        ("pageable", "device"),
+        "memcpy twice, through 2 MiB slots",
+    ),
+    "d2h.pinned": Trial(lambda at: _to_host(at, at.backend.pinned(at.size_bytes)), ("pinned", "device"), "memcpy"),
+    "uvm.first-touch": Trial(lambda at: _touched(at, lambda: at.backend.managed(at.size_bytes)), ("managed",), None),
     "uvm.ondemand": Trial(_uvm_ondemand, ("managed",), "2 MiB blocks copied away and dropped, then numpy adds"),
     "uvm.prefetch": Trial(_uvm_prefetch, ("managed",), None),
     "uvm.prefetched-kernel": Trial(_uvm_prefetched_kernel, ("managed",), None),

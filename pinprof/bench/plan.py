@@ -101,7 +101,7 @@ def chosen(only: Sequence[str]) -> tuple[str, ...]:
     known = names()
     if not only:
         return known
-    found: dict[str, None] = {}
+    wanted: dict[str, None] = {}
     for name in only:
         matches = [measure for measure in known if name in (measure, measure.split(".")[0])]
         if not matches and rates.is_measure(name):
@@ -110,11 +110,11 @@ def chosen(only: Sequence[str]) -> tuple[str, ...]:
             near = difflib.get_close_matches(name, [*known, *TRIALS], 1)
             hint = f"Did you mean {near[0]}?" if near else f"There are: {', '.join(TRIALS)}; or a family such as pin."
             raise UsageError(f"There is no measure {name!r}.", hint, "measure")
-        found.update(dict.fromkeys(matches))
+        wanted.update(dict.fromkeys(matches))
     # Another number of threads than this machine suggests is as good.
     return (
-        *(measure for measure in known if measure in found),
-        *(measure for measure in found if measure not in known),
+        *(measure for measure in known if measure in wanted),
+        *(measure for measure in wanted if measure not in known),
     )
 
 

@@ -56,8 +56,8 @@ class Worker:
 
     def facts(self) -> dict[str, Any]:
         """What the process found; its first answer."""
-        found: dict[str, Any] = self._answer("start")["facts"]
-        return found
+        facts: dict[str, Any] = self._answer("start")["facts"]
+        return facts
 
     def ask(self, job: dict[str, Any]) -> dict[str, Any]:
         """The answer to a job: `run`, or `left_out`; ScenarioError for what ends the measurement."""

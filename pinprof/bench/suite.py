@@ -41,22 +41,22 @@ def load_suite(path: Path) -> Any:
 
 def rates_of(suite: Any, machine: Mapping[str, Any], backend: str) -> Rates:
     """Median, 10th and 90th percentile of every benchmark."""
-    found = [
+    rates = [
         Rate(measure, size, *(1e9 * value for value in (one.median(), one.percentile(10), one.percentile(90))))
         for one, measure, size in _measures(suite)
     ]
-    return Rates(machine, backend, datetime.now(UTC).isoformat(timespec="seconds"), tuple(found))
+    return Rates(machine, backend, datetime.now(UTC).isoformat(timespec="seconds"), tuple(rates))
 
 
 def unstable(suite: Any) -> dict[str, tuple[str, ...]]:
     """Benchmark → pyperf's reasons to distrust it; stable ones are not in it."""
-    found = {}
+    distrusted = {}
     for benchmark in suite.get_benchmarks():
         # Between the reasons, pyperf explains its own commands.
         reasons = tuple(line[2:] for line in format_checks(benchmark) if line.startswith("* "))
         if reasons:
-            found[benchmark.get_name()] = reasons
-    return found
+            distrusted[benchmark.get_name()] = reasons
+    return distrusted
 
 
 def _measures(suite: Any) -> Iterator[tuple[Any, str, int]]:

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import shlex
 import tempfile
-from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.cli.progress import working
 from pinprof.errors import CollectError, PinprofError
 
 if TYPE_CHECKING:
-    from pinprof.bench import Request, Results
+    from pinprof.bench.plan import Request
+    from pinprof.bench.session import Results
     from pinprof.rates import Rates
     from pinprof.report.bench.data import BenchReport
 
@@ -74,7 +74,7 @@ def command(
     """
     if ctx.invoked_subcommand is not None:
         return None
-    from pinprof.bench import Request
+    from pinprof.bench.plan import Request
     from pinprof.units import parse_bytes, parse_duration_ns
 
     request = Request(
@@ -99,23 +99,24 @@ def command(
 @click.argument("after", type=_FILE)
 def compare(before: Path, after: Path) -> int:
     """Compare two measurements: per benchmark the ratio of the means, and whether it is significant."""
-    from pinprof import bench
+    from pinprof.bench import compare as comparison
     from pinprof.report.bench.text import print_comparison
 
-    print_comparison(bench.compare(before, after))
+    print_comparison(comparison.compare(before, after))
     return 0
 
 
 def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
     """Measure, write the file first, then show everything."""
-    from pinprof import __version__, bench, rates
+    from pinprof import __version__, rates
+    from pinprof.bench import session, suite
     from pinprof.collect import host
 
     facts = host.facts()
-    with _progress() as say:
-        results = bench.measure(request, {"pinprof_version": __version__}, say)
+    with working("Starting") as say:
+        results = session.measure(request, {"pinprof_version": __version__}, say)
     results.suite.dump(str(file), replace=True)
-    measured = bench.rates_of(results.suite, rates.machine_of(facts), results.backend)
+    measured = suite.rates_of(results.suite, rates.machine_of(facts), results.backend)
     stored = _store(measured)
     report = _report(results, measured, facts, words, file)
     from pinprof.report.bench.text import print_bench
@@ -131,8 +132,8 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
 
 
 def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
-    from pinprof import bench
     from pinprof.analyze.costs.bench import study
+    from pinprof.bench import session, suite
     from pinprof.report.bench.data import BenchReport
 
     return BenchReport(
@@ -141,13 +142,13 @@ def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str
         emulated=results.emulated,
         host=facts,
         left_out=tuple((one.measure, one.size_bytes, one.reason) for one in results.left_out),
-        unstable=bench.unstable(results.suite),
+        unstable=suite.unstable(results.suite),
         benchmarks=len(measured.rates),
         processes=results.processes,
         duration_s=results.duration_s,
         command=words,
         file=file.name,
-        emulations=bench.emulations(results),
+        emulations=session.emulations(results),
     )
 
 
@@ -201,18 +202,3 @@ def _given(ctx: click.Context) -> list[str]:
         values = value if isinstance(value, tuple) else (value,)
         words += [option] if value is True else [word for one in values for word in (option, str(one))]
     return words
-
-
-@contextlib.contextmanager
-def _progress() -> Iterator[Callable[[str], None]]:
-    """What is being done, in one line that changes; nothing where standard error is no terminal."""
-    import sys
-
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    with Console(stderr=True).status("Starting") as status:
-        yield lambda text: status.update(Text(text))

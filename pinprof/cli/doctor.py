@@ -22,12 +22,11 @@ def command(as_json: bool) -> int:
         click.echo(json.dumps([asdict(result) for result in results], indent=1))
         return int(impossible)
 
-    from rich.table import Table
     from rich.text import Text
 
-    from pinprof.report.terminal.layout import console_of, tidy
+    from pinprof.report.terminal.layout import console_of, plain_table, tidy
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), show_header=False)
+    table = plain_table(header=False)
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")

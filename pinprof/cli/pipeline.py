@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from pinprof import analyze, read, report
+from pinprof import analyze, read
 from pinprof.analyze import Analysis
 from pinprof.cli.progress import working
 from pinprof.errors import CollectError
@@ -28,18 +28,23 @@ def present(
     analyses: Sequence[Analysis], page: Path, shared_assets: Path | None = None, *, summary: bool = True
 ) -> None:
     """Explain recordings in the terminal (unless not `summary`), write their page, and say where it is."""
+    from pinprof.report.gather import build
+    from pinprof.report.page.collection import write_collection
+    from pinprof.report.page.html import write_html
+    from pinprof.report.terminal.text import print_text
+
     if page.is_dir():
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
     with working("Building the report"):
-        reports = [report.build(analysis) for analysis in analyses]
+        reports = [build(analysis) for analysis in analyses]
     if summary:
         for data in reports:
-            report.print_text(data)
+            print_text(data)
     with working(f"Writing {page.name}"):
         if len(reports) == 1:
-            report.write_html(reports[0], page, shared_assets)
+            write_html(reports[0], page, shared_assets)
         else:
-            report.write_collection(reports, page)
+            write_collection(reports, page)
     click.echo(f"\nPage: {page}" if summary else page)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 
 @contextlib.contextmanager
-def working(what: str) -> Iterator[None]:
-    """Show `what` with a spinner on standard error while the block runs."""
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Show `what` with a spinner on standard error while the block runs, which may change the words."""
     if not sys.stderr.isatty():
-        yield
+        yield lambda _: None
         return
     from rich.console import Console
+    from rich.text import Text
 
-    with Console(stderr=True).status(what):
-        yield
+    with Console(stderr=True).status(what) as status:
+        yield lambda text: status.update(Text(text))

@@ -78,19 +78,24 @@ def command(
         _fold(paths[0], options, output, event)
         return
 
-    from pinprof import analyze, report
+    from pinprof import analyze
     from pinprof.cli import pipeline
+    from pinprof.report.gather import build
 
     analyses = [pipeline.explain(path, options) for path in paths]
     if explain:
-        report.print_explanation(analyze.explain(analyses[0], explain))
+        from pinprof.report.terminal.text import print_explanation
+
+        print_explanation(analyze.explain(analyses[0], explain))
     elif form == "text":
-        report.print_text(report.build(analyses[0]), output)
+        from pinprof.report.terminal.text import print_text
+
+        print_text(build(analyses[0]), output)
     elif form == "json":
-        from pinprof.report.export import streams
+        from pinprof.report.export import document, streams
 
         with streams.text_output(output) as stream:
-            report.write_json(report.build(analyses[0]), stream)
+            document.write_json(build(analyses[0]), stream)
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)

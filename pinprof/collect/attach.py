@@ -38,8 +38,6 @@ class RunningProgram(Program):
         except OSError:  # older kernels, and containers that do not allow it
             if self._ended():
                 raise no_process(pid) from None
-        self.wait_status = None
-        self.usage = None
         self.started_ns = self.ended_ns = time.monotonic_ns()
 
     def start(self) -> None:

@@ -174,14 +174,8 @@ def _memlock() -> Check:
 def _io_uring() -> Check:
     # io_uring_setup(0, NULL) fails with EINVAL or EFAULT where it is allowed (io_uring/io_uring.c).
     number = _syscall_errno(_SYSCALL_IO_URING_SETUP, 0, None)
-    if number in (errno.EINVAL, errno.EFAULT):
-        return Check("io_uring", "ok", "permitted")
-    return Check(
-        "io_uring",
-        "warning",
-        f"not permitted ({os.strerror(number)})",
-        "Host emulation of pinning needs it: sysctl kernel.io_uring_disabled=0, or a seccomp profile that allows it.",
-    )
+    setting = "pinning needs it: sysctl kernel.io_uring_disabled=0"
+    return _emulation("io_uring", 0 if number in (errno.EINVAL, errno.EFAULT) else number, setting)
 
 
 def _userfaultfd() -> Check:
@@ -190,14 +184,16 @@ def _userfaultfd() -> Check:
         return Check("userfaultfd", "info", "unknown on this architecture")
     # An unknown flag is refused with EINVAL only after the permission check (fs/userfaultfd.c).
     number = _syscall_errno(syscall, 0x40000000)
-    if number == errno.EINVAL:
-        return Check("userfaultfd", "ok", "permitted")
-    return Check(
-        "userfaultfd",
-        "warning",
-        f"not permitted ({os.strerror(number)})",
-        "Host emulation of uvm needs it: sysctl vm.unprivileged_userfaultfd=1, or a seccomp profile that allows it.",
-    )
+    setting = "uvm needs it: sysctl vm.unprivileged_userfaultfd=1"
+    return _emulation("userfaultfd", 0 if number == errno.EINVAL else number, setting)
+
+
+def _emulation(name: str, number: int, setting: str) -> Check:
+    """Whether host emulation may use a system call, by its errno."""
+    if not number:
+        return Check(name, "ok", "permitted")
+    fix = f"Host emulation of {setting}, or a seccomp profile that allows it."
+    return Check(name, "warning", f"not permitted ({os.strerror(number)})", fix)
 
 
 def _python_lines() -> Check:
@@ -211,11 +207,11 @@ def _python_lines() -> Check:
 
 def _nsys() -> Check:
     try:
-        found = find_nsys()
+        recorder = find_nsys()
     except ToolMissing as error:
         state: Literal["info", "warning"] = "warning" if host.gpus() else "info"
         return Check("nsys", state, error.problem, error.remedy if host.gpus() else "")
-    return Check("nsys", "ok", f"{found.version}, {found.path}")
+    return Check("nsys", "ok", f"{recorder.version}, {recorder.path}")
 
 
 def _nsys_importer() -> Check:

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import stat
-import subprocess
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
 
+from pinprof.collect import host
 from pinprof.collect.native.tracefs import Site
 from pinprof.cuda_functions import FUNCTIONS, plain_name
 
@@ -92,13 +92,8 @@ def _libraries(executable: str, environment: Mapping[str, str]) -> Iterator[Path
 
 
 def _in_linker_cache() -> Iterator[Path]:
-    try:
-        listing = subprocess.run(
-            ["/sbin/ldconfig", "-p"], capture_output=True, text=True, errors="replace", timeout=10, check=False
-        ).stdout
-    except (OSError, subprocess.TimeoutExpired):
-        return
-    for line in listing.splitlines():
+    listing = host.ran("/sbin/ldconfig", "-p")
+    for line in listing.stdout.splitlines() if listing else ():
         name, arrow, path = line.strip().partition(" => ")
         if arrow and name.startswith(("libcuda.so.1 ", "libcudart.so.")):
             yield Path(path)

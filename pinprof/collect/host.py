@@ -5,11 +5,12 @@ A fact that this machine does not tell is None: absence is shown, never guessed.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import resource
-import shutil
 import subprocess
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,22 @@ _NVIDIA_FIELDS = {
     "persistence": "persistence_mode",
 }
 """Our name → `nvidia-smi --query-gpu` field."""
+
+
+def ran(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str] | None:
+    """A short command that has ended; None when it cannot run, or hangs."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        return subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=environment,
+            timeout=20,
+            check=False,
+            encoding="utf-8",
+            errors="replace",
+        )
+    return None
 
 
 def facts() -> dict[str, Any]:
@@ -193,14 +210,8 @@ def _known(value: str) -> str | None:
 
 def _smi(*arguments: str) -> str:
     """What nvidia-smi prints; empty when it is missing, fails or hangs on a broken driver."""
-    path = shutil.which("nvidia-smi")
-    if path is None:
-        return ""
-    try:
-        done = subprocess.run([path, *arguments], capture_output=True, timeout=20, check=False)
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace") if done.returncode == 0 else ""
+    done = ran("nvidia-smi", *arguments)
+    return done.stdout if done and done.returncode == 0 else ""
 
 
 def _listing(directory: Path) -> list[str]:

@@ -10,6 +10,7 @@ import gzip
 import shutil
 from pathlib import Path
 
+from pinprof.collect.native.existing import reference_symbol
 from pinprof.store import KALLSYMS
 
 SOURCE = Path("/proc/kallsyms")
@@ -47,11 +48,4 @@ def hidden_note() -> str:
 
 def addresses_shown() -> bool:
     """Whether kallsyms shows real addresses: a kernel that hides them prints zeros (kernel/kallsyms.c)."""
-    try:
-        with SOURCE.open("rb") as source:
-            for line in source:
-                if line.endswith((b" _stext\n", b" _text\n")):
-                    return int(line.split(b" ", 1)[0], 16) != 0
-    except OSError:
-        return False
-    return False
+    return reference_symbol(SOURCE)[1] != 0

@@ -30,7 +30,7 @@ from pinprof.collect import chosen, nsys_export
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder, shim_command
 from pinprof.collect.program import HeldSignals, find_program
-from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
 from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
@@ -159,9 +159,7 @@ class Launched(Tool):
             try:
                 self.recorder = NsysRecorder([*self._argv, *shim_command(folder)], given, self._log)
             except OSError as error:
-                raise CollectError(
-                    f"nsys cannot be started: {error.strerror}.", "Reinstall Nsight Systems.", "nsys-failed"
-                ) from error
+                raise _failed(f"nsys cannot be started: {error.strerror}.", "Reinstall Nsight Systems.") from error
             self.recorder.folder = folder
             try:
                 self._launch(server, given)
@@ -197,23 +195,17 @@ class Launched(Tool):
             (self._directory / NSYS_SQLITE).unlink(missing_ok=True)
             if not (self._directory / PERF_DATA).exists():
                 raise
-            failure = CollectError(
-                "The export of what nsys recorded was broken off; what was recorded beside it is kept.",
-                "Record again, and let the export end.",
-                "nsys-failed",
-            )
-            return ToolResult(facts, tuple(notes), failure)
+            broken_off = "The export of what nsys recorded was broken off; what was recorded beside it is kept."
+            return ToolResult(facts, tuple(notes), _failed(broken_off, "Record again, and let the export end."))
         except (PinprofError, OSError) as error:
             shutil.copyfile(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
             reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
             remedy = error.remedy if isinstance(error, PinprofError) else "Free some room, and record again."
-            failure = CollectError(
+            problem = (
                 f"What nsys recorded could not be exported: {reason} Its report is kept in the capture; it holds the "
-                "program's environment and the machine's process list.",
-                remedy,
-                "nsys-failed",
+                "program's environment and the machine's process list."
             )
-            return ToolResult(facts, tuple(notes), failure)
+            return ToolResult(facts, tuple(notes), _failed(problem, remedy))
         if self._request.keep_report:
             whole = next((path for name in _REPORTS[:2] if (path := self._folder / name).is_file()), report)
             shutil.copyfile(whole, self._directory / NSYS_REPORT)
@@ -245,34 +237,29 @@ class Launched(Tool):
             if self.recorder.reap():
                 raise self._start_failure()
             if time.monotonic() > deadline:
-                raise CollectError(
-                    f"nsys had not started the program after {START_TIMEOUT_S:.0f} s.",
-                    "See whether `nsys profile true` works, and `pinprof doctor`.",
-                    "nsys-failed",
-                )
+                late = f"nsys had not started the program after {START_TIMEOUT_S:.0f} s."
+                raise _failed(late, "See whether `nsys profile true` works, and `pinprof doctor`.")
 
     def _start_failure(self) -> CollectError:
         reason = _complaint(self._log) or "it printed nothing"
-        return CollectError(
-            f"nsys did not start the program: {reason}.", "See whether `nsys profile true` works.", "nsys-failed"
-        )
+        return _failed(f"nsys did not start the program: {reason}.", "See whether `nsys profile true` works.")
 
     def _no_report(self) -> CollectError:
         how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'it is silent'})"
-        return CollectError(
-            f"nsys {how}; what else was recorded is kept.", "Record again, or see collector.log.", "nsys-failed"
-        )
+        return _failed(f"nsys {how}; what else was recorded is kept.", "Record again, or see collector.log.")
 
     def _unfinished(self) -> CollectError | None:
         if not self._died:
             return None
-        return CollectError(
-            "nsys was ended before it had finished; what it wrote until then is kept.", "Record again.", "nsys-failed"
-        )
+        return _failed("nsys was ended before it had finished; what it wrote until then is kept.", "Record again.")
 
     @property
     def _died(self) -> bool:
         return self.recorder.died_first or not self.recorder.ended_well
+
+
+def _failed(problem: str, remedy: str) -> CollectError:
+    return CollectError(problem, remedy, "nsys-failed")
 
 
 def _nsys_environment(folder: Path) -> dict[str, str]:
@@ -284,12 +271,7 @@ def _nsys_environment(folder: Path) -> dict[str, str]:
 
 def _complaint(log: Path) -> str:
     """The first thing nsys printed besides its usual progress, without a full stop."""
-    try:
-        text = log.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    lines = (re.sub(r"[^ -~]", "", line).strip() for line in text.splitlines())
-    return next((line.rstrip(".")[:300] for line in lines if line and not _USUAL.search(line)), "")
+    return next((line.rstrip(".")[:300] for line in printed_lines(log) if not _USUAL.search(line)), "")
 
 
 def _help(path: Path) -> str:

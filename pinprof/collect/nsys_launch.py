@@ -49,8 +49,6 @@ class LaunchedProgram(Program):
         }
         self._gate = self._failure = -1
         self.pid = 0
-        self.wait_status = None
-        self.usage = None
         self.started_ns = self.ended_ns = time.monotonic_ns()
 
     def hand_over(self, line: socket.socket, given: Mapping[str, str]) -> None:

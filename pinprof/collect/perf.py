@@ -17,18 +17,17 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pinprof.collect import perf_host_name, permission
+from pinprof.collect import host, perf_host_name, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.limits import check_request
 from pinprof.collect.program import Program
-from pinprof.collect.recorder import Recorder
+from pinprof.collect.recorder import Recorder, printed_lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing
 from pinprof.store import LOG, PERF_DATA
@@ -113,20 +112,12 @@ class Attached(Tool):
 
     def result(self) -> ToolResult:
         """What it recorded with, and why that is not whole."""
-        request = self._request
         facts = {
             "name": "perf",
             "version": self._perf.version,
             "command": self._shown,
             "pid": self._pid,
-            "options": {
-                "frequency": request.frequency,
-                "call_graph": request.call_graph,
-                "fault_period": request.fault_period,
-                "off_cpu": records_switches(request),
-                "system_wide": request.system_wide,
-                "region_only": request.region_only,
-            },
+            "options": self._request.sampler_options(off_cpu=records_switches(self._request)),
             "cpu_ns": self.recorder.cpu_ns,
         }
         perf_host_name.forget(self._data)
@@ -211,11 +202,7 @@ def _start_failure(complaints: str, request: RecordRequest) -> CollectError:
         number = permission.sampling_errno(system_wide=request.system_wide)
         return permission.refusal(number or 1, system_wide=request.system_wide)
     if "mmap" in complaints:
-        return CollectError(
-            "perf may not lock enough memory for its buffers.",
-            "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
-            "perf-memlock",
-        )
+        return permission.memory_refusal("perf")
     reason = complaints.partition("\n")[0] or "it printed nothing"
     return CollectError(
         f"perf did not start recording: {reason.rstrip('.')}.", "`pinprof doctor` checks what it needs.", "perf"
@@ -233,13 +220,8 @@ def _failure(recorder: Recorder, log: Path) -> CollectError | None:
 
 def _complaints(log: Path) -> str:
     """What perf printed besides its usual progress, made of printable characters."""
-    try:
-        text = log.read_text("utf-8", "replace")
-    except OSError:
-        return ""
-    lines = (re.sub(r"[^ -~]", "", line).strip() for line in text.splitlines())
     usual = ("[ perf record:", "Events ", "Error:", "WARNING:")
-    return "\n".join(line for line in lines if line and not line.startswith(usual))[:4000]
+    return "\n".join(line for line in printed_lines(log) if not line.startswith(usual))[:4000]
 
 
 def _perf_environment() -> dict[str, str]:
@@ -256,13 +238,7 @@ def _shown(argv: Sequence[str], request: RecordRequest, pid: int, control: Contr
 
 def _has_lbr() -> bool:
     """Whether the CPU reports a depth of its last-branch records (sysfs, Linux 5.11)."""
-    for name in _LBR_DEPTH:
-        try:
-            if int((_PMUS / name).read_text()) > 0:
-                return True
-        except (OSError, ValueError):
-            continue
-    return False
+    return any((host.number(_PMUS / name) or 0) > 0 for name in _LBR_DEPTH)
 
 
 def _kernel_version() -> tuple[int, ...]:
@@ -271,20 +247,9 @@ def _kernel_version() -> tuple[int, ...]:
 
 
 def _output(*command: str) -> str:
-    """Everything a short command prints; empty when it cannot run."""
-    try:
-        done = subprocess.run(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=_perf_environment(),
-            timeout=20,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return done.stdout.decode("utf-8", "replace")
+    """Everything a short command of perf's prints; empty when it cannot run."""
+    done = host.ran(*command, environment=_perf_environment())
+    return done.stdout + done.stderr if done else ""
 
 
 COLLECTOR = Collector(lambda setup: [Attached(setup)], check, samples=True, leaves=(PERF_DATA,))

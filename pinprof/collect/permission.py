@@ -7,6 +7,7 @@ import os
 import struct
 from pathlib import Path
 
+from pinprof.collect import host
 from pinprof.collect.native import perf_event as pe
 from pinprof.errors import CollectError
 
@@ -17,10 +18,7 @@ _CAP_SYS_ADMIN, _CAP_PERFMON = 21, 38
 
 def paranoid() -> int | None:
     """kernel.perf_event_paranoid; None when the kernel has no perf events."""
-    try:
-        return int(PARANOID.read_text())
-    except (OSError, ValueError):
-        return None
+    return host.number(PARANOID)
 
 
 def sampling_errno(*, system_wide: bool = False, kernel: bool = True, of: int = 0) -> int:
@@ -73,6 +71,15 @@ def require_process(pid: int, *, kernel: bool) -> None:
             "Run pinprof as root, or as the process's user.",
             "pid",
         )
+
+
+def memory_refusal(tool: str) -> CollectError:
+    """What to say where the kernel does not let a tool lock memory."""
+    return CollectError(
+        f"{tool} may not lock enough memory for its buffers.",
+        "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
+        "perf-memlock",
+    )
 
 
 def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectError:

@@ -50,6 +50,9 @@ class Program:
     """It shares pinprof's process group: a Ctrl-C of the terminal reaches it as well."""
     begun = False
     """It is the program by now: something of it is recorded."""
+    wait_status: int | None = None
+    usage: resource.struct_rusage | None = None
+    started_ns = ended_ns = 0
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], signals: HeldSignals) -> None:
         executable = find_program(command[0])
@@ -63,8 +66,6 @@ class Program:
             _become(executable, command, environment, signals, gate, failure)
         os.close(gate)
         os.close(failure)
-        self.wait_status: int | None = None
-        self.usage: resource.struct_rusage | None = None
         self.started_ns = self.ended_ns = time.monotonic_ns()
 
     def start(self) -> None:

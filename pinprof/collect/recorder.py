@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,6 +14,15 @@ from pinprof.errors import CollectError
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 FINISH_TIMEOUT_S = 60.0
 """For a recorder to write its file after the program has ended."""
+
+
+def printed_lines(log: Path) -> list[str]:
+    """What tools printed into a log, made of printable characters, without empty lines."""
+    try:
+        text = log.read_text("utf-8", "replace")
+    except OSError:
+        return []
+    return [shown for line in text.splitlines() if (shown := re.sub(r"[^ -~]", "", line).strip())]
 
 
 class Recorder:

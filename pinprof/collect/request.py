@@ -44,6 +44,11 @@ class RecordRequest:
     keep_report: bool = False
     """Keep nsys's own report, which holds the program's environment and the machine's process list."""
 
+    def sampler_options(self, **decided: bool) -> dict[str, Any]:
+        """`options` of a sampler in the manifest, with what it decided by itself."""
+        asked = {name: getattr(self, name) for name in ("frequency", "call_graph", "fault_period")}
+        return asked | decided | {"system_wide": self.system_wide, "region_only": self.region_only}
+
 
 @dataclass(frozen=True)
 class Outcome:

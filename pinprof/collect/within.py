@@ -22,7 +22,6 @@ class _ThisProcess(Program):
 
     def __init__(self) -> None:
         self.pid = os.getpid()
-        self.wait_status = None
         self._used: dict[str, int] = {}
 
     def start(self) -> None:

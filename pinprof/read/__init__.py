@@ -12,14 +12,14 @@ import stat
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from pinprof.errors import CaptureError, FormatError
+from pinprof.errors import CaptureError, FormatError, readable, unreadable
 from pinprof.model import Capture
 from pinprof.read.reader import Certainty, Reader, ReadOptions
-from pinprof.store import MEMORY, PYTHON_STACKS
+from pinprof.store import MEMORY, PYTHON_STACKS, part
 from pinprof.units import format_counted
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
@@ -51,14 +51,12 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
     path = Path(path)
     capture = _read(path, options)
-    stacks = path / PYTHON_STACKS
-    capture = python_frames.settle(
-        capture, stacks if stacks.is_file() else None, keep_interpreter=options.interpreter_frames
-    )
-    if (path / MEMORY).is_file():
+    stacks = part(path, PYTHON_STACKS)
+    capture = python_frames.settle(capture, stacks, keep_interpreter=options.interpreter_frames)
+    if memory := part(path, MEMORY):
         from pinprof.read.memory import read_memory
 
-        log = read_memory(path / MEMORY)
+        log = read_memory(memory)
         capture = replace(capture, memory=log)
         if log is not None and log.bad_lines:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
@@ -103,7 +101,6 @@ def _reader_of(path: Path, shown: str) -> Reader:
         shown,
         expected=", ".join(foreign) + " or a capture directory",
         found=repr(head[:16]),
-        offset=0,
         remedy="Give a recording that pinprof or perf wrote.",
         slug="unknown-format",
     )
@@ -111,11 +108,8 @@ def _reader_of(path: Path, shown: str) -> Reader:
 
 def _head(file: Path, shown: str) -> bytes:
     """How a file begins, unpacked where it is compressed text; CaptureError if it is empty or cannot be read."""
-    try:
-        with file.open("rb") as stream:
-            head = stream.read(_HEAD_BYTES)
-    except OSError as error:
-        raise _unreadable(shown, error) from error
+    with readable(shown), file.open("rb") as stream:
+        head = stream.read(_HEAD_BYTES)
     if not head:
         raise CaptureError(
             f"{shown} is empty.",
@@ -143,23 +137,12 @@ def _seekable(path: Path) -> Iterator[Path]:
             f"{path} does not exist.", "Give a capture directory or a perf.data file.", "no-capture"
         ) from None
     except (OSError, ValueError) as error:
-        raise _unreadable(str(path), error) from error
+        raise unreadable(path, error) from error
     if regular:
         yield path
         return
     with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
-        try:
-            if piped:
-                shutil.copyfileobj(sys.stdin.buffer, copy)
-            else:
-                with path.open("rb") as source:
-                    shutil.copyfileobj(source, copy)
-        except OSError as error:
-            raise _unreadable(str(path), error) from error
+        with readable(path), nullcontext(sys.stdin.buffer) if piped else path.open("rb") as source:
+            shutil.copyfileobj(source, copy)
         copy.flush()
         yield Path(copy.name)
-
-
-def _unreadable(shown: str, error: OSError | ValueError) -> CaptureError:
-    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return CaptureError(f"{shown} cannot be read: {reason}.", "Check the path and its permissions.", "no-capture")

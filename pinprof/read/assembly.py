@@ -7,6 +7,7 @@ kernel boundary a function lies on. The rules that stand in for what is missing 
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -147,7 +148,6 @@ def check_sum(path: str, total: int, slug: str) -> None:
             path,
             expected="weights that sum to less than 2^63",
             found="more",
-            offset=0,
             remedy="Check what wrote the file.",
             slug=slug,
         )
@@ -158,15 +158,15 @@ class StackBuilder:
 
     def __init__(self) -> None:
         self._dsos: dict[Dso, int] = {}
-        self._frames: dict[tuple[str, int, int], int] = {}
+        self._frames: dict[tuple[str, int, int, str], int] = {}
         self._nodes = Interner()
         self._children: dict[tuple[int, int], int] = {}
         self.cut_chains = 0
         """Chains longer than MAX_DEPTH, whose outermost frames were cut off."""
 
-    def frame(self, symbol: str, dso: Dso, mode: int) -> int:
-        """The number of a frame, made where new."""
-        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode)
+    def frame(self, symbol: str, dso: Dso, mode: int, source: str = "") -> int:
+        """The number of a frame, made where new; `source` as in `FrameTable`."""
+        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode, source)
         return self._frames.setdefault(key, len(self._frames))
 
     def stacks(self, chains: Sequence[Sequence[int]]) -> Int32:
@@ -205,71 +205,39 @@ class StackBuilder:
             parent=(keys >> np.uint64(32)).astype(np.int64).astype(np.int32) - np.int32(1),
             frame=(keys & np.uint64(0xFFFFFFFF)).astype(np.int32),
             frames=FrameTable(
-                symbol=tuple(symbol for symbol, _, _ in rows),
-                dso=np.array([dso for _, dso, _ in rows], np.int32),
-                mode=np.array([mode for _, _, mode in rows], np.uint8),
+                symbol=tuple(row[0] for row in rows),
+                dso=np.array([row[1] for row in rows], np.int32),
+                mode=np.array([row[2] for row in rows], np.uint8),
                 dsos=tuple(self._dsos),
+                source=tuple(row[3] for row in rows) if any(row[3] for row in rows) else (),
             ),
         )
 
 
 @dataclass
 class SampleColumns:
-    """Samples being collected: plain lists, of which only `stack`, `weight` and `event` must be filled."""
+    """Samples being collected, packed; only `stack`, `weight` and `event` must be filled."""
 
-    stack: list[int] = field(default_factory=list)
-    weight: list[int] = field(default_factory=list)
-    event: list[int] = field(default_factory=list)
-    tid: list[int] = field(default_factory=list)
-    pid: list[int] = field(default_factory=list)
-    time_ns: list[int] = field(default_factory=list)
-    ip: list[int] = field(default_factory=list)
+    stack: array[int] = field(default_factory=lambda: array("i"))
+    weight: array[int] = field(default_factory=lambda: array("q"))
+    event: array[int] = field(default_factory=lambda: array("h"))
+    tid: array[int] = field(default_factory=lambda: array("i"))
+    pid: array[int] = field(default_factory=lambda: array("i"))
+    time_ns: array[int] = field(default_factory=lambda: array("q"))
+    cpu: array[int] = field(default_factory=lambda: array("i"))
+    ip: array[int] = field(default_factory=lambda: array("Q"))
+    address: array[int] = field(default_factory=lambda: array("Q"))
 
     def table(self) -> SampleTable:
         """The samples ordered by time (as they come where there is none); missing columns are 0, the CPU -1."""
-        count = len(self.stack)
-        time = np.array(self.time_ns or [0] * count, np.int64)
-        order = np.argsort(time, kind="stable")
-        zero = np.zeros(count, np.int32)
-
-        def column(values: list[int]) -> Int32:
-            return np.array(values, np.int32)[order] if values else zero
-
-        return SampleTable(
-            time_ns=time[order],
-            pid=column(self.pid),
-            tid=column(self.tid),
-            cpu=zero - np.int32(1),
-            event=np.array(self.event, np.int16)[order],
-            weight=np.array(self.weight, np.int64)[order],
-            stack=np.array(self.stack, np.int32)[order],
-            ip=np.array(self.ip, np.uint64)[order] if self.ip else np.zeros(count, np.uint64),
-            address=np.zeros(count, np.uint64),
-        )
+        columns = {name: values for name, values in vars(self).items() if values}
+        samples = SampleTable.of(len(self.stack), **({"cpu": -1} | columns))
+        return samples.take(np.argsort(samples.time_ns, kind="stable"))
 
 
 def aggregated(stack: Int32, weight: Int64) -> SampleTable:
     """One sample of event 0 without a time per distinct stack."""
-    count = len(stack)
-    zero, none = np.zeros(count, np.int32), np.zeros(count, np.uint64)
-    return SampleTable(
-        time_ns=np.zeros(count, np.int64),
-        pid=zero,
-        tid=zero,
-        cpu=zero - np.int32(1),
-        event=np.zeros(count, np.int16),
-        weight=weight,
-        stack=stack,
-        ip=none,
-        address=none,
-    )
-
-
-def no_ranges() -> RangeTable:
-    """A range table without rows."""
-    empty = np.zeros(0, np.int32)
-    times = np.zeros(0, np.int64)
-    return RangeTable((), (), times, times, empty, empty, empty)
+    return SampleTable.of(len(stack), cpu=-1, weight=weight, stack=stack)
 
 
 def foreign_capture(
@@ -291,7 +259,7 @@ def foreign_capture(
         events=tuple(events),
         samples=samples,
         stacks=stacks,
-        ranges=no_ranges() if ranges is None else ranges,
+        ranges=RangeTable.empty() if ranges is None else ranges,
         threads=threads or {},
         clock=clock,
         losses=losses or Losses(),

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pinprof.errors import CaptureError, FormatError
+from pinprof.errors import FormatError, readable
 
 CHUNK = 4 << 20
 
@@ -46,14 +46,10 @@ class ByteSource:
 
     def chunks(self) -> Iterator[bytes]:
         """Pieces of at most CHUNK bytes, decompressed; broken gzip data ends early and is named in `damage`."""
-        try:
-            with self.path.open("rb") as file:
-                start = file.read(2)
-                file.seek(0)
-                yield from self._gunzip(file) if start == _GZIP else iter(lambda: file.read(CHUNK), b"")
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            raise CaptureError(f"{self.path} cannot be read: {reason}.", "Check the path.", "no-capture") from error
+        with readable(self.path, "Check the path."), self.path.open("rb") as file:
+            start = file.read(2)
+            file.seek(0)
+            yield from self._gunzip(file) if start == _GZIP else iter(lambda: file.read(CHUNK), b"")
 
     def head(self, size: int) -> bytes:
         """The first bytes, for looking at what a file may be."""

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.errors import CaptureError
+from pinprof.errors import readable
 from pinprof.model import MemoryLog, ProcessMemory
 
 _MAX = 2**63 - 1
@@ -32,28 +32,23 @@ def read_memory(path: Path) -> MemoryLog | None:
     processes: dict[int, dict[str, list[int]]] = {}
     names: dict[int, str] = {}
     bad = 0
-    try:
-        with path.open("rb") as stream:
-            for line in stream:
-                entry = _entry(line)
-                if entry is None or (times and entry["t"] <= times[-1]):
-                    bad += 1
-                    continue
-                known = {key: value for key, value in entry["machine"].items() if key in machine}
-                room = _MOST_COUNTERS - len(machine)
-                fresh = [item for item in entry["machine"].items() if item[0] not in machine][:room]
-                _append(machine, known | dict(fresh), len(times))
-                for process in entry["processes"]:
-                    pid = process.pop("pid")
-                    names.setdefault(pid, str(process.pop("name", "")))
-                    columns = processes.setdefault(pid, {"t": []})
-                    _append(columns, process, len(columns["t"]))
-                    columns["t"].append(entry["t"])
-                times.append(entry["t"])
-    except OSError as error:
-        raise CaptureError(
-            f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.", "side-file"
-        ) from error
+    with readable(path, slug="side-file"), path.open("rb") as stream:
+        for line in stream:
+            entry = _entry(line)
+            if entry is None or (times and entry["t"] <= times[-1]):
+                bad += 1
+                continue
+            known = {key: value for key, value in entry["machine"].items() if key in machine}
+            room = _MOST_COUNTERS - len(machine)
+            fresh = [item for item in entry["machine"].items() if item[0] not in machine][:room]
+            _append(machine, known | dict(fresh), len(times))
+            for process in entry["processes"]:
+                pid = process.pop("pid")
+                names.setdefault(pid, str(process.pop("name", "")))
+                columns = processes.setdefault(pid, {"t": []})
+                _append(columns, process, len(columns["t"]))
+                columns["t"].append(entry["t"])
+            times.append(entry["t"])
     if not times:
         return None
     return MemoryLog(

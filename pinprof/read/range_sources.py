@@ -17,7 +17,7 @@ from pinprof import store
 from pinprof.activity import MarkTable
 from pinprof.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import injection as nvtx_injection
-from pinprof.read.ranges import LoadedRanges, parse_ranges, read_ranges
+from pinprof.read.ranges import parse_ranges, read_ranges
 
 
 @dataclass(frozen=True)
@@ -48,8 +48,10 @@ def load(directory: Path, given: Path | None, *, measured_only: bool) -> Capture
     if measured_only and len(written.table):
         first, last = int(written.table.start_ns.min()), int(written.table.end_ns.max())
         keep &= (table.start_ns >= first) & (table.end_ns <= last)
-        marks = marks.take((marks.time_ns >= first) & (marks.time_ns <= last))
-    joined = _joined(written, table, np.flatnonzero(keep))
+        marks = marks.within(first, last + 1)
+    joined = written.table.joined(table.take(keep))
+    # By start, an outer range before the inner ones that start with it.
+    joined = joined.take(np.lexsort((joined.depth, -joined.end_ns, joined.start_ns)))
     return CaptureRanges(joined, (*written.notes, *injected.notes), injected.thread_names, marks)
 
 
@@ -83,24 +85,3 @@ def doubles(ranges: RangeTable, lines: RangeTable) -> Bool:
     line, candidate = line[same] - len(rows), rows[candidate[same]]
     result[candidate[lines.end_ns[line] <= ranges.end_ns[candidate]]] = True
     return result
-
-
-def _joined(written: LoadedRanges, injected: RangeTable, rows: Int64) -> RangeTable:
-    """Both in one table, ordered by start, an outer range before the inner ones that start with it."""
-    own = written.table
-    start = np.concatenate([own.start_ns, injected.start_ns[rows]])
-    end = np.concatenate([own.end_ns, injected.end_ns[rows]])
-    depth = np.concatenate([own.depth, injected.depth[rows]])
-    order = np.lexsort((depth, -end, start))
-    places, taken = order.tolist(), rows.tolist()
-    name = [*own.name, *map(injected.name.__getitem__, taken)]
-    domain = [*own.domain, *map(injected.domain.__getitem__, taken)]
-    return RangeTable(
-        name=tuple(map(name.__getitem__, places)),
-        domain=tuple(map(domain.__getitem__, places)),
-        start_ns=start[order],
-        end_ns=end[order],
-        pid=np.concatenate([own.pid, injected.pid[rows]])[order],
-        tid=np.concatenate([own.tid, injected.tid[rows]])[order],
-        depth=depth[order],
-    )

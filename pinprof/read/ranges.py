@@ -21,9 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from pinprof.errors import CaptureError, FormatError
+from pinprof.errors import FormatError, readable
 from pinprof.model import RangeTable
 from pinprof.units import format_counted
 
@@ -68,22 +66,16 @@ def read_ranges(path: Path) -> LoadedRanges:
 
     CaptureError if it cannot be read, FormatError if it has lines but no range.
     """
-    try:
+    remedy = "Give the ranges.jsonl of a capture, or lines of that form."
+    with readable(f"The ranges {path}", remedy, "ranges"):
         text = path.read_bytes()
-    except OSError as error:
-        raise CaptureError(
-            f"The ranges {path} cannot be read: {error.strerror}.",
-            "Give the ranges.jsonl of a capture, or lines of that form.",
-            "ranges",
-        ) from error
     loaded = parse_ranges(text)
     if not len(loaded.table) and text.partition(b"\n")[1] and text.strip():
         raise FormatError(
             str(path),
             expected='a line like {"name": "alloc", "start_ns": 1, "end_ns": 9}',
             found=repr(text[:24].decode("utf-8", "replace")),
-            offset=0,
-            remedy="Give the ranges.jsonl of a capture, or lines of that form.",
+            remedy=remedy,
             slug="ranges",
         )
     return loaded
@@ -159,12 +151,7 @@ def _table(ranges: list[_Range]) -> RangeTable:
             heapq.heappop(ends)
         depths.append(len(ends) if entry.depth < 0 else entry.depth)
         heapq.heappush(ends, entry.end)
-    return RangeTable(
-        name=tuple(entry.name for entry in ranges),
-        domain=tuple(entry.domain for entry in ranges),
-        start_ns=np.array([entry.start for entry in ranges], np.int64),
-        end_ns=np.array([entry.end for entry in ranges], np.int64),
-        pid=np.array([entry.pid for entry in ranges], np.int32),
-        tid=np.array([entry.tid for entry in ranges], np.int32),
-        depth=np.array(depths, np.int32),
+    name, domain, start, end, pid, tid, _ = zip(*ranges, strict=True) if ranges else ((),) * 7
+    return RangeTable.of(
+        len(ranges), name=name, domain=domain, start_ns=start, end_ns=end, pid=pid, tid=tid, depth=depths
     )

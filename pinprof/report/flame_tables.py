@@ -3,44 +3,33 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from pinprof.analyze import Analysis
 from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
-from pinprof.report.flame import (
-    KERNEL_CODE,
-    MODULE_CODE,
-    NO_RANGES,
-    ROOT,
-    USER_CODE,
-    FlameData,
-    RangeRows,
-    Thread,
-)
+from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows, Thread
 from pinprof.report.names import NO_CALLCHAIN
 
 MOST_SAMPLES = 2_000_000
 """Recordings with more samples travel merged: their page has no time axis and no ranges to restrict to."""
 
+_Value = TypeVar("_Value")
 _MOST_RUNS = 1_000_000
 
 
-class Strings:
-    """Strings by index, each kept once."""
+class Numbered(Generic[_Value]):
+    """Values that are each kept once, in the order of their numbers (`index`)."""
 
-    def __init__(self, *first: str) -> None:
-        self.index: dict[str, int] = {}
-        for text in first:
-            self.add(text)
+    def __init__(self, *first: _Value) -> None:
+        self.index: dict[_Value, int] = {}
+        for value in first:
+            self.add(value)
 
-    def add(self, text: str) -> int:
-        """The index of a string, a new one for a new string."""
-        return self.index.setdefault(text, len(self.index))
-
-    def all(self) -> tuple[str, ...]:
-        """All strings, in the order of their indices."""
-        return tuple(self.index)
+    def add(self, value: _Value) -> int:
+        """The number of a value, a new one for a new value."""
+        return self.index.setdefault(value, len(self.index))
 
 
 def flame_data(analysis: Analysis) -> FlameData | None:
@@ -49,7 +38,7 @@ def flame_data(analysis: Analysis) -> FlameData | None:
     samples, stacks = capture.samples, capture.stacks
     if not samples.weight.any():
         return None
-    names, dsos = Strings(ROOT), Strings("")
+    names, dsos = Numbered(ROOT), Numbered("")
     depth, place, order = preorder(stacks, samples.stack)
     kept = np.flatnonzero(np.bincount(stacks.frame[order], minlength=1)) if len(order) else np.zeros(0, np.int64)
     number = np.zeros(len(stacks.frames) + 1, np.int32)
@@ -84,8 +73,8 @@ def flame_data(analysis: Analysis) -> FlameData | None:
         timed=timed,
         ranges=_range_rows(analysis),
         start_ns=start,
-        names=names.all(),
-        dsos=dsos.all(),
+        names=tuple(names.index),
+        dsos=tuple(dsos.index),
     )
     return data if timed and len(samples) <= MOST_SAMPLES else data.merged()
 
@@ -133,7 +122,7 @@ def _depth(parent: Int32, kept: Bool) -> Int16:
 
 
 def _frames(
-    frames: FrameTable, kept: list[int], names: Strings, dsos: Strings
+    frames: FrameTable, kept: list[int], names: Numbered[str], dsos: Numbered[str]
 ) -> tuple[list[int], list[int], list[int]]:
     name, dso, kind = [], [], []
     for index in kept:

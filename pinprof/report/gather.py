@@ -8,17 +8,16 @@ from dataclasses import asdict
 from pathlib import PurePath
 from typing import Any
 
-from pinprof.analyze import Analysis, EventResult, RangeResult
+from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.row import Category
-from pinprof.model import Event
 from pinprof.report import sections
-from pinprof.report.data import CaptureFacts, Cause, EventData, RangeData, RangeEvent, ReportData, Shared
+from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
 from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
 from pinprof.report.rows import thread_names, thread_numbers, timed_span
-from pinprof.units import format_weight
+from pinprof.report.section import picked
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
@@ -31,15 +30,15 @@ def build(analysis: Analysis) -> ReportData:
 
 
 def _shared(analysis: Analysis) -> Shared:
-    """Causes in the taxonomy's order, events and ranges in the capture's."""
+    """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     calls, span, titles = capture.manifest.scenario.get("calls"), timed_span(capture), thread_names(capture)
     return Shared(
         headline=analysis.headline,
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
-        events=tuple(_event(event) for event in analysis.events),
-        ranges=tuple(_range(entry, calls if isinstance(calls, dict) else {}) for entry in analysis.ranges),
+        events=analysis.events,
+        ranges=analysis.ranges,
         flame=flame_data(analysis),
         threads=tuple(
             Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
@@ -47,6 +46,7 @@ def _shared(analysis: Analysis) -> Shared:
         activity=analysis.activity,
         start_ns=span[0] if span else None,
         instances=instance_data(analysis) if span else None,
+        phase_calls={str(phase): str(call) for phase, call in calls.items()} if isinstance(calls, dict) else {},
     )
 
 
@@ -72,16 +72,10 @@ def _rule(row: Category) -> str:
 
 def _facts(analysis: Analysis) -> CaptureFacts:
     capture = analysis.capture
-    manifest = capture.manifest
     return CaptureFacts(
         path=PurePath(capture.path).name,
-        tool_version=manifest.tool_version,
-        command=tuple(_without_home(manifest.command)),
-        scenario=_without_home(manifest.scenario),
-        host=_without_home(manifest.host),
-        collectors=tuple(_without_home(manifest.collectors)),
-        outcome=_without_home(manifest.outcome),
         clock=asdict(capture.clock),
+        **_without_home(picked(capture.manifest, "tool_version command scenario host collectors outcome")),
     )
 
 
@@ -92,48 +86,5 @@ def _without_home(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _without_home(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
-        return [_without_home(entry) for entry in value]
+        return tuple(_without_home(entry) for entry in value)
     return value
-
-
-def _event(result: EventResult) -> EventData:
-    return EventData(
-        name=result.event.name,
-        unit=result.event.unit,
-        total=result.total,
-        leaves=dict(result.by_leaf),
-        work={leaf: dict(work) for leaf, work in result.by_work.items()},
-        sampling=_sampling(result.event),
-        samples=result.samples,
-        heuristic=result.heuristic,
-        spans=result.event.spans,
-    )
-
-
-def _sampling(event: Event) -> str:
-    if event.spans:
-        return "every wait"
-    if event.freq_hz:
-        return f"{event.freq_hz} Hz"
-    if event.period:
-        return f"every {format_weight(event.period, event.unit) if event.period > 1 else event.unit.removesuffix('s')}"
-    return ""
-
-
-def _range(result: RangeResult, calls: dict[str, Any]) -> RangeData:
-    return RangeData(
-        name=result.name,
-        domain=result.domain,
-        depth=result.depth,
-        count=result.count,
-        wall_ns=result.wall_ns,
-        wall_min_ns=result.wall_min_ns,
-        wall_median_ns=result.wall_median_ns,
-        wall_max_ns=result.wall_max_ns,
-        own_thread_ns=result.own_thread_ns,
-        events=tuple(
-            RangeEvent(event.event.name, event.total, dict(event.by_leaf)) for event in result.events if event.total
-        ),
-        call=str(calls.get(result.name, "")),
-        wall=result.wall,
-    )

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.activity.results import EventRows
+from pinprof.analyze.activity.results import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
 from pinprof.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
-from pinprof.report.thinning import Spans, thinned
+from pinprof.report.thinning import Spans, thin
 
 ROW_LIMIT = 12_000
 """Rows of one kind, about."""
@@ -24,6 +24,10 @@ SCOPE_LIMIT = 100_000
 """With more merged intervals of ranges than this, calls and copies are not filtered by range."""
 
 _NONE = np.zeros(0, np.int64)
+_NUMBERS = _NONE.astype(np.int32)
+_NO_EVENTS = EventRows(_NUMBERS, _NONE, _NONE, _NONE, _NUMBERS, _NUMBERS, _NONE, _NONE)
+_NO_ROWS = ActivityRows(*(_NO_EVENTS,) * 3, CallTime(_NONE, _NUMBERS, _NONE), *(_NONE,) * 4)
+"""Of a recording without activity."""
 _SINGLE = ("time_call", "time_leaf", "time_ns", "scope", "scope_start_ns", "scope_length_ns", "scope_pid")
 
 
@@ -95,28 +99,23 @@ def instance_data(analysis: Analysis) -> InstanceData:
     """The rows of a recording that has a timeline."""
     capture = analysis.capture
     start, threads = start_ns(capture), thread_numbers(capture)
-    rows = analysis.activity.rows if analysis.activity else None
-    nothing = EventRows(*(_NONE.astype(np.int32), _NONE, _NONE, _NONE, *(_NONE.astype(np.int32),) * 2, _NONE, _NONE))
-    calls, of_call = _instances(rows.calls if rows else nothing, start, threads)
-    copies, migrations = (
-        _instances(events, start, threads)[0] for events in ((rows.copies, rows.migrations) if rows else (nothing,) * 2)
-    )
-    leaf = rows.times.leaf if rows else _NONE.astype(np.int32)
-    cells = group(of_call[rows.times.call], leaf) if rows and len(leaf) else None
-    scoped = rows is None or len(rows.scope) <= SCOPE_LIMIT
-    kept = rows if rows and scoped else None
+    rows = analysis.activity.rows if analysis.activity else _NO_ROWS
+    calls, of_call = _instances(rows.calls, start, threads)
+    cells = group(of_call[rows.times.call], rows.times.leaf)
+    scoped = len(rows.scope) <= SCOPE_LIMIT
+    kept = slice(None if scoped else 0)
     return InstanceData(
         ranges=_instances(_range_rows(analysis), start, threads)[0],
         calls=calls,
-        copies=copies,
-        migrations=migrations,
-        time_call=cells.keys[0] if cells else _NONE,
-        time_leaf=cells.keys[1].astype(np.int32) if cells else _NONE.astype(np.int32),
-        time_ns=cells.sum(rows.times.weight_ns) if cells and rows else _NONE,
-        scope=kept.scope if kept else _NONE,
-        scope_start_ns=kept.scope_start_ns - start if kept else _NONE,
-        scope_length_ns=kept.scope_end_ns - kept.scope_start_ns if kept else _NONE,
-        scope_pid=kept.scope_pid if kept else _NONE,
+        copies=_instances(rows.copies, start, threads)[0],
+        migrations=_instances(rows.migrations, start, threads)[0],
+        time_call=cells.keys[0],
+        time_leaf=cells.keys[1].astype(np.int32),
+        time_ns=cells.sum(rows.times.weight_ns),
+        scope=rows.scope[kept],
+        scope_start_ns=rows.scope_start_ns[kept] - start,
+        scope_length_ns=(rows.scope_end_ns - rows.scope_start_ns)[kept],
+        scope_pid=rows.scope_pid[kept],
         scoped=scoped,
         samples_start_ns=int(capture.samples.time_ns.min()) - start if len(capture.samples) else 0,
     )
@@ -125,28 +124,27 @@ def instance_data(analysis: Analysis) -> InstanceData:
 def _range_rows(analysis: Analysis) -> EventRows:
     ranges = analysis.capture.ranges
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
-    return EventRows(
-        group=analysis.members.path.astype(np.int32),
+    return EventRows.of(
+        len(ranges),
+        group=analysis.members.path,
         start_ns=ranges.start_ns,
         end_ns=ranges.end_ns,
         scope_ns=ranges.start_ns,
         pid=pairs[:, 0],
         tid=pairs[:, 1],
-        size_bytes=np.zeros(len(ranges), np.int64),
-        extra=np.zeros(len(ranges), np.int64),
     )
 
 
 def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int]) -> tuple[Instances, Int64]:
     """The rows, bounded, and per event the row that it is part of."""
     order = np.argsort(events.start_ns, kind="stable")
-    events = EventRows(**{name: column[order] for name, column in vars(events).items()})
+    events = events.take(order)
     pairs, of_pair = threads_of(events.pid, events.tid)
     number = np.array([threads.get(pair, -1) for pair in pairs], np.int32)
     spans = Spans.single(
         events.start_ns - start, events.end_ns - start, events.group, events.group, size_bytes=events.size_bytes
     )
-    few = thinned(spans, ROW_LIMIT, of_pair)
+    few = thin(spans, ROW_LIMIT, of_pair)
     extra = np.zeros(len(few.spans), np.int64)
     np.add.at(extra, few.of, events.extra)
     place = np.empty(len(order), np.int64)
@@ -158,7 +156,7 @@ def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int
             start_ns=few.spans.start_ns,
             length_ns=few.spans.end_ns - few.spans.start_ns,
             before_ns=(events.start_ns - events.scope_ns)[first],
-            thread=number[of_pair[first]] if len(events) else _NONE.astype(np.int32),
+            thread=number[of_pair[first]] if len(events) else _NUMBERS,
             pid=events.pid[first],
             size_bytes=few.spans.size_bytes,
             count=few.spans.count,

@@ -47,8 +47,10 @@ _SHADES = (
 )  # fmt: skip
 """Per leaf of a level, in its order: steps of lightness and hue from the family's colour."""
 
-_MODULES = ("pin", "fault", "copy", "dma", "uvm", "free", "sync", "rm", "user")
-_MODES = ("uvm", "fault", "dma")
+MODULES = ("pin", "fault", "copy", "dma", "uvm", "free", "sync", "rm", "user")
+"""Levels that colour modules, the heaviest first; families that keep apart, without the greys."""
+MODES = ("uvm", "fault", "dma")
+"""Levels that colour user code, the kernel and kernel modules."""
 
 _DARK_DROP, _DARK_CHROMA = 0.02, 0.94
 _DARKEST, _LIGHTEST = 0.62, 0.95
@@ -69,16 +71,6 @@ def colours(leaves: Iterable[tuple[str, str]], *, dark: bool) -> dict[str, str]:
 def level_colour(level: str, *, dark: bool) -> str:
     """The base colour of a level."""
     return _hex(_shade(FAMILIES.get(level, FALLBACK), 0, dark))
-
-
-def modules(*, dark: bool) -> list[str]:
-    """Colours for modules, the heaviest first; families that keep apart, without the greys."""
-    return [level_colour(level, dark=dark) for level in _MODULES]
-
-
-def modes(*, dark: bool) -> list[str]:
-    """Colours of user code, the kernel and kernel modules."""
-    return [level_colour(level, dark=dark) for level in _MODES]
 
 
 def _shade(family: Family, rank: int, dark: bool) -> Family:

@@ -74,3 +74,8 @@ class Section:
 def picked(value: object, names: str) -> dict[str, Any]:
     """Attributes of a value as entries of the JSON; `names` are separated by blanks."""
     return {name: getattr(value, name) for name in names.split()}
+
+
+def listed(table: object, names: str) -> dict[str, list[Any]]:
+    """Columns of a table as lists; `names` are separated by blanks."""
+    return {name: values.tolist() for name, values in picked(table, names).items()}

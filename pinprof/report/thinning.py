@@ -96,17 +96,11 @@ class Thinned:
     """Per row, the interval that stands for it."""
 
 
-def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> tuple[Spans, Int64]:
-    """At most about `limit` intervals of one look from afar, and of each the first row that it stands for.
+def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> Thinned:
+    """At most about `limit` intervals of one look from afar.
 
     Intervals of different style, depth or `apart` never become one.
     """
-    few = thinned(spans, limit, apart)
-    return few.spans, few.first
-
-
-def thinned(spans: Spans, limit: int, apart: Int64 | None = None) -> Thinned:
-    """As `thin`, with the interval of every row, so that other columns can be summed."""
     if len(spans) <= limit:
         return Thinned(spans, np.arange(len(spans)), np.arange(len(spans)))
     kept = np.zeros(len(spans), np.bool_)

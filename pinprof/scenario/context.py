@@ -126,8 +126,8 @@ class RunContext:
         with self.phase("verify"):
             wrong = memory.mismatch(expected)
         if wrong is not None:
-            index, found = wrong
-            problem = f"{self.spec.name} computed a wrong result: element {index} is {found}, not {expected}."
+            index, value = wrong
+            problem = f"{self.spec.name} computed a wrong result: element {index} is {value}, not {expected}."
             remedy = "Its times mean nothing; check the memory and the GPU of this machine, and report it."
             raise ScenarioError(problem, remedy, "wrong-result")
         self.compared = True

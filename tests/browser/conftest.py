@@ -63,7 +63,7 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened
         one.page.on("request", lambda request: one.requests.append(request.url))
         one.page.goto(path.as_uri())
         if data.flame:
-            one.page.wait_for_selector("#flame[data-ready]", timeout=10_000)
+            one.page.wait_for_selector("#flame[data-ready]")
         opened.append(one)
         return one
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from playwright.sync_api import Page
 
 ROW = 20
@@ -64,6 +66,14 @@ def pixel(page: Page, part: float, row: int, canvas: str = CANVAS) -> list[int]:
         return [...copy.getImageData(0, 0, 1, 1).data]; }""",
         [canvas, part, row * ROW + 3],
     )
+
+
+def changed(page: Page, part: float, row: int, before: list[int]) -> list[int]:
+    """As `pixel`, once it is drawn in another colour than before."""
+    deadline = time.monotonic() + 30
+    while (now := pixel(page, part, row)) == before and time.monotonic() < deadline:
+        page.wait_for_timeout(20)
+    return now
 
 
 def colour(page: Page, name: str) -> list[int]:

@@ -13,8 +13,8 @@ from pinprof.activity import MigrationCause
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.clock import join
 from pinprof.read import ReadOptions, read
-from pinprof.report import build
 from pinprof.report.data import ReportData
+from pinprof.report.gather import build
 from tests.browser.conftest import Opened
 from tests.browser.test_hostile import NAMES
 from tests.support.activities import MIB, MS, US, Call, Op, export, kernel, migration, to_device, traced
@@ -150,7 +150,7 @@ def test_transfers_show_bandwidth_against_the_link(open_page: Open) -> None:
     assert "6.76 GB/s" in row
     assert "12 %" in row
     page.locator("[data-plot=transfers]").scroll_into_view_if_needed()
-    page.wait_for_selector("[data-plot=transfers][data-ready]", timeout=20_000)
+    page.wait_for_selector("[data-plot=transfers][data-ready]")
     assert page.locator("[data-plot=transfers] .point").count() == 6
     assert "PCIe 5.0 x16, in practice: 55.6 GB/s" in (page.text_content("[data-plot=transfers] .legend") or "")
     assert page.locator("[data-plot=transfers] .scatterlayer .js-line").count() == 1
@@ -160,14 +160,14 @@ def test_both_plots_start_from_one_script(open_page: Open) -> None:
     page = open_page(joined()).page
     for plot in ("#chart", "[data-plot=transfers]"):
         page.locator(plot).scroll_into_view_if_needed()
-        page.wait_for_selector(f"{plot}[data-ready]", timeout=20_000)
+        page.wait_for_selector(f"{plot}[data-ready]")
     assert page.evaluate("document.head.querySelectorAll('script').length") == 1
 
 
 def test_plots_follow_the_theme(open_page: Open) -> None:
     page = open_page(build(export("pinned"))).page
     page.locator("[data-plot=transfers]").scroll_into_view_if_needed()
-    page.wait_for_selector("[data-plot=transfers][data-ready]", timeout=20_000)
+    page.wait_for_selector("[data-plot=transfers][data-ready]")
     fill = "getComputedStyle(document.querySelector('[data-plot=transfers] .xtick text')).fill"
     before = page.evaluate(fill)
     page.click("#theme")

@@ -54,12 +54,12 @@ def test_the_overview_shows_every_recording_as_text(page: Page) -> None:
 def test_a_tab_opens_the_recordings_own_page_with_its_flamegraph(page: Page) -> None:
     page.get_by_role("tab", name="third").click()
     frame = page.frame_locator("#frame-3 iframe")
-    frame.locator("#flame[data-ready]").wait_for(timeout=10_000)
+    frame.locator("#flame[data-ready]").wait_for()
     assert "third" in frame.locator("h1").inner_text()
     assert not page.locator("#overview").is_visible()
     assert page.url.endswith("#3")
     frame.locator("#chart").scroll_into_view_if_needed()
-    frame.locator("#chart .main-svg").first.wait_for(timeout=20_000)
+    frame.locator("#chart .main-svg").first.wait_for()
 
 
 def test_tabs_follow_the_keyboard_and_the_address(page: Page) -> None:
@@ -69,7 +69,7 @@ def test_tabs_follow_the_keyboard_and_the_address(page: Page) -> None:
     page.keyboard.press("ArrowLeft")
     assert page.locator("#overview").is_visible()
     page.evaluate("location.hash = '#2'")
-    page.frame_locator("#frame-2 iframe").locator("h1").wait_for(timeout=10_000)
+    page.frame_locator("#frame-2 iframe").locator("h1").wait_for()
     assert page.get_attribute("#tab-2", "aria-selected") == "true"
 
 

@@ -32,7 +32,7 @@ NAMES = {
 def test_name_is_text_in_every_place(open_page: Open, name: str) -> None:
     page = open_page(sample_report(function=name, text=name), width=900).page
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    page.wait_for_selector("#chart[data-ready]")
     page.locator("#flame-canvas").scroll_into_view_if_needed()
     width = page.evaluate("document.getElementById('flame-canvas').clientWidth")
     page.hover("#flame-canvas", position={"x": 0.85 * width, "y": 50})
@@ -54,7 +54,7 @@ def test_name_is_spelled_as_recorded(open_page: Open) -> None:
     assert page.inner_text("#flame-detail").startswith(f"{name} — ")
     assert page.locator("table.ranges th bdi", has_text=name).count() >= 1
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    page.wait_for_selector("#chart[data-ready]")
     assert "<img src=x" in "".join(page.locator("#chart .annotation-text").all_text_contents())
 
 

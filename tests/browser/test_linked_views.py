@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page
 
 from pinprof import units
-from pinprof.report import build
 from pinprof.report.data import ReportData
+from pinprof.report.gather import build
 from tests.browser.conftest import Opened
 from tests.browser.flame import hover, settle
 from tests.browser.test_activity import drag, joined, timeline
@@ -30,8 +30,14 @@ def shown(page: Page) -> None:
 
 
 def choose(page: Page, fragment: str) -> None:
-    page.evaluate("fragment => { location.hash = fragment; }", fragment)
-    page.wait_for_timeout(20)
+    # The page hears of it first.
+    page.evaluate(
+        """fragment => new Promise(done => {
+          addEventListener("hashchange", () => done(), { once: true });
+          location.hash = fragment;
+        })""",
+        fragment,
+    )
     shown(page)
 
 
@@ -101,7 +107,7 @@ def test_a_range_shows_in_every_view_what_the_analysis_says_of_it(open_page: Ope
     assert filters(page) == [f"range {name} ×"]
     share = units.format_share(event.total, whole)
     assert part(page) == f"This part: {units.format_ns(event.total)}, {share} of cpu-clock."
-    for leaf, weight in list(event.leaves.items())[:3]:
+    for leaf, weight in list(event.by_leaf.items())[:3]:
         line = page.locator("#causes li[data-leaf]", has=page.get_by_text(leaf, exact=True))
         assert line.locator(".weight").text_content() == units.format_ns(weight)
         assert line.locator(".share").text_content() == units.format_share(weight, event.total)
@@ -259,7 +265,7 @@ def test_bars_and_full_table_in_time_and_in_percent(open_page: Open) -> None:
     choose(page, "causes=pin.walk")
     assert table.locator("th:visible[data-leaf]").all_inner_texts() == [" pin.walk"]
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    page.wait_for_selector("#chart[data-ready]")
     assert page.locator("#chart .bars").count() == 1
 
 
@@ -276,7 +282,7 @@ def test_nested_ranges_stand_in_under_the_one_around_them(open_page: Open, width
     page = open_page(joined(), width=width).page
     page.get_by_text("Full table").click()
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    page.wait_for_selector("#chart[data-ready]")
     left = "node => node.getBoundingClientRect().left"
     for place in ("table.ranges", "table.range-activity", "table.matrix", "#quality table"):
         outer, inner = (page.locator(f"{place} tbody th bdi", has_text=name).first for name in ("iteration", "alloc"))

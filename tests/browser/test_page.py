@@ -46,7 +46,7 @@ def test_hovering_a_segment_tells_meaning_and_remedy(open_page: Open) -> None:
 def test_chart_starts_when_scrolled_into_view_and_follows_the_event(open_page: Open) -> None:
     page = open_page(sample_report()).page
     page.locator("#chart").scroll_into_view_if_needed()
-    page.wait_for_selector('#chart[data-ready="0 mean"]', timeout=20_000)
+    page.wait_for_selector('#chart[data-ready="0 mean"]')
     assert page.locator("#chart .bars path").count() == 9
     page.get_by_role("button", name="share").click()
     page.wait_for_selector('#chart[data-ready="0 share"]')
@@ -59,7 +59,7 @@ def test_chart_starts_when_scrolled_into_view_and_follows_the_event(open_page: O
 def test_chart_works_from_a_shared_script(open_page: Open) -> None:
     opened = open_page(sample_report(), shared=True)
     opened.page.locator("#chart").scroll_into_view_if_needed()
-    opened.page.wait_for_selector("#chart[data-ready]", timeout=20_000)
+    opened.page.wait_for_selector("#chart[data-ready]")
     assert any(url.endswith("/shared/plotly.min.js") for url in opened.requests)
 
 

@@ -21,11 +21,12 @@ def called(name):
     LIBC.prctl(15, name.encode(), 0, 0, 0)  # PR_SET_NAME
 
 
-def until(name, seconds):
-    """The end of a loop that begins now, and is noted."""
-    now = time.monotonic()
-    LINES.append((round(now * 1e9), round((now + seconds) * 1e9), name))
-    return now + seconds
+def repeated(name, seconds):
+    """A loop for so long of the processor, whose start and end are noted."""
+    start, end = time.monotonic_ns(), time.process_time() + seconds
+    while time.process_time() < end:
+        yield
+    LINES.append((start, time.monotonic_ns(), name))
 
 
 class Iovec(ctypes.Structure):
@@ -37,21 +38,18 @@ def pin(seconds):
     memory = mmap.mmap(-1, 64 << 20, flags=mmap.MAP_SHARED)
     buffer = Iovec(ctypes.addressof(ctypes.c_char.from_buffer(memory)), len(memory))
     register = ctypes.PyDLL(None).syscall
-    end = until("pins", seconds)
-    while time.monotonic() < end:
+    for _ in repeated("pins", seconds):
         register(427, ring, 0, ctypes.byref(buffer), 1) or register(427, ring, 1, None, 0)  # the line that pins
 
 
 def touch(seconds):
-    end = until("touches", seconds)
-    while time.monotonic() < end:
+    for _ in repeated("touches", seconds):
         bytearray(96 << 20)  # the line that touches
 
 
 def copy(seconds):
     source, target = bytearray(32 << 20), bytearray(32 << 20)
-    end = until("copies", seconds)
-    while time.monotonic() < end:
+    for _ in repeated("copies", seconds):
         target[:] = source  # the line that copies
 
 

@@ -75,7 +75,8 @@ def test_a_program_may_ignore_its_children_or_take_them_all(habit: str, tmp_path
 def test_a_collector_that_was_killed_and_taken_is_told(tmp_path: Path) -> None:
     kills = "import os, pathlib, signal, time\nwith pinprof.record('part', output='part'):\n"
     kills += " for place in pathlib.Path(f'/proc/self/task/{os.getpid()}/children').read_text().split():\n"
-    kills += "  os.kill(int(place), signal.SIGKILL)\n time.sleep(0.1)\n"
+    kills += "  os.kill(int(place), signal.SIGKILL)\n"
+    kills += "  while os.path.exists(f'/proc/{place}'): time.sleep(0.01)\n"
     result = run(f"{IGNORES}import pinprof\n{kills}", tmp_path)
     assert "CollectError: The collector ended while the program was running" in result.stderr
     assert store.read_manifest(tmp_path / "part.pinprof").outcome["state"] == "failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -95,11 +96,13 @@ def test_every_call_has_its_size_its_duration_and_its_caller(recorded: tuple[Pat
     }  # fmt: skip
     assert calls.size_bytes is not None
     assert calls.site is not None
+    source = (SOURCES / "program.c").read_text().splitlines()
+    lines = {name: next(number for number, text in enumerate(source, 1) if f"    {name}(" in text) for name in names}
     for row, name in enumerate(names):
         size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]]
         if name in ("cudaMallocHost", "cudaMemcpy", "cudaFreeHost"):
             assert size == (8 * MIB if parent[row] else 2 * MIB), name
-            assert site == "step (program)"
+            assert site == f"step (program.c:{lines[name]})"
             assert calls.folded[row] == 1
         if name == "cuMemFree":
             assert size == 8 * MIB
@@ -124,7 +127,8 @@ def test_calls_are_split_by_what_the_kernel_did_in_them(recorded: tuple[Path, st
     # First touch of shared memory: far more than half of it even on a busy machine.
     assert faults > 0.5 * sum(on_cpu.values())
     assert sum(on_cpu.values()) <= 1.1 * pinned.time_ns.total
-    assert [site.name for site in pinned.sites] == ["step (program)"]
+    (site,) = pinned.sites
+    assert re.fullmatch(r"step \(program\.c:\d+\)", site.name)
     assert any(finding.rule == "context-init" and finding.severity == "ok" for finding in analysis.findings)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -14,8 +13,8 @@ import pytest
 from pinprof.collect import RecordRequest, native
 from pinprof.errors import PinprofError
 from pinprof.read import ReadOptions, read
+from tests.support.documented import code
 
-EXTENDING = Path(__file__).parents[2] / "docs" / "extending.md"
 WITH_IT = """
 import sys
 from pinprof import collect
@@ -73,14 +72,6 @@ def missing() -> str:
 needs_native = pytest.mark.skipif(bool(missing()), reason=missing() or "recording works")
 
 
-def documented() -> str:
-    """The module of docs/extending.md's section about collectors."""
-    section = EXTENDING.read_text("utf-8").partition("## A collector\n")[2]
-    match = re.search(r"```python\n(.*?)```", section, re.DOTALL)
-    assert match
-    return match[1]
-
-
 def pinprof(folder: Path, name: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     """pinprof with a collector more, called in `folder`."""
     modules = folder.with_name(f"{folder.name}-modules")
@@ -92,9 +83,8 @@ def pinprof(folder: Path, name: str, module: str, *arguments: str) -> subprocess
 
 @pytest.mark.skipif(shutil.which("top") is None, reason="top is not installed")
 def test_the_documented_collector_records_with_a_tool_of_its_own(tmp_path: Path) -> None:
-    result = pinprof(
-        tmp_path, "top", documented(), *("record", "--with", "top", "-o", "out", "--", "sh", "-c", "echo hi; exit 3")
-    )
+    arguments = ("record", "--with", "top", "-o", "out", "--", "sh", "-c", "echo hi; exit 3")
+    result = pinprof(tmp_path, "top", code("A collector"), *arguments)
     assert (result.returncode, result.stdout) == (3, "hi\n")
     assert "Capture: out.pinprof" in result.stderr
     manifest = json.loads((tmp_path / "out.pinprof/manifest.json").read_text())

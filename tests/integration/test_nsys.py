@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from pinprof.analyze import analyze
 from pinprof.collect import permission
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.nsys_keeper import TOOLS
+from pinprof.collect.py_spy_keeper import alive
 from pinprof.errors import PinprofError
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
@@ -324,26 +325,29 @@ def test_a_killed_program_is_named_and_kept(tmp_path: Path) -> None:
     assert captured(tmp_path).activity is not None
 
 
-def end_nsys(process: subprocess.Popen[str]) -> None:
-    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        words = Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")
-        if b"profile" in words:
-            os.kill(int(child), signal.SIGKILL)
+def child_with(process: subprocess.Popen[str], word: bytes) -> int:
+    """The pid of a child with this word in its command line, waited for: pinprof adopts some of them."""
+    deadline = time.monotonic() + 60
+    while True:
+        for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
+            with contextlib.suppress(OSError):
+                if word in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                    return int(child)
+        assert time.monotonic() < deadline, f"no child has {word!r}"
+        time.sleep(0.02)
 
 
-def end_agent(process: subprocess.Popen[str]) -> None:
-    for child in Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split():
-        if b"--start-agent" in Path(f"/proc/{child}/cmdline").read_bytes():
-            os.kill(int(child), signal.SIGKILL)
-
-
-@pytest.mark.parametrize("end", [end_nsys, end_agent])
-def test_an_nsys_that_is_killed_leaves_the_program_alone_and_is_said(
-    end: Callable[[subprocess.Popen[str]], None], tmp_path: Path
-) -> None:
-    with recording(tmp_path, *after_start(BUSY.format(1) + "\nprint('whole')")) as process:
-        time.sleep(0.2)
-        end(process)
+@pytest.mark.parametrize("word", [b"profile", b"--start-agent"])
+def test_an_nsys_that_is_killed_leaves_the_program_alone_and_is_said(word: bytes, tmp_path: Path) -> None:
+    go_on = "import os\nwhile not os.path.exists('go'): sum(range(1000))\nprint('whole')"
+    with recording(tmp_path, *after_start(f"{BUSY.format(0.2)}\n{go_on}")) as process:
+        killed = child_with(process, word)
+        os.kill(killed, signal.SIGKILL)
+        deadline = time.monotonic() + 60
+        while alive(killed):
+            assert time.monotonic() < deadline
+            time.sleep(0.02)
+        (tmp_path / "go").touch()
         out, err = process.communicate(timeout=90)
     assert out == "whole\n"
     assert process.returncode == 1
@@ -355,7 +359,6 @@ def test_an_nsys_that_is_killed_leaves_the_program_alone_and_is_said(
 
 def test_a_killed_pinprof_takes_nsys_with_it(tmp_path: Path) -> None:
     with recording(tmp_path, *after_start(BUSY.format(1))) as process:
-        time.sleep(0.2)
         process.kill()
     assert process.returncode == -signal.SIGKILL
 

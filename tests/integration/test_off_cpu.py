@@ -1,15 +1,21 @@
-"""A program that sleeps, waits for a lock and for a disk, recorded for real: each wait has its name and length."""
+"""A program that sleeps, waits for a lock and for a disk, recorded for real: each wait has its name and length.
+
+The program notes its own thread's processor time in each phase, so that what is expected is true on a busy machine too.
+"""
 
 from __future__ import annotations
 
+import json
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pinprof.analyze import Analysis, RangeResult, analyze
+from pinprof.analyze import Analysis, analyze
+from pinprof.analyze.results import RangeWall
 from pinprof.collect import permission
 from pinprof.read import read
 
@@ -18,8 +24,16 @@ pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this p
 needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
 
 PROGRAM = """
-import mmap, os, threading, time
+import contextlib, json, os, threading, time
 from pinprof.scenario import phase
+
+used_ns = {}
+@contextlib.contextmanager
+def noted(name):
+    with phase(name):
+        start = time.thread_time_ns()
+        yield
+        used_ns[name] = time.thread_time_ns() - start
 
 held, taken = threading.Lock(), threading.Event()
 def hold():
@@ -27,82 +41,91 @@ def hold():
         taken.set()
         time.sleep(0.25)
 
-with phase("sleep"):
+with noted("sleep"):
     time.sleep(0.25)
-with phase("lock"):
+with noted("lock"):
     holder = threading.Thread(target=hold)
     holder.start()
     taken.wait()
     with held:
         pass
     holder.join()
-with phase("disk"):
+with noted("disk"):
     file = os.open("file", os.O_RDWR | os.O_CREAT)
     for _ in range(6):
         os.write(file, bytes(4 << 20))
         os.fsync(file)
-with phase("work"):
+with noted("work"):
     end = time.process_time() + 0.2
     while time.process_time() < end:
         sum(range(1000))
+print(json.dumps(used_ns))
 """
 
 
+@dataclass(frozen=True)
+class Recorded:
+    """The analysis of the recording, and what the program noted."""
+
+    analysis: Analysis
+    used_ns: dict[str, int]
+    """Processor time of its thread, by phase."""
+
+    def wall(self, name: str) -> RangeWall:
+        """Where the time of a phase went."""
+        (entry,) = [entry for entry in self.analysis.ranges if entry.name == name]
+        assert entry.wall is not None
+        return entry.wall
+
+
 @pytest.fixture(scope="module", params=["native", pytest.param("perf", marks=needs_perf)])
-def analysis(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Analysis:
+def recorded(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
     folder = tmp_path_factory.mktemp("waits")
     options = ["--with", request.param, "--no-report", "-o", "out", "--python", "off"]
-    subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-m", "pinprof", "record", *options, "--", sys.executable, "-c", PROGRAM],
         cwd=folder,
         check=True,
         capture_output=True,
-        timeout=60,
+        timeout=120,
     )
-    return analyze(read(folder / "out.pinprof"))
-
-
-def told(analysis: Analysis, name: str) -> RangeResult:
-    (found,) = [entry for entry in analysis.ranges if entry.name == name]
-    return found
+    return Recorded(analyze(read(folder / "out.pinprof")), json.loads(done.stdout))
 
 
 @pytest.mark.parametrize(("name", "leaf"), [("sleep", "wait.sleep"), ("lock", "wait.lock")])
-def test_a_program_that_waits_says_for_what(analysis: Analysis, name: str, leaf: str) -> None:
-    wall = told(analysis, name).wall
-    assert wall is not None
+def test_a_program_that_waits_says_for_what(recorded: Recorded, name: str, leaf: str) -> None:
+    wall = recorded.wall(name)
     # The rest is time that a busy machine did not give the thread.
-    assert wall.off_cpu[leaf] + wall.off_cpu.get("wait.runnable", 0) > 0.9 * wall.wall_ns
-    assert next(iter(wall.off_cpu)) == leaf or wall.off_cpu[leaf] > 200_000_000
+    blocked = {leaf: ns for leaf, ns in wall.off_cpu.items() if leaf != "wait.runnable"}
+    assert blocked[leaf] > 0.95 * sum(blocked.values())
+    assert blocked[leaf] > 0.24e9
 
 
-def test_waiting_for_a_disk_is_told_from_waiting_for_anything_else(analysis: Analysis) -> None:
-    wall = told(analysis, "disk").wall
-    assert wall is not None
+def test_waiting_for_a_disk_is_told_from_waiting_for_anything_else(recorded: Recorded) -> None:
+    wall = recorded.wall("disk")
     # How long a disk takes is its own affair; that it is the disk is certain.
     blocked = {leaf: ns for leaf, ns in wall.off_cpu.items() if leaf != "wait.runnable"}
     assert max(blocked, key=lambda leaf: blocked[leaf]) == "wait.disk"
     assert wall.off_cpu["wait.disk"] > 0
 
 
-def test_a_program_that_works_waits_for_nothing_but_a_processor(analysis: Analysis) -> None:
-    wall = told(analysis, "work").wall
-    assert wall is not None
-    assert wall.on_cpu_ns > 150_000_000
-    assert wall.off_cpu_ns - wall.off_cpu.get("wait.runnable", 0) < 0.1 * wall.wall_ns
+def test_a_program_that_works_waits_for_nothing_but_a_processor(recorded: Recorded) -> None:
+    wall = recorded.wall("work")
+    assert wall.off_cpu_ns - wall.off_cpu.get("wait.runnable", 0) < 0.1 * recorded.used_ns["work"]
+    # A host that takes the processor away takes samples with it, and adds none.
+    assert 0.5 * recorded.used_ns["work"] < wall.on_cpu_ns < 1.1 * recorded.used_ns["work"]
 
 
-def test_processor_time_and_waits_make_up_the_wall_time(analysis: Analysis) -> None:
-    for name in ("sleep", "lock", "work"):
-        wall = told(analysis, name).wall
-        assert wall is not None
-        assert wall.on_cpu_ns + wall.off_cpu_ns + wall.remainder_ns == wall.wall_ns
-        # 5 % where nothing else runs; a busy machine delays the samples as well.
-        assert abs(wall.remainder_ns) < 0.10 * wall.wall_ns, (name, wall)
+@pytest.mark.parametrize("name", ["sleep", "lock", "work"])
+def test_processor_time_and_waits_make_up_the_wall_time(recorded: Recorded, name: str) -> None:
+    wall, used_ns = recorded.wall(name), recorded.used_ns[name]
+    assert wall.on_cpu_ns + wall.off_cpu_ns + wall.remainder_ns == wall.wall_ns
+    # Waits are traced one by one; only processor time is sampled.
+    assert abs(wall.off_cpu_ns - (wall.wall_ns - used_ns)) < 0.03 * wall.wall_ns + 2e6, (wall, used_ns)
 
 
-def test_every_wait_of_the_recording_has_a_stack_and_an_end(analysis: Analysis) -> None:
-    capture = analysis.capture
+def test_every_wait_of_the_recording_has_a_stack_and_an_end(recorded: Recorded) -> None:
+    analysis, capture = recorded.analysis, recorded.analysis.capture
     (number,) = [number for number, event in enumerate(capture.events) if event.spans]
     rows = capture.samples.event == number
     assert rows.any()
@@ -129,8 +152,9 @@ def test_a_scenarios_wall_time_closes(tmp_path: Path) -> None:
         "-o",
         "out",
     ]
-    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=60)
+    subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     (whole,) = [entry for entry in analyze(read(tmp_path / "out.pinprof")).ranges if not entry.depth]
     assert whole.wall is not None
-    # On a machine of its own 2 %; what is not explained elsewhere is the recorder's own delay.
-    assert abs(whole.wall.remainder_ns) < 0.10 * whole.wall.wall_ns, whole.wall
+    # On a machine of its own 2 %; a host that takes processors away takes samples of processor time with them.
+    assert whole.wall.remainder_ns / whole.wall.wall_ns > -0.05, whole.wall
+    assert whole.wall.remainder_ns < 0.05 * whole.wall.wall_ns + whole.wall.on_cpu_ns, whole.wall

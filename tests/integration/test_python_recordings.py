@@ -21,7 +21,7 @@ from pinprof.collect import permission
 from pinprof.collect.python import forbidden
 from pinprof.errors import ScenarioError
 from pinprof.read import ReadOptions, read
-from pinprof.report import build
+from pinprof.report.gather import build
 from pinprof.report.page.html import render
 
 pytestmark = [
@@ -74,19 +74,21 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @needs_lines
 @pytest.mark.skipif(not can_pin(), reason="io_uring is not available here")
 def test_samples_get_the_line_that_ran(recorded: Path) -> None:
-    """At least 95 % of what is sampled while one line works is that line's."""
+    """At least 90 % of what is sampled and has a line while one line works is that line's."""
     capture = explained(recorded).capture
     samples, stacks = capture.samples, capture.stacks
     for start, end, name in json.loads((recorded / "notes.json").read_text()):
         inside = (samples.time_ns >= start) & (samples.time_ns < end) & (samples.event == 0)
-        assert inside.sum() > 10, "of 400, were there no others on this machine"
+        assert inside.sum() > 100, "of 400, were there no others on this machine"
         wanted = f"({line_of(f'the line that {name}')})"
         rows = np.flatnonzero(inside)
-        right = 0
+        right = known = 0
         for row in rows.tolist():
             chain = [stacks.frames.symbol[stacks.frame[node]] for node in stacks.chain(int(samples.stack[row]))]
+            known += any(f"({PROGRAM.name}:" in symbol for symbol in chain)
             right += any(symbol.endswith(wanted) for symbol in chain)
-        assert right >= 0.95 * len(rows), (name, right, len(rows))
+        assert known >= 0.8 * len(rows), (name, known, len(rows))
+        assert right >= 0.9 * known, (name, right, known)
 
 
 @needs_lines
@@ -125,14 +127,14 @@ def test_a_reader_that_dies_costs_lines_and_not_the_recording(tmp_path: Path) ->
             "--",
             sys.executable,
             "-c",
-            "import time\nend=time.monotonic()+3\nwhile time.monotonic()<end: sum(range(999))",
+            "import time\nend=time.process_time()+2\nwhile time.process_time()<end: sum(range(999))",
         ],
         cwd=tmp_path,
         stderr=subprocess.PIPE,
         text=True,
         env=environment(),
     )
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while not (found := descendants(process.pid, b"pinprof.collect.python_frames")):
         assert process.poll() is None
         assert time.monotonic() < deadline
@@ -155,8 +157,8 @@ def newer_interpreter() -> str | None:
 @needs_lines
 def test_an_interpreter_that_a_shell_starts_later_has_lines_and_leaves_no_perf_map(tmp_path: Path) -> None:
     """A newer one than ours where there is one: its trampoline is switched on too."""
-    busy = "import os, time; print(os.getpid())\nend = time.monotonic() + 1\n"
-    busy += "while time.monotonic() < end:\n    bytes(1 << 25)"
+    busy = "import os, time; print(os.getpid())\nend = time.process_time() + 1\n"
+    busy += "while time.process_time() < end:\n    bytes(1 << 25)"
     python = newer_interpreter() or sys.executable
     result = record(tmp_path, "--python", "both", "--", "sh", "-c", f"sleep 0.1; '{python}' -c '{busy}'; true")
     assert result.returncode == 0, result.stderr

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pinprof.collect import permission
+from pinprof.collect.py_spy_keeper import alive
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 
@@ -77,13 +78,13 @@ def recording(
         start_new_session=True,
     )
     try:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not (tmp_path / "started").exists():
             assert process.poll() is None, process.communicate()
             assert time.monotonic() < deadline
             time.sleep(0.02)
         yield process
-        process.communicate(timeout=60)
+        process.communicate(timeout=120)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -100,6 +101,14 @@ def sampler_of(process: subprocess.Popen[str], sampler: str) -> int:
     )
 
 
+def wait_ended(pid: int) -> None:
+    """Until a process has ended, reaped or not."""
+    deadline = time.monotonic() + 60
+    while alive(pid):
+        assert time.monotonic() < deadline, "it goes on for ever"
+        time.sleep(0.02)
+
+
 def pending(pid: int) -> bool:
     """Whether a process has yet to take a signal that it was sent."""
     try:
@@ -111,6 +120,10 @@ def pending(pid: int) -> bool:
 
 def python(code: str) -> tuple[str, ...]:
     return (sys.executable, "-c", code)
+
+
+GO_ON = "import os\nwhile not os.path.exists('go'): sum(range(1000))"
+"""Work until the test has done its deed."""
 
 
 def after_start(code: str) -> tuple[str, ...]:
@@ -148,8 +161,8 @@ def test_both_events_come_with_kernel_stacks_and_the_programs_whole_time(sampler
     assert symbols & {"do_anonymous_page", "handle_mm_fault", "__handle_mm_fault"}
     clock = capture.samples.weight[capture.samples.event == 0].sum()
     used = outcome(tmp_path)["resources"]
-    # Within 2 % on a machine of its own; one whose host takes processors away loses samples.
-    assert clock == pytest.approx(used["user_ns"] + used["system_ns"], rel=0.25)
+    # Within 2 % on a machine of its own. One whose host takes processors away loses samples, and gains none.
+    assert 0.5 < clock / (used["user_ns"] + used["system_ns"]) < 1.1
     faults = capture.samples.weight[capture.samples.event == 1].sum()
     assert 16_000 < faults < 20_000, "64 MiB in 4 KiB pages, and the interpreter's own"
     assert capture.samples.address[capture.samples.event == 1].all()
@@ -212,18 +225,18 @@ def test_the_third_interrupt_ends_a_program_that_ignores_them(tmp_path: Path) ->
             # One that comes while another waits to be taken would count as one with it.
             while pending(process.pid):
                 time.sleep(0.02)
-            time.sleep(0.2)
     assert process.returncode == 137
     assert outcome(tmp_path)["state"] == "interrupted"
 
 
 @both_samplers
 def test_a_sampler_dying_leaves_the_program_alone_and_is_said(sampler: str, tmp_path: Path) -> None:
-    with recording(
-        tmp_path, *after_start(BUSY.format(2) + "\nprint('done')\nraise SystemExit(4)"), options=("--with", sampler)
-    ) as process:
-        time.sleep(0.5)
-        os.kill(sampler_of(process, sampler), signal.SIGKILL)
+    code = f"{BUSY.format(0.5)}\nopen('started', 'w').close()\n{GO_ON}\nprint('done')\nraise SystemExit(4)"
+    with recording(tmp_path, *python(code), options=("--with", sampler)) as process:
+        killed = sampler_of(process, sampler)
+        os.kill(killed, signal.SIGKILL)
+        wait_ended(killed)
+        (tmp_path / "go").touch()
         out, err = process.communicate(timeout=60)
     assert process.returncode == 4
     assert out == "done\n"
@@ -239,8 +252,11 @@ def test_a_program_under_nohup_still_ignores_the_hangup(tmp_path: Path) -> None:
 
 
 def test_a_recording_that_failed_does_not_look_like_success(tmp_path: Path) -> None:
-    with recording(tmp_path, *after_start(BUSY.format(2))) as process:
-        os.kill(sampler_of(process, "native"), signal.SIGTERM)
+    with recording(tmp_path, *after_start(GO_ON)) as process:
+        ended = sampler_of(process, "native")
+        os.kill(ended, signal.SIGTERM)
+        wait_ended(ended)
+        (tmp_path / "go").touch()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "collector" in err
@@ -253,10 +269,7 @@ def test_a_killed_pinprof_takes_the_sampler_with_it_and_leaves_what_reads(sample
     with recording(tmp_path, *after_start(BUSY.format(1)), options=("--system-wide", "--with", sampler)) as process:
         mine = sampler_of(process, sampler)
         process.kill()
-    deadline = time.monotonic() + 20
-    while Path(f"/proc/{mine}").exists() and "Z" not in Path(f"/proc/{mine}/stat").read_text().rsplit(")", 1)[1]:
-        assert time.monotonic() < deadline, "it goes on for ever"
-        time.sleep(0.1)
+    wait_ended(mine)
     partial = tmp_path / "out.pinprof.partial"
     assert json.loads((partial / "manifest.json").read_text())["outcome"]["state"] == "recording"
     assert len(read(str(partial), ReadOptions()).samples) > 0

@@ -374,7 +374,7 @@ def test_two_threads_that_fault_on_one_block_both_go_on() -> None:
         for half in halves:
             half.start()
         for half in halves:
-            half.join(10)
+            half.join(60)
             assert not half.is_alive()
         assert ctypes.string_at(address, size) == ctypes.string_at(source, size)
         pager.unregister(address, size)
@@ -393,11 +393,11 @@ def test_interrupt_ends_the_run_at_once_and_keeps_whole_iterations(name: str, tm
     with subprocess.Popen(
         [*command, "--backend", "host"], env=environment, stderr=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 60
         while not ranges.exists() and time.monotonic() < deadline:
             time.sleep(0.02)
         process.send_signal(signal.SIGINT)
-        _, errors = process.communicate(timeout=10)
+        _, errors = process.communicate(timeout=60)  # its iterations would take hours
     assert process.returncode == 130
     assert errors == b""
     assert all(json.loads(line) for line in ranges.read_text().splitlines())

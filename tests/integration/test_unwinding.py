@@ -52,7 +52,7 @@ def test_callers_of_frameless_functions_have_the_time_that_they_measured(
     rooted = total = 0
     for line in folded.splitlines():
         stack, _, number = line.rpartition(" ")
-        frames = {frame.partition("(")[0] for frame in stack.split(";")}
+        frames = {frame.partition("(")[0].rstrip() for frame in stack.split(";")}
         total += int(number)
         rooted += int(number) * ("main" in frames)
         for name in weight.keys() & frames:

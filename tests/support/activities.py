@@ -135,8 +135,8 @@ def activity(
     memory: Sequence[Memory] = (),
     recorded: frozenset[str] = ALL,
 ) -> Activity:
-    return replace(
-        Activity.empty("test"),
+    return Activity(
+        "test",
         calls=_table(ApiCallTable, calls, "start_ns"),
         gpu_ops=_table(GpuOpTable, ops, "start_ns"),
         faults=_table(PageFaultTable, faults, "time_ns"),

@@ -6,10 +6,12 @@ import lzma
 import shutil
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
 from pinprof.analyze import Analysis, analyze
+from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.read import ReadOptions, read
 
 DATA = Path(__file__).parents[1] / "data" / "h200"
@@ -40,3 +42,13 @@ def analysis(name: str) -> Analysis:
     with tempfile.TemporaryDirectory(prefix="pinprof-h200-") as folder:
         options = ReadOptions(kallsyms=unpack(DATA / "kallsyms.xz", Path(folder)), ranges=DATA / f"{name}.ranges.jsonl")
         return analyze(read(unpack(DATA / f"{name}.perf.data.xz", Path(folder)), options))
+
+
+@cache
+def kernel_functions() -> Mapping[str, frozenset[str]]:
+    """Normalised names of that boot's kernel and drivers, by scope as in `Frames.scope`."""
+    names: dict[str, set[str]] = {"k": set(), "nv": set(), "uv": set()}
+    with lzma.open(DATA / "kallsyms.xz", "rt") as lines:
+        for _, _, name, *module in map(str.split, lines):
+            names[scope_of(module[0].strip("[]") if module else "")].add(normalise(name))
+    return {scope: frozenset(known) for scope, known in names.items()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,9 +10,10 @@ from typing import Any, cast
 import numpy as np
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.results import Finding
-from pinprof.model import Losses
-from pinprof.report.data import CaptureFacts, Cause, EventData, RangeData, RangeEvent, ReportData, Shared
+from pinprof.analyze.ranges.paths import RangePath
+from pinprof.analyze.results import EventResult, Finding, RangeResult
+from pinprof.model import Event, Losses
+from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
 from pinprof.report.flame import FlameData, RangeRows, Thread
 from pinprof.report.sections import SECTIONS
 from pinprof.report.sections.findings import Findings
@@ -34,7 +35,7 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
         findings=tuple(findings), capture=SimpleNamespace(losses=losses),
-        pinning=None, counterfactual=None, memory=None, python=(),
+        pinning=None, counterfactual=None, memory=None, python=(), lines=(),
     )  # fmt: skip
     made = {
         section.key: section.build(cast("Analysis", given), shared) for section in SECTIONS if section is not OverTime
@@ -56,21 +57,17 @@ def rebuilt(
 
 def sample_report(function: str = "compute", text: str = "alloc", backend: str = "host") -> ReportData:
     """1 s of cpu-clock and 100 faults; `function` names one function, `text` one range, path, command word and note."""
-    clock = EventData(
-        "cpu-clock/freq=999/",
-        "ns",
-        1_000_000_000,
+    clock, faults = Event("cpu-clock/freq=999/", "ns", None, 999), Event("page-faults/period=1/", "faults", 1, None)
+    alloc = _result(clock, {"pin.faultin": 600_000_000, "pin.walk": 100_000_000})
+    init = _result(clock, {"user.app": 300_000_000})
+    whole = _result(
+        clock,
         {"pin.faultin": 600_000_000, "user.app": 300_000_000, "pin.walk": 100_000_000},
         {"pin.faultin": {"zero": 400_000_000, "alloc": 200_000_000}, "user.app": {"other": 300_000_000}},
-        "999 Hz",
-        1000,
+        samples=1000,
     )
-    faults = EventData(
-        "page-faults/period=1/", "faults", 100, {"fault.anon": 100}, {"fault.anon": {"zero": 100}}, "every fault", 100
-    )
-    alloc = RangeEvent(clock.name, 700_000_000, {"pin.faultin": 600_000_000, "pin.walk": 100_000_000})
-    init = RangeEvent(clock.name, 300_000_000, {"user.app": 300_000_000})
-    whole = RangeEvent(clock.name, 1_000_000_000, dict(clock.leaves))
+    touched = _result(faults, {"fault.anon": 100}, {"fault.anon": {"zero": 100}}, samples=100)
+    none = _result(faults, {})
     shared = Shared(
         headline="70 % of cudaMallocHost is pin_user_pages; 60 % is creating the pages",
         capture=CaptureFacts(
@@ -89,22 +86,13 @@ def sample_report(function: str = "compute", text: str = "alloc", backend: str =
             clock={"source": "monotonic", "offset_ns": 0, "uncertainty_ns": 0},
         ),
         causes=CAUSES,
-        events=(clock, faults),
+        events=(whole, touched),
         ranges=(
-            RangeData("iteration", "pinprof", 0, 2, 1_010_000_000, *SPREAD, 1_000_000_000, (whole,)),
-            RangeData(
-                text,
-                "pinprof",
-                1,
-                2,
-                700_000_000,
-                *SPREAD,
-                None,
-                (alloc, RangeEvent(faults.name, 20, {"fault.anon": 20})),
-                "cudaMallocHost",
-            ),
-            RangeData("init", "pinprof", 1, 2, 400_000_000, *SPREAD, 300_000_000, (init,)),
+            _range(("iteration",), 1_010_000_000, 1_000_000_000, whole, none),
+            _range(("iteration", text), 700_000_000, None, alloc, _result(faults, {"fault.anon": 20})),
+            _range(("iteration", "init"), 400_000_000, 300_000_000, init, none),
         ),
+        phase_calls={text: "cudaMallocHost"},
         flame=replace(flame(), names=(*FUNCTIONS[:-1], function), dsos=DSOS),
     )
     findings = (
@@ -120,6 +108,24 @@ def sample_report(function: str = "compute", text: str = "alloc", backend: str =
         Finding("slow-link", "not-assessable", "Slow link", (), "", "no transfers are in the recording", "slow-link"),
     )
     return assembled(shared, findings, Losses(lost_samples=3, unresolved_frames=7, notes=(f"A note about {text}.",)))
+
+
+def _result(
+    event: Event, leaves: Mapping[str, int], work: Mapping[str, Mapping[str, int]] | None = None, samples: int = 0
+) -> EventResult:
+    levels: dict[str, int] = {}
+    for leaf, weight in leaves.items():
+        level = leaf.partition(".")[0]
+        levels[level] = levels.get(level, 0) + weight
+    return EventResult(event, samples, sum(leaves.values()), leaves, work or {}, levels, {}, 0)
+
+
+def _range(names: tuple[str, ...], wall_ns: int, own_thread_ns: int | None, *events: EventResult) -> RangeResult:
+    path: RangePath | None = None
+    for depth, name in enumerate(names):
+        path = RangePath(name, "pinprof", path, depth)
+    assert path is not None
+    return RangeResult(path, 2, wall_ns, *SPREAD, events, own_thread_ns)
 
 
 MS = 1_000_000

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
+import subprocess
 import time
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -152,16 +154,27 @@ def test_nothing_that_a_command_starts_outlives_it(tmp_path: Path) -> None:
     assert_gone(int(marker.read_text()))
 
 
-def test_a_command_past_its_time_is_ended_with_all_it_started(tmp_path: Path) -> None:
+def test_a_command_past_its_time_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     marker = tmp_path / "pid"
-    done = nsys.run(["sh", "-c", f"sleep 600 & echo $! > {marker}; wait"], timeout_s=0.5)
+    popen = subprocess.Popen
+
+    def started(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        child = popen(*arguments, **options)
+        deadline = time.monotonic() + 60
+        while not (marker.exists() and marker.read_text().endswith("\n")) and time.monotonic() < deadline:
+            time.sleep(0.01)
+        return child
+
+    monkeypatch.setattr(nsys.subprocess, "Popen", started)
+    done = nsys.run(["sh", "-c", f"sleep 600 & echo $! > {marker}; wait"], timeout_s=0.1)
     assert done.status == -9
     assert_gone(int(marker.read_text()))
 
 
 def assert_gone(pid: int) -> None:
     """A process is gone, or waits as a zombie for its adoptive parent."""
-    for _ in range(50):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
         try:
             state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
         except FileNotFoundError:

@@ -15,12 +15,11 @@ The second works for a program without NVTX.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from pinprof.activity import Activity, Table
 from pinprof.analyze.ranges.membership import sample_events
 from pinprof.errors import CaptureError
 from pinprof.model import Capture, ClockSync, Int32, Int64, RangeTable, SampleTable
@@ -39,8 +38,6 @@ NAMES = 64
 UTC_UNCERTAINTY_NS = 20_000
 """perf reads its two clocks one after the other, to a microsecond; nsys does not say how it reads its own."""
 SYSTEM_UNCERTAINTY_NS = 1_000_000
-
-_TIMES = frozenset({"start_ns", "end_ns", "time_ns"})
 
 
 @dataclass(frozen=True)
@@ -92,7 +89,7 @@ def join(perf: Capture, nsys: Capture) -> Capture:
         losses=replace(
             perf.losses, other_processes=perf.losses.other_processes + left_out, notes=tuple(dict.fromkeys(notes))
         ),
-        activity=shifted(nsys.activity, match.offset_ns),
+        activity=nsys.activity.each(lambda table: table.moved(match.offset_ns)),
     )
 
 
@@ -173,19 +170,6 @@ def _overlaps(perf: Capture, nsys: Capture, match: Match) -> bool:
     return first + match.offset_ns <= int(sampled.max()) and last + match.offset_ns >= int(sampled.min())
 
 
-def shifted(activity: Activity, offset_ns: int) -> Activity:
-    """The same activity with an offset added to every time."""
-    tables: dict[str, Any] = {}
-    for column in fields(activity):
-        table = getattr(activity, column.name)
-        if isinstance(table, Table):
-            times = {
-                entry.name: getattr(table, entry.name) + offset_ns for entry in fields(table) if entry.name in _TIMES
-            }
-            tables[column.name] = replace(table, **times)
-    return replace(activity, **tables)
-
-
 def _of_traced(perf: Capture, nsys: Capture) -> tuple[SampleTable, int]:
     """Samples of the processes that nsys traced and of kernel threads, and how many others there were."""
     sampled = np.intersect1d(_traced(nsys), perf.samples.pid).tolist()
@@ -212,8 +196,7 @@ def _ranges(perf: Capture, nsys: Capture, offset_ns: int) -> RangeTable:
     """
     if len(perf.ranges) > len(nsys.ranges):
         return perf.ranges
-    ranges = nsys.ranges
-    return replace(ranges, start_ns=ranges.start_ns + offset_ns, end_ns=ranges.end_ns + offset_ns)
+    return nsys.ranges.moved(offset_ns)
 
 
 def _known(facts: Any) -> dict[str, Any]:

@@ -51,7 +51,8 @@ def _calls(calls: Calls, row: Int64, whole: ScopeActivity) -> EventRows:
     table, number = calls.table, _numbers(call.name for call in whole.calls)
     of_name = np.array([number.get(name, 0) for name in calls.names], np.int32)
     start = table.start_ns[row]
-    return EventRows(
+    return EventRows.of(
+        len(row),
         group=of_name[calls.name[row]],
         start_ns=start,
         end_ns=table.end_ns[row],
@@ -59,7 +60,6 @@ def _calls(calls: Calls, row: Int64, whole: ScopeActivity) -> EventRows:
         pid=table.pid[row],
         tid=table.tid[row],
         size_bytes=np.maximum(calls.size_bytes[row], 0),
-        extra=np.zeros(len(row), np.int64),
     )
 
 
@@ -89,15 +89,16 @@ def _migrations(moved: Migrations, whole: ScopeActivity) -> EventRows:
         number[DIRECTIONS[direction], cause_name(cause)]
         for direction, cause in zip(*(key.tolist() for key in kinds.keys), strict=True)
     ]
-    return EventRows(
+    return EventRows.of(
+        len(moved),
         group=np.array(of_kind, np.int32)[kinds.of],
         start_ns=moved.start_ns,
         end_ns=moved.end_ns,
         scope_ns=moved.start_ns,
         pid=moved.pid,
-        tid=np.full(len(moved), -1, np.int32),
+        tid=-1,
         size_bytes=moved.size_bytes,
-        extra=moved.in_kernel.astype(np.int64),
+        extra=moved.in_kernel,
     )
 
 

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.activity import GpuOpTable, MigrationCause, OpKind
 from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.model import Bool, Int64
+from pinprof.columns import Bool, Int32, Int64, Table, UInt64
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
 
-_CAUSES: dict[int, Cause] = {
-    MigrationCause.PREFETCH: "prefetch", MigrationCause.FAULT: "fault", MigrationCause.SPECULATIVE: "speculative",
-    MigrationCause.EVICTION: "eviction", MigrationCause.ACCESS_COUNTERS: "access counters",
-}  # fmt: skip
+_CAUSES = {cause.value: cast("Cause", cause.words) for cause in MigrationCause}
 
 
 def cause_name(cause: int) -> Cause:
@@ -28,24 +25,21 @@ def cause_name(cause: int) -> Cause:
 
 
 @dataclass(frozen=True)
-class Migrations:
+class Migrations(Table):
     """Migrations in order of time, as columns, with where they fall."""
 
     start_ns: Int64
     end_ns: Int64
-    pid: NDArray[np.int32]
-    device: NDArray[np.int32]
+    pid: Int32
+    device: Int32
     size_bytes: Int64
     direction: Int64
     """Index into `DIRECTIONS`."""
     cause: Int64
     """`MigrationCause`."""
-    address: NDArray[np.uint64]
+    address: UInt64
     in_kernel: Bool
     """Whether it began while a kernel ran on its device."""
-
-    def __len__(self) -> int:
-        return len(self.start_ns)
 
     @property
     def touched(self) -> Bool:
@@ -56,20 +50,20 @@ class Migrations:
 def prepare_migrations(operations: GpuOpTable, sets: tuple[DeviceSets, ...]) -> Migrations:
     """The migrations among GPU work."""
     row = np.flatnonzero(operations.kind == OpKind.MIGRATION)
-    start, device = operations.start_ns[row], operations.device[row]
+    moved = operations.take(row)
     in_kernel = np.zeros(len(row), np.bool_)
     for entry in sets:
-        mine = device == entry.device
-        in_kernel[mine] = entry.kernels.contains(start[mine])
+        mine = moved.device == entry.device
+        in_kernel[mine] = entry.kernels.contains(moved.start_ns[mine])
     return Migrations(
-        start_ns=start,
-        end_ns=operations.end_ns[row],
-        pid=operations.pid[row],
-        device=device,
-        size_bytes=operations.size_bytes[row],
-        direction=DIRECTION[operations.copy_kind[row]],
-        cause=operations.cause[row].astype(np.int64),
-        address=operations.address[row],
+        start_ns=moved.start_ns,
+        end_ns=moved.end_ns,
+        pid=moved.pid,
+        device=moved.device,
+        size_bytes=moved.size_bytes,
+        direction=DIRECTION[moved.copy_kind],
+        cause=moved.cause.astype(np.int64),
+        address=moved.address,
         in_kernel=in_kernel,
     )
 

@@ -9,10 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
-
 from pinprof.analyze.ranges.paths import RangePath
+from pinprof.columns import Float64, Table
 from pinprof.model import Event, Int32, Int64, UInt64
 
 Purpose = Literal[
@@ -106,46 +104,43 @@ class ContextInit:
 
 
 @dataclass(frozen=True)
-class CopyResult:
-    """Copies of one direction and kind of memory; migrations of managed memory are not among them."""
+class Moved:
+    """Data that moved in one direction."""
 
     direction: Direction
-    memory: str
-    """Kind of the memory on the host's side (`pageable`, `pinned`, `managed`); of the source where no host is."""
-    asynchronous: bool
-    """By the name of the call: it may return before the copy is done."""
     count: int
     size_bytes: Spread
     busy_ns: int
-    """Sum of the copies' own times."""
-    host_ns: int
-    """Time that threads of the program spent inside the calls that made the copies."""
-    link_share: float | None
-    """Bandwidth, of the link's practical rate; None for unknown links and copies that cross none."""
-
-    @property
-    def gb_per_s(self) -> float:
-        """Bandwidth while copying; 0 when no time was recorded."""
-        return self.size_bytes.total / self.busy_ns if self.busy_ns else 0.0
-
-
-@dataclass(frozen=True)
-class MigrationResult:
-    """Migrations of managed memory of one direction and cause."""
-
-    direction: Direction
-    cause: Cause
-    count: int
-    size_bytes: Spread
-    busy_ns: int
-    in_kernel_count: int
-    """The part that began while a kernel ran."""
-    in_kernel_bytes: int
+    """Sum of the moves' own times."""
 
     @property
     def gb_per_s(self) -> float:
         """Bandwidth while moving; 0 when no time was recorded."""
         return self.size_bytes.total / self.busy_ns if self.busy_ns else 0.0
+
+
+@dataclass(frozen=True)
+class CopyResult(Moved):
+    """Copies of one direction and kind of memory; migrations of managed memory are not among them."""
+
+    memory: str
+    """Kind of the memory on the host's side (`pageable`, `pinned`, `managed`); of the source where no host is."""
+    asynchronous: bool
+    """By the name of the call: it may return before the copy is done."""
+    host_ns: int
+    """Time that threads of the program spent inside the calls that made the copies."""
+    link_share: float | None
+    """Bandwidth, of the link's practical rate; None for unknown links and copies that cross none."""
+
+
+@dataclass(frozen=True)
+class MigrationResult(Moved):
+    """Migrations of managed memory of one direction and cause."""
+
+    cause: Cause
+    in_kernel_count: int
+    """The part that began while a kernel ran."""
+    in_kernel_bytes: int
 
 
 @dataclass(frozen=True)
@@ -195,20 +190,17 @@ class Link:
 
 
 @dataclass(frozen=True)
-class BandwidthPoints:
+class BandwidthPoints(Table):
     """Size against bandwidth, thinned to a bounded number of points; columns of one length."""
 
     size_bytes: Int64
-    gb_per_s: NDArray[np.float64]
+    gb_per_s: Float64
     count: Int64
     """Copies that the point stands for."""
     group: Int32
     """Index into `groups`."""
     groups: tuple[tuple[Direction, str], ...]
     """(direction, memory)."""
-
-    def __len__(self) -> int:
-        return len(self.size_bytes)
 
 
 @dataclass(frozen=True)
@@ -231,21 +223,18 @@ class DeviceTime:
 class CopyTotals:
     """A sum over some copies, for a verdict."""
 
-    count: int = 0
-    size_bytes: int = 0
-    busy_ns: int = 0
-    host_ns: int = 0
+    count: int
+    size_bytes: int
+    busy_ns: int
+    host_ns: int
 
 
 @dataclass(frozen=True)
-class DirectionTotals:
+class DirectionTotals(CopyTotals):
     """All copies of one direction, whatever the memory."""
 
     direction: Direction
-    count: int
-    size_bytes: int
     median_bytes: int
-    busy_ns: int
     large_pinned: CopyTotals
     """Copies of pinned memory large enough to show what the link can do."""
 
@@ -288,7 +277,7 @@ class SizeHistogram:
 
 
 @dataclass(frozen=True)
-class KernelTable:
+class KernelTable(Table):
     """Kernels during which managed memory moved or was waited for, in order of their start; columns of one length."""
 
     start_ns: Int64
@@ -307,12 +296,9 @@ class KernelTable:
     """Inside, time spent on faults while nothing was copied."""
     names: tuple[str, ...]
 
-    def __len__(self) -> int:
-        return len(self.start_ns)
-
 
 @dataclass(frozen=True)
-class BlockTable:
+class BlockTable(Table):
     """Managed memory by 2 MiB block, the driver's unit (uvm_va_block); columns of one length, ordered by address."""
 
     address: UInt64
@@ -323,9 +309,6 @@ class BlockTable:
     cpu_faults: Int64
     flips: Int64
     """How often the direction changed from one migration to the next within the life of one allocation."""
-
-    def __len__(self) -> int:
-        return len(self.address)
 
 
 @dataclass(frozen=True)
@@ -392,7 +375,7 @@ class AllocLoop:
 
 
 @dataclass(frozen=True)
-class EventRows:
+class EventRows(Table):
     """Single calls, copies or migrations behind the whole recording's results, in order of their start; columns."""
 
     group: Int32
@@ -408,9 +391,6 @@ class EventRows:
     """0 when not recorded."""
     extra: Int64
     """For copies the time inside their calls, for migrations 1 when they began while a kernel ran; else 0."""
-
-    def __len__(self) -> int:
-        return len(self.group)
 
 
 @dataclass(frozen=True)

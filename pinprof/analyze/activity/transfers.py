@@ -50,16 +50,11 @@ for _kind, _direction in _DIRECTION_OF.items():
     DIRECTION[_kind] = DIRECTIONS.index(_direction)
 
 _H2D, _D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
-_MEMORY_NAMES = {
-    MemoryKind.PAGEABLE: "pageable", MemoryKind.PINNED: "pinned", MemoryKind.DEVICE: "device",
-    MemoryKind.ARRAY: "array", MemoryKind.MANAGED: "managed", MemoryKind.DEVICE_STATIC: "device static",
-    MemoryKind.MANAGED_STATIC: "managed static",
-}  # fmt: skip
 
 
 def memory_name(kind: int) -> str:
     """`pageable`, `pinned`, …; `unknown` for what has no name here."""
-    return _MEMORY_NAMES.get(MemoryKind(kind), "unknown") if kind <= MemoryKind.UNKNOWN else "unknown"
+    return MemoryKind(min(kind, MemoryKind.UNKNOWN)).words
 
 
 @dataclass(frozen=True)
@@ -222,14 +217,11 @@ def _directions(copies: Copies) -> tuple[DirectionTotals, ...]:
     results = []
     for direction in np.unique(copies.direction).tolist():
         mine = copies.direction == direction
-        all_of_it = _totals(copies, mine)
         results.append(
             DirectionTotals(
+                **vars(_totals(copies, mine)),
                 direction=DIRECTIONS[direction],
-                count=all_of_it.count,
-                size_bytes=all_of_it.size_bytes,
                 median_bytes=int(np.median(copies.size_bytes[mine])),
-                busy_ns=all_of_it.busy_ns,
                 large_pinned=_totals(copies, mine & large),
             )
         )

@@ -72,12 +72,7 @@ def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> 
         lost_ns=lost.covered(start, end),
         names=operations.names,
     )
-    return Losses(lost, _select(table, (table.uvm_bytes > 0) | (table.lost_ns > 0)))
-
-
-def _select(table: KernelTable, rows: Bool | Int64) -> KernelTable:
-    columns = {name: value[rows] for name, value in vars(table).items() if name != "names"}
-    return KernelTable(**columns, names=table.names)
+    return Losses(lost, table.take((table.uvm_bytes > 0) | (table.lost_ns > 0)))
 
 
 def _within(moved: Migrations, mask: Bool, start: Int64, end: Int64, amount: Int64 | None = None) -> Int64:
@@ -137,16 +132,10 @@ def analyze_uvm(
 
 
 def _joined(tables: tuple[KernelTable, ...]) -> KernelTable:
-    if len(tables) == 1:
-        return tables[0]
-    none = np.zeros(0, np.int64)
-    if not tables:
-        return KernelTable(none, none, none.astype(np.int32), none, none, none, none, none, none, ())
-    columns = {
-        name: np.concatenate([vars(table)[name] for table in tables]) for name in vars(tables[0]) if name != "names"
-    }
-    joined = KernelTable(**columns, names=tables[0].names)
-    return _select(joined, np.argsort(joined.start_ns, kind="stable"))
+    if len(tables) <= 1:
+        return tables[0] if tables else KernelTable.empty()
+    joined = tables[0].joined(*tables[1:])
+    return joined.take(np.argsort(joined.start_ns, kind="stable"))
 
 
 def _fault_ns(faults: PageFaultTable, on_gpu: Bool) -> int:

@@ -92,7 +92,7 @@ def busiest(blocks: BlockTable) -> BlockTable:
         return blocks
     heat = blocks.to_device_bytes + blocks.to_host_bytes
     rows = np.sort(np.lexsort((-blocks.migrations - blocks.gpu_faults - blocks.cpu_faults, -heat))[:BLOCKS])
-    return BlockTable(**{name: value[rows] for name, value in vars(blocks).items()})
+    return blocks.take(rows)
 
 
 def moved_per_byte(moved: Migrations, segment: Int64, page: Int64) -> float:

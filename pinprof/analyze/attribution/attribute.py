@@ -11,16 +11,14 @@ import re
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import NEAR_FRAMES, UVM_THREAD
 from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
+from pinprof.columns import Int8
 from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
-
-Int8 = NDArray[np.int8]
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""
@@ -134,17 +132,12 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
         context_leaf[nodes] = leaf
         context_at[nodes] = np.where((opened > 0) | (leaf != context_leaf[parent]), nodes, context_at[parent])
 
-        # D: the strongest claim on the stack, the outermost frame that makes it.
-        rank = rules.remainder[frame]
-        stronger = rank > remainder[parent]
-        remainder[nodes] = np.where(stronger, rank, remainder[parent])
-        remainder_at[nodes] = np.where(stronger, nodes, remainder_at[parent])
-
-        # W: the strongest claim of all; the outermost frame that makes it.
-        rank = rules.wait[frame]
-        stronger = rank > wait[parent]
-        wait[nodes] = np.where(stronger, rank, wait[parent])
-        wait_at[nodes] = np.where(stronger, nodes, wait_at[parent])
+        # D, W: the strongest claim on the stack, the outermost frame that makes it.
+        for ranks, strongest, at in ((rules.remainder, remainder, remainder_at), (rules.wait, wait, wait_at)):
+            rank = ranks[frame]
+            stronger = rank > strongest[parent]
+            strongest[nodes] = np.where(stronger, rank, strongest[parent])
+            at[nodes] = np.where(stronger, nodes, at[parent])
 
         # U: whose code, and is libcuda near?
         distance = np.minimum(libcuda_distance[caller] + 1, NEAR_FRAMES + 1).astype(np.int8)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, fields
 from functools import cache, lru_cache
 from typing import Any
 
@@ -15,9 +15,8 @@ from pinprof.analyze.attribution.categories import HELPERS, INTERRUPT, RETURN_TO
 from pinprof.analyze.attribution.row import Frames, Scope
 from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Tables, matcher
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
-from pinprof.model import KERNEL, LONGEST_NAME, Bool, Dso, FrameTable, Int16, Int32
-
-Int8 = NDArray[np.int8]
+from pinprof.columns import Bool, Int8, Int16, Int32, Table
+from pinprof.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
     r"(\+0x[0-9a-f]+(/0x[0-9a-f]+)?|\.(isra|constprop|part|llvm)\.\d+|\.(cold|localalias)(\.\d+)?|_noprof)$"
@@ -163,15 +162,13 @@ def user_frame(symbol: str, dso: Dso, tables: Tables = TABLES) -> UserFrame:
 
 
 @dataclass(frozen=True)
-class FrameRules:
+class FrameRules(Table):
     """What the rows say about every frame of a capture, as columns indexed like `FrameTable`."""
 
     kernel: Bool
     specific: Int16
     owner: Int16
     context: Int8
-    kinds: Int8
-    """By frame and context."""
     remainder: Int8
     wait: Int8
     beneath: Int32
@@ -185,14 +182,8 @@ class FrameRules:
     libc: Bool
     blind_libc: Bool
     copy_call: Bool
-
-
-_KERNEL_COLUMNS: dict[str, type] = {
-    **dict.fromkeys(("specific", "owner"), np.int16),
-    **dict.fromkeys(("context", "remainder", "wait"), np.int8),
-    "beneath": np.int32,
-    **dict.fromkeys(("helper", "interrupt", "return_to_user", "reclaim"), np.bool_),
-}
+    kinds: NDArray[np.int8]
+    """By frame and context."""
 
 
 def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
@@ -200,25 +191,17 @@ def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
     modules = [module_of(dso) for dso in frames.dsos]
     blank, no_user = KernelFrame(remainder=NONE, kinds=(0,) * (len(tables.context) + 1)), UserFrame(NONE)
     kernel, user = [], []
-    for symbol, dso, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    functions = map(frames.function, range(len(frames)))
+    for symbol, dso, mode in zip(functions, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         inside = mode == KERNEL
         kernel.append(kernel_frame(symbol, modules[dso], tables) if inside else blank)
         user.append(no_user if inside else user_frame(symbol, frames.dsos[dso], tables))
-    other, copying = WORK_ATTRIBUTES.index("other"), WORK_ATTRIBUTES.index("copy")
-    copies = tables.leaf["copy.user"]
-
-    def columns(frames: Sequence[object], types: Mapping[str, type]) -> dict[str, Any]:
-        return {name: np.array([getattr(frame, name) for frame in frames], kind) for name, kind in types.items()}
-
-    names = zip(kernel, user, strict=True)
-    work = [k.work if u is no_user else copying if u.leaf == copies else other for k, u in names]
-    leaf = np.array([frame.leaf for frame in user], np.int16)
-    return FrameRules(
-        kernel=frames.mode == KERNEL,
-        kinds=np.array([frame.kinds for frame in kernel], np.int8).reshape(len(kernel), len(tables.context) + 1),
-        work=np.array(work, np.int8),
-        user_leaf=leaf,
-        libc=leaf == tables.leaf["user.libc"],
-        **columns(kernel, _KERNEL_COLUMNS),
-        **columns(user, {"libcuda": np.bool_, "blind_libc": np.bool_, "copy_call": np.bool_}),
-    )
+    columns: dict[str, Any] = {}
+    for rows, kind in ((kernel, KernelFrame), (user, UserFrame)):
+        columns |= {entry.name: [getattr(row, entry.name) for row in rows] for entry in fields(kind)}
+    kinds = np.array(columns.pop("kinds"), np.int8).reshape(len(kernel), len(tables.context) + 1)
+    leaf, in_kernel = np.array(columns.pop("leaf"), np.int16), frames.mode == KERNEL
+    of_user = np.where(leaf == tables.leaf["copy.user"], WORK_ATTRIBUTES.index("copy"), WORK_ATTRIBUTES.index("other"))
+    columns["work"] = np.where(in_kernel, columns["work"], of_user)
+    libc = leaf == tables.leaf["user.libc"]
+    return FrameRules.of(len(frames), kernel=in_kernel, user_leaf=leaf, libc=libc, kinds=kinds, **columns)

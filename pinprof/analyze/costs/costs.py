@@ -140,18 +140,19 @@ class Times:
 
     def sum(self, size: int, *measures: str) -> float | None:
         """The times of several measures at a size; None when one is missing."""
-        times = [self(measure, size) for measure in measures]
-        known = [time for time in times if time is not None]
-        return sum(known) if len(known) == len(times) else None
+        times = self._all(size, measures)
+        return None if times is None else sum(times)
 
     def largest(self, *measures: str) -> tuple[int, tuple[float, ...]] | None:
         """The largest size at which all of them were measured, with their times."""
         for size in sorted({size for _, size in self._ns}, reverse=True):
-            times = [self(measure, size) for measure in measures]
-            known = tuple(time for time in times if time is not None)
-            if len(known) == len(times):
-                return size, known
+            if times := self._all(size, measures):
+                return size, times
         return None
+
+    def _all(self, size: int, measures: Sequence[str]) -> tuple[float, ...] | None:
+        times = tuple(self._ns[measure, size] for measure in measures if (measure, size) in self._ns)
+        return times if len(times) == len(measures) else None
 
 
 def break_even_of(rates: Rates) -> tuple[BreakEven, ...]:

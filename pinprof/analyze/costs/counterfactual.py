@@ -22,6 +22,9 @@ from dataclasses import dataclass, replace
 from math import exp, log
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pinprof.analyze.costs.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.costs.results import Counterfactual, Estimate, threads_text
 from pinprof.analyze.ranges.iterations import ITERATION, iteration_phases, measured_iterations
@@ -60,15 +63,8 @@ class Traffic:
     kernels: tuple[tuple[int, float], ...]
 
 
-@dataclass(frozen=True)
-class _Sum:
-    low: float = 0.0
-    likely: float = 0.0
-    high: float = 0.0
-
-    def plus(self, other: _Sum, times: float = 1.0) -> _Sum:
-        """This plus `times` the other, errors in the same direction."""
-        return _Sum(self.low + times * other.low, self.likely + times * other.likely, self.high + times * other.high)
+_Cost = NDArray[np.float64]
+"""Low, likely and high; sums of it have errors in the same direction."""
 
 
 def counterfactual(
@@ -195,7 +191,7 @@ class _Run:
         """Time of kernels in the GPU's own memory, which other modes may not have."""
         self._rest = measured_ns - self._making - self._using - kernel - self._write
         rated = sum(
-            self._at(measure, size).likely * times
+            self._likely(measure, size) * times
             for measure in mode.buffer
             if self._of(measure)
             for size, times in traffic.buffers
@@ -216,7 +212,7 @@ class _Run:
         if not self._of(touch):
             return 0.0
         # Of all iterations: `init` is one phase of each, or several on parts of the memory.
-        return self._iterations * sum(self._at(touch, size).likely * times for size, times in self.traffic.buffers)
+        return self._iterations * sum(self._likely(touch, size) * times for size, times in self.traffic.buffers)
 
     def title(self, mode: Mode) -> str:
         """The mode in words, with the number of threads that its rate was measured with."""
@@ -232,24 +228,25 @@ class _Run:
 
     def estimate(self, mode: Mode, scale: float) -> Estimate:
         """One iteration in a mode, the rates of making and freeing memory scaled."""
-        total = _Sum(self._rest, self._rest, self._rest).plus(self._written(mode))
+        total = self._rest + self._written(mode)
         if self._buffers_stay(mode):
-            total = total.plus(_Sum(self._making, self._making, self._making))
+            total = total + self._making
         else:
-            making = _Sum()
+            making = np.zeros(3)
             for measure in mode.buffer:
                 making = self._add(making, measure, self.traffic.buffers)
-            total = total.plus(making, scale)
+            total = total + scale * making
         total = self._add(total, mode.to_device, self.traffic.to_device)
         total = self._add(total, mode.to_host, self.traffic.to_host)
         if mode.kernel or self.mode.kernel:
             # A kernel that worked over the link or on demand would run in the GPU's memory in the other modes.
             total = self._add(total, mode.kernel or _DEVICE_KERNEL, self.traffic.kernels)
         else:
-            total = total.plus(_Sum(self._device_kernel, self._device_kernel, self._device_kernel))
+            total = total + self._device_kernel
         largest = max(size for size, _ in self.traffic.buffers)
-        once = scale * sum(self._at(name, largest).likely for name in mode.once)
-        return Estimate(mode.key, self.title(mode), total.low, total.likely, total.high, once, mode.assumes)
+        once = scale * sum(self._likely(name, largest) for name in mode.once)
+        low, likely, high = total.tolist()
+        return Estimate(mode.key, self.title(mode), low, likely, high, once, mode.assumes)
 
     def widened(self, estimate: Estimate, modelled: Estimate) -> Estimate:
         """With the error that the model has in the measured mode, in proportion to what it prices here."""
@@ -262,40 +259,39 @@ class _Run:
         """Whether the present allocation and first touch are those of the mode too."""
         return self.mode.managed and mode.managed
 
-    def _written(self, mode: Mode) -> _Sum:
+    def _written(self, mode: Mode) -> _Cost:
         """The program's own writing."""
-        least, likely, most = WRITE_GROWTH
-        write = self._write
+        growth = np.array(WRITE_GROWTH)
         if mode.creates_on_write == self.mode.creates_on_write:
-            return _Sum(write, write, write)
-        if self.mode.creates_on_write:
-            return _Sum(write * least, write * likely, write * most)
-        return _Sum(write / most, write / likely, write / least)
+            return np.full(3, self._write)
+        return self._write * growth if self.mode.creates_on_write else self._write / growth[::-1]
 
-    def _add(self, total: _Sum, measure: str, quantities: tuple[tuple[int, float], ...]) -> _Sum:
+    def _add(self, total: _Cost, measure: str, quantities: tuple[tuple[int, float], ...]) -> _Cost:
         for size, times in quantities:
             if measure and times:
-                total = total.plus(self._at(measure, size), times)
+                total = total + times * self._at(measure, size)
         return total
 
     def _of(self, measure: str) -> tuple[Rate, ...]:
         return self.rates.of(measure.replace("tN", f"t{self._threads}"))
 
-    def _at(self, measure: str, size_bytes: int) -> _Sum:
-        return _interpolated(self._of(measure), size_bytes)
+    def _at(self, measure: str, size_bytes: int) -> _Cost:
+        return np.array(_interpolated(self._of(measure), size_bytes))
+
+    def _likely(self, measure: str, size_bytes: int) -> float:
+        return _interpolated(self._of(measure), size_bytes)[1]
 
 
-def _interpolated(rates: tuple[Rate, ...], size_bytes: int) -> _Sum:
-    """The cost of a call at a size: between two sizes along a straight line of logarithms, beyond them by proportion.
-
-    Below the smallest size a call costs what it costs there: it is mostly the call itself.
+def _interpolated(rates: tuple[Rate, ...], size_bytes: int) -> list[float]:
+    """The cost of a call at a size, low, likely and high: between two sizes along a straight line of logarithms, beyond
+    them by proportion. Below the smallest size a call costs what it costs there: it is mostly the call itself.
     """
     first, last = rates[0], rates[-1]
     if size_bytes <= first.size_bytes:
-        return _Sum(first.low_ns, first.median_ns, first.high_ns)
+        return _spread(first)
     if size_bytes >= last.size_bytes:
         scale = size_bytes / last.size_bytes if last.size_bytes else 1.0
-        return _Sum(last.low_ns * scale, last.median_ns * scale, last.high_ns * scale)
+        return [ns * scale for ns in _spread(last)]
     above = next(number for number, rate in enumerate(rates) if rate.size_bytes >= size_bytes)
     one, two = rates[above - 1], rates[above]
     part = log(size_bytes / max(one.size_bytes, 1)) / log(two.size_bytes / max(one.size_bytes, 1))
@@ -303,6 +299,8 @@ def _interpolated(rates: tuple[Rate, ...], size_bytes: int) -> _Sum:
     def between(low: float, high: float) -> float:
         return exp(log(low) * (1 - part) + log(high) * part) if low > 0 and high > 0 else low + (high - low) * part
 
-    return _Sum(
-        between(one.low_ns, two.low_ns), between(one.median_ns, two.median_ns), between(one.high_ns, two.high_ns)
-    )
+    return list(map(between, _spread(one), _spread(two)))
+
+
+def _spread(rate: Rate) -> list[float]:
+    return [rate.low_ns, rate.median_ns, rate.high_ns]

@@ -78,7 +78,7 @@ def _result(
         total=sum(by_leaf.values()),
         by_leaf=by_leaf,
         by_work={leaf: _descending(by_work[leaf]) for leaf in by_leaf},
-        by_level=_descending(by_level),
+        by_level=dict(sorted(by_level.items(), key=lambda item: -item[1])),
         inclusive=inclusive,
         heuristic=heuristic,
     )

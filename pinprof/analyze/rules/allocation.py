@@ -32,18 +32,8 @@ def by_calls(view: View) -> Verdict:
         + f" take {format_ns(loop.cost_ns)} (threshold {ALLOC_PAIRS} pairs after {began})."
         for loop in repeated[:4]
     ]
-    evidence.append(
-        f"Together {format_ns(cost)}, {format_share(cost, wall)} of {format_ns(wall)} "
-        f"(threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
-    )
-    if cost >= ALLOC_SHARE * wall or cost >= ALLOC_WALL_NS:
-        return fired(
-            "The same buffers are allocated and freed again and again.",
-            *evidence,
-            advice="Allocate once and reuse, or take buffers from a pool.",
-            missing=missing,
-        )
-    return clear("Allocation is not repeated at a noticeable cost.", *evidence, missing=missing)
+    evidence.append(f"Together {_states(cost, wall)}")
+    return _judged(cost, wall, *evidence, missing=missing)
 
 
 def by_ranges(view: View) -> Verdict:
@@ -69,14 +59,23 @@ def by_ranges(view: View) -> Verdict:
     whole = parent.wall_ns if parent else int(ends.max() - starts.min())
     evidence = (
         f"Pairs{' in each measured iteration' if measured else ''}: {format_count(count)} (threshold {ALLOC_PAIRS}); "
-        f"together they take {format_ns(cost)}, {format_share(cost, whole)} of {format_ns(whole)} "
-        f"(threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)})."
+        f"together they take {_states(cost, whole)}"
     )
-    if count >= ALLOC_PAIRS and (cost >= ALLOC_SHARE * whole or cost >= ALLOC_WALL_NS):
+    return _judged(cost if count >= ALLOC_PAIRS else -1, whole, evidence, missing=missing)
+
+
+def _states(cost: int, whole: int) -> str:
+    threshold = f"threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)}"
+    return f"{format_ns(cost)}, {format_share(cost, whole)} of {format_ns(whole)} ({threshold})."
+
+
+def _judged(cost: int, whole: int, *evidence: str, missing: str) -> Verdict:
+    """Whether repeated pairs of this cost are worth a finding; below 0: they are not repeated."""
+    if cost >= min(ALLOC_SHARE * whole, ALLOC_WALL_NS):
         return fired(
             "The same buffers are allocated and freed again and again.",
-            evidence,
+            *evidence,
             advice="Allocate once and reuse, or take buffers from a pool.",
             missing=missing,
         )
-    return clear("Allocation is not repeated at a noticeable cost.", evidence, missing=missing)
+    return clear("Allocation is not repeated at a noticeable cost.", *evidence, missing=missing)

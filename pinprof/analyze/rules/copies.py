@@ -7,10 +7,10 @@ from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, perce
 from pinprof.units import format_bytes, format_count, format_ns, format_rate, format_share
 
 PAGEABLE_ASYNC_SHARE = 0.01
-"""Of wall time, what threads spend in asynchronous calls that copy pageable memory."""
+"""What threads spend in asynchronous calls that copy pageable memory, of wall time."""
 TINY_COPIES, TINY_MEDIAN_BYTES, TINY_LINK_SHARE = 1000, 16 << 10, 0.20
 SERIAL_SHARE, SERIAL_OVERLAP = 0.10, 0.05
-"""Of the GPU's span, synchronous copies; of those, what overlaps kernels."""
+"""Synchronous copies, of the GPU's span; what overlaps kernels, of those."""
 SLOW_LINK = 0.70
 
 _TINY_COST = "The cost of many small copies cannot be judged."

@@ -13,7 +13,7 @@ PINNING_CALL = 0.10
 COMPACTION_OF_PIN = 0.10
 """Samples of reclaim or compaction inside a pin, of pinning."""
 PINNED_SERVER, PINNED_DESKTOP, PINNED_CRITICAL = 0.50, 0.25, 0.80
-"""Of the machine's memory, the peak of pinned memory."""
+"""The peak of pinned memory, of the machine's."""
 GIANT_PIN_BYTES, FAILING_PIN_BYTES = 64 << 30, 512 << 30
 
 _DESKTOP_GPUS = ("GeForce", "TITAN")

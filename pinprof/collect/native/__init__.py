@@ -66,10 +66,9 @@ def samples_kernel(request: RecordRequest) -> bool:
 
 def max_sample_rate() -> int | None:
     """kernel.perf_event_max_sample_rate, which the kernel lowers by itself when sampling takes too long."""
-    try:
-        return int(_MAX_SAMPLE_RATE.read_text())
-    except (OSError, ValueError):
-        return None
+    from pinprof.collect import host
+
+    return host.number(_MAX_SAMPLE_RATE)
 
 
 def _join(setup: Setup) -> Sequence[Tool]:

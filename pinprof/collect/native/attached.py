@@ -74,9 +74,8 @@ class Attached(Tool):
         try:
             self.recorder = start(orders, control, self._log)
         except OSError as error:
-            raise CollectError(
-                f"The collector cannot be started: {error.strerror}.", "`pinprof doctor` checks this machine.", "native"
-            ) from error
+            problem = f"The collector cannot be started: {error.strerror}."
+            raise _failed(problem, "`pinprof doctor` checks this machine.") from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
@@ -88,28 +87,15 @@ class Attached(Tool):
 
     def result(self) -> ToolResult:
         """What it recorded with, and why that is not whole."""
-        request = self._request
         said = last_word(self._log)
         facts: dict[str, Any] = {
             "name": "native",
             "version": __version__,
             "command": list(self._shown),
             "pid": self._pid,
-            "options": {
-                "frequency": request.frequency,
-                "call_graph": request.call_graph,
-                "fault_period": request.fault_period,
-                "off_cpu": self._off_cpu,
-                "kernel": self._kernel,
-                "system_wide": request.system_wide,
-                "region_only": request.region_only,
-            },
+            "options": self._request.sampler_options(off_cpu=self._off_cpu, kernel=self._kernel),
             "cpu_ns": self.recorder.cpu_ns,
-            **{
-                name: said[name]
-                for name in ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
-                if name in said
-            },
+            **{name: said[name] for name in _SAID_FACTS if name in said},
         }
         notes = [str(note) for note in said.get("notes", ())]
         if not self._kernel:
@@ -121,11 +107,8 @@ class Attached(Tool):
         if self.recorder.wait_status is not None:
             raise self._start_failure()
         if time.monotonic() > deadline:
-            raise CollectError(
-                f"The collector was not ready after {START_TIMEOUT_S:.0f} s.",
-                "Try again when the machine is less busy, or without --system-wide.",
-                "native",
-            )
+            problem = f"The collector was not ready after {START_TIMEOUT_S:.0f} s."
+            raise _failed(problem, "Try again when the machine is less busy, or without --system-wide.")
 
     def _start_failure(self) -> CollectError:
         """Why the collector ended before the program began."""
@@ -133,28 +116,18 @@ class Attached(Tool):
         number = int(said.get("errno") or 0)
         if "refused" not in said:
             reason = str(said.get("failed") or "see collector.log").rstrip(".")
-            return CollectError(
-                f"The collector did not start recording: {reason}.", "`pinprof doctor` checks what it needs.", "native"
-            )
+            problem = f"The collector did not start recording: {reason}."
+            return _failed(problem, "`pinprof doctor` checks what it needs.")
         what = str(said["refused"])
         if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
-            return CollectError(
-                "pinprof may not lock enough memory for its buffers.",
-                "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
-                "perf-memlock",
-            )
+            return permission.memory_refusal("pinprof")
         if number == errno.EMFILE:
-            return CollectError(
-                "pinprof may not open enough files: it needs a few for each CPU.",
-                "Raise the limit: `ulimit -n 65536`.",
-                "native",
-            )
+            problem = "pinprof may not open enough files: it needs a few for each CPU."
+            return _failed(problem, "Raise the limit: `ulimit -n 65536`.")
         if number in (errno.EPERM, errno.EACCES, errno.ENOSYS):
             return permission.refusal(number, system_wide=self._request.system_wide, user=not self._kernel)
-        return CollectError(
-            f"The kernel does not record {what}: {os.strerror(number)}.",
-            "Try --record perf, or --no-off-cpu.",
-            "native",
+        return _failed(
+            f"The kernel does not record {what}: {os.strerror(number)}.", "Try --record perf, or --no-off-cpu."
         )
 
     def _failure(self, said: Mapping[str, Any]) -> CollectError | None:
@@ -166,6 +139,10 @@ class Attached(Tool):
             return None
         full = os.waitstatus_to_exitcode(recorder.wait_status) in (errno.ENOSPC, errno.EDQUOT)
         return recorder.unfinished("the collector", "native", disk_full=full, reason=str(said.get("failed", "")))
+
+
+def _failed(problem: str, remedy: str) -> CollectError:
+    return CollectError(problem, remedy, "native")
 
 
 def unwinding_library() -> str:

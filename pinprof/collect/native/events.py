@@ -14,7 +14,7 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pinprof.collect.native import perf_event as pe
@@ -51,98 +51,57 @@ class EventSpec:
         name = ctypes.create_string_buffer(os.fsencode(self.path))
         return replace(self.attr, config1=ctypes.addressof(name)), name
 
-    def to_json(self) -> dict[str, Any]:
-        """For the collector's orders."""
-        return asdict(self)
+    def having(self, **fields: int) -> EventSpec:
+        """The same event with some fields of its attribute changed."""
+        return replace(self, attr=replace(self.attr, **fields))
 
     @classmethod
     def from_json(cls, raw: Mapping[str, Any]) -> EventSpec:
-        """What `to_json` made."""
+        """From the collector's orders, as `asdict` gives it."""
         return cls(**{**raw, "attr": EventAttr(**raw["attr"])})
 
 
-def event(
-    name: str,
-    kind: int,
-    config: int,
-    period: int,
-    *,
-    kernel: bool,
-    sample_type: int = IDENTITY | STACK,
-    flags: int = 0,
-    always_on: bool = False,
-) -> EventSpec:
-    """An event that samples once in `period` on CLOCK_MONOTONIC; `kernel` False leaves everything of the kernel out.
+def event(name: str, kind: int, config: int, period: int, *, kernel: bool, also: int = 0, flags: int = 0) -> EventSpec:
+    """An event that samples once in `period` on CLOCK_MONOTONIC; `also` are fields of a sample beside its identity.
 
+    `kernel` False leaves everything of the kernel out.
     A fixed period must not come with SAMPLE_PERIOD: the kernel then samples every single occurrence of a software
     event (perf_swevent_event, kernel/events/core.c).
     """
     flags |= _COMMON | (0 if kernel else pe.EXCLUDE_KERNEL | pe.EXCLUDE_CALLCHAIN_KERNEL)
     counters = pe.FORMAT_ID | pe.FORMAT_LOST
-    attr = EventAttr(kind, config, sample_type, period, flags, counters, clockid=CLOCK_MONOTONIC)
-    return EventSpec(name, attr, always_on)
+    return EventSpec(name, EventAttr(kind, config, IDENTITY | also, period, flags, counters, clockid=CLOCK_MONOTONIC))
 
 
 def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) -> list[EventSpec]:
     """The events of every recording, the one whose records lead the file first."""
+
+    def software(name: str, config: int, period: int, fields: int = 0, flags: int = 0) -> EventSpec:
+        return event(name, pe.TYPE_SOFTWARE, config, period, kernel=kernel, also=STACK | fields, flags=flags)
+
+    clock, faults = f"cpu-clock/freq={frequency}/", f"page-faults/period={fault_period}/"
     specs = [
-        event(
-            f"cpu-clock/freq={frequency}/",
-            pe.TYPE_SOFTWARE,
-            pe.SW_CPU_CLOCK,
-            frequency,
-            kernel=kernel,
-            sample_type=IDENTITY | STACK | pe.SAMPLE_ADDR | pe.SAMPLE_PERIOD,
-            flags=pe.FREQ,
-        ),
-        event(
-            f"page-faults/period={fault_period}/",
-            pe.TYPE_SOFTWARE,
-            pe.SW_PAGE_FAULTS,
-            fault_period,
-            kernel=kernel,
-            sample_type=IDENTITY | STACK | pe.SAMPLE_ADDR,
-        ),
+        software(clock, pe.SW_CPU_CLOCK, frequency, pe.SAMPLE_ADDR | pe.SAMPLE_PERIOD, pe.FREQ),
+        software(faults, pe.SW_PAGE_FAULTS, fault_period, pe.SAMPLE_ADDR),
     ]
     if off_cpu:
-        specs.append(
-            event(
-                "context-switches/period=1/",
-                pe.TYPE_SOFTWARE,
-                pe.SW_CONTEXT_SWITCHES,
-                1,
-                kernel=kernel,
-                flags=pe.CONTEXT_SWITCH,
-            )
-        )
-    specs.append(mappings())
-    return specs
+        specs.append(software("context-switches/period=1/", pe.SW_CONTEXT_SWITCHES, 1, flags=pe.CONTEXT_SWITCH))
+    return [*specs, mappings()]
 
 
 def call_events(tracepoints: Tracepoints) -> list[EventSpec]:
     """Watched functions being entered, with arguments and the program's stack, and returning, with their result."""
-    exclude = pe.EXCLUDE_CALLCHAIN_KERNEL
-    fields = IDENTITY | pe.SAMPLE_RAW
+    stack, exclude = pe.SAMPLE_RAW | STACK, pe.EXCLUDE_CALLCHAIN_KERNEL
     return [
-        event(
-            "call-enter",
-            pe.TYPE_TRACEPOINT,
-            tracepoints.enter,
-            1,
-            kernel=True,
-            sample_type=fields | STACK,
-            flags=exclude,
-        ),
-        event("call-leave", pe.TYPE_TRACEPOINT, tracepoints.leave, 1, kernel=True, sample_type=fields),
+        event("call-enter", pe.TYPE_TRACEPOINT, tracepoints.enter, 1, kernel=True, also=stack, flags=exclude),
+        event("call-leave", pe.TYPE_TRACEPOINT, tracepoints.leave, 1, kernel=True, also=pe.SAMPLE_RAW),
     ]
 
 
 def mappings(*, data: bool = False) -> EventSpec:
     """Which process maps, names and starts what; with `data` memory without code as well."""
     flags = pe.MMAP | pe.MMAP2 | pe.COMM | pe.COMM_EXEC | pe.TASK | pe.BUILD_ID | (pe.MMAP_DATA if data else 0)
-    return event(
-        "dummy", pe.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, sample_type=IDENTITY, flags=flags, always_on=True
-    )
+    return replace(event("dummy", pe.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=flags), always_on=True)
 
 
 def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
@@ -150,12 +109,8 @@ def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
 
     Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init).
     """
-    finished = []
-    for spec in specs:
-        flags = spec.attr.flags | (pe.INHERIT if inherit else 0)
-        flags |= 0 if spec.always_on else pe.DISABLED
-        finished.append(replace(spec, attr=replace(spec.attr, flags=flags)))
-    return finished
+    more = pe.INHERIT if inherit else 0
+    return [spec.having(flags=spec.attr.flags | more | (0 if spec.always_on else pe.DISABLED)) for spec in specs]
 
 
 _LATER = ((pe.FORMAT_LOST, 0), (0, pe.BUILD_ID))
@@ -166,17 +121,6 @@ def for_older_kernels(specs: Sequence[EventSpec]) -> list[list[EventSpec]]:
     """The same events without what ever older kernels refuse, newest first and whole ones to begin with."""
     batches = [list(specs)]
     for read_bits, flag_bits in _LATER:
-        batches.append(
-            [
-                replace(
-                    spec,
-                    attr=replace(
-                        spec.attr,
-                        read_format=spec.attr.read_format & ~read_bits,
-                        flags=spec.attr.flags & ~flag_bits,
-                    ),
-                )
-                for spec in batches[-1]
-            ]
-        )
+        known = [(spec, spec.attr.read_format & ~read_bits, spec.attr.flags & ~flag_bits) for spec in batches[-1]]
+        batches.append([spec.having(read_format=read_format, flags=flags) for spec, read_format, flags in known])
     return batches

@@ -37,7 +37,7 @@ class Listing:
 
     def kernel(self) -> bytes:
         """The kernel's own code and its modules; empty where the kernel hides its addresses."""
-        symbol, start = _reference_symbol()
+        symbol, start = reference_symbol(_PROC / "kallsyms")
         if not start:
             return b""
         modules = sorted(_modules())
@@ -127,10 +127,10 @@ def kernel_build_id() -> bytes:
         return b""
 
 
-def _reference_symbol() -> tuple[str, int]:
-    """`_text` or `_stext` and its address, by which a reader tells where the kernel lay at this boot."""
+def reference_symbol(kallsyms: Path) -> tuple[str, int]:
+    """`_text` or `_stext` and its address, by which a reader tells where the kernel lay at this boot; 0 when hidden."""
     try:
-        with (_PROC / "kallsyms").open("rb") as lines:
+        with kallsyms.open("rb") as lines:
             for line in lines:
                 if line.endswith((b" _text\n", b" _stext\n")):
                     address, _, name = line.split()

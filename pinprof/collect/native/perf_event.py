@@ -16,13 +16,13 @@ import struct
 from dataclasses import dataclass
 
 # perf_type_id
-TYPE_HARDWARE, TYPE_SOFTWARE, TYPE_TRACEPOINT = 0, 1, 2
+TYPE_SOFTWARE, TYPE_TRACEPOINT = 1, 2
 
 # perf_sw_ids
 SW_CPU_CLOCK, SW_PAGE_FAULTS, SW_CONTEXT_SWITCHES, SW_DUMMY = 0, 2, 3, 9
 
 # perf_event_sample_format
-SAMPLE_IP, SAMPLE_TID, SAMPLE_TIME, SAMPLE_ADDR, SAMPLE_READ = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 4
+SAMPLE_IP, SAMPLE_TID, SAMPLE_TIME, SAMPLE_ADDR = 1 << 0, 1 << 1, 1 << 2, 1 << 3
 SAMPLE_CALLCHAIN, SAMPLE_ID, SAMPLE_CPU, SAMPLE_PERIOD, SAMPLE_STREAM_ID = 1 << 5, 1 << 6, 1 << 7, 1 << 8, 1 << 9
 SAMPLE_RAW, SAMPLE_REGS_USER, SAMPLE_STACK_USER, SAMPLE_IDENTIFIER = 1 << 10, 1 << 12, 1 << 13, 1 << 16
 
@@ -30,16 +30,15 @@ SAMPLE_RAW, SAMPLE_REGS_USER, SAMPLE_STACK_USER, SAMPLE_IDENTIFIER = 1 << 10, 1 
 FORMAT_ID, FORMAT_LOST = 1 << 2, 1 << 4
 
 # The bits of perf_event_attr, in the order of its bit field.
-DISABLED, INHERIT, EXCLUDE_USER, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 4, 1 << 5, 1 << 6
-MMAP, COMM, FREQ, ENABLE_ON_EXEC, TASK, WATERMARK = 1 << 8, 1 << 9, 1 << 10, 1 << 12, 1 << 13, 1 << 14
-MMAP_DATA = 1 << 17
+DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 5, 1 << 6
+MMAP, COMM, FREQ, TASK, MMAP_DATA = 1 << 8, 1 << 9, 1 << 10, 1 << 13, 1 << 17
 SAMPLE_ID_ALL, EXCLUDE_GUEST, EXCLUDE_CALLCHAIN_KERNEL = 1 << 18, 1 << 20, 1 << 21
 MMAP2, COMM_EXEC, USE_CLOCKID, CONTEXT_SWITCH = 1 << 23, 1 << 24, 1 << 25, 1 << 26
 BUILD_ID = 1 << 34
 """Since Linux 5.12; an older kernel refuses bits that it does not know with EINVAL."""
 
 # perf_event_type, and what perf adds to files (tools/lib/perf/include/perf/event.h)
-RECORD_MMAP, RECORD_LOST, RECORD_COMM, RECORD_FORK, RECORD_MMAP2, RECORD_LOST_SAMPLES = 1, 2, 3, 7, 10, 13
+RECORD_MMAP, RECORD_COMM, RECORD_FORK, RECORD_MMAP2, RECORD_LOST_SAMPLES = 1, 3, 7, 10, 13
 RECORD_FINISHED_ROUND = 68
 MISC_KERNEL, MISC_USER = 1, 2
 MISC_FORK_EXEC = 1 << 13

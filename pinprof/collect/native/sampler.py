@@ -18,6 +18,7 @@ import signal
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,8 +63,7 @@ class Orders:
 
     def save(self, path: Path) -> None:
         """Write them where the collector will look."""
-        raw = {**asdict(self), "events": [spec.to_json() for spec in self.events]}
-        path.write_text(json.dumps(raw), "utf-8")
+        path.write_text(json.dumps(asdict(self)), "utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Orders:
@@ -133,7 +133,7 @@ def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int
         for files, ring in zip(present, opened.rings, strict=True):
             share(files, ring)
     except (OSError, Refused) as error:
-        for file in (file for files in on_cpu.values() for file in files):
+        for file in chain.from_iterable(on_cpu.values()):
             os.close(file)
         if isinstance(error, Refused):
             raise
@@ -211,9 +211,8 @@ class Sampler:
 
     def finish(self) -> dict[str, Any]:
         """Switch the events off, write what is left and the end of the file; what there is to say about it all."""
-        for files in self._opened.files:
-            for file in files:
-                perf_event.disable(file)
+        for file in chain.from_iterable(self._opened.files):
+            perf_event.disable(file)
         self._last_ns = time.monotonic_ns()
         self._drain()
         lost = self._losses()
@@ -235,9 +234,8 @@ class Sampler:
         """Let go of the rings and the events."""
         for ring in self._opened.rings:
             ring.close()
-        for files in self._opened.files:
-            for file in files:
-                os.close(file)
+        for file in chain.from_iterable(self._opened.files):
+            os.close(file)
 
     def save_what_is_written(self) -> None:
         """After a write failed: try to make a whole file of the records before that."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import platform
 from collections.abc import Sequence
-from dataclasses import replace
 
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import EventSpec
@@ -35,14 +34,10 @@ def with_copies(specs: Sequence[EventSpec]) -> list[EventSpec]:
     """The events with registers and the top of the stack in each sample that has a call chain."""
     registers = _USER_REGISTERS[platform.machine()]
     return [
-        replace(
-            spec,
-            attr=replace(
-                spec.attr,
-                sample_type=spec.attr.sample_type | _COPY,
-                sample_regs_user=registers,
-                sample_stack_user=WAIT_STACK_BYTES if spec.attr.flags & pe.CONTEXT_SWITCH else STACK_BYTES,
-            ),
+        spec.having(
+            sample_type=spec.attr.sample_type | _COPY,
+            sample_regs_user=registers,
+            sample_stack_user=WAIT_STACK_BYTES if spec.attr.flags & pe.CONTEXT_SWITCH else STACK_BYTES,
         )
         if spec.attr.sample_type & pe.SAMPLE_CALLCHAIN
         else spec
@@ -52,8 +47,7 @@ def with_copies(specs: Sequence[EventSpec]) -> list[EventSpec]:
 
 def as_written(spec: EventSpec) -> EventSpec:
     """The event as its samples lie in the file."""
-    attr = replace(spec.attr, sample_type=spec.attr.sample_type & ~_COPY, sample_regs_user=0, sample_stack_user=0)
-    return replace(spec, attr=attr)
+    return spec.having(sample_type=spec.attr.sample_type & ~_COPY, sample_regs_user=0, sample_stack_user=0)
 
 
 class Unwinder:

@@ -21,8 +21,8 @@ import numpy as np
 
 from pinprof.activity import UNRECORDED, Activity, ApiCallTable, GpuOpTable, OpKind
 from pinprof.cuda_functions import plain_name
-from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable
-from pinprof.read.assembly import SampleColumns, StackBuilder, foreign_capture
+from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
+from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
 from pinprof.read.reader import Reader, by_head
@@ -190,8 +190,8 @@ class _Trace:
         if damage:
             notes.append(f"The file ends early: {damage}.")
         calls, outer = self._calls(base_ns)
-        activity = replace(
-            Activity.empty(source),
+        activity = Activity(
+            source,
             calls=calls,
             gpu_ops=self._gpu_ops(base_ns, outer),
             recorded=frozenset({"cuda"} if len(self.calls) or len(self.ops) else ()),
@@ -205,7 +205,7 @@ class _Trace:
             path,
             source,
             (),
-            SampleColumns().table(),
+            SampleTable.empty(),
             StackBuilder().table(),
             threads={thread: name for thread, name in self.threads.items() if thread in present},
             clock=ClockSync("trace", 0, 0),
@@ -218,80 +218,73 @@ class _Trace:
         columns = self.ranges
         start, end = columns.times()
         order = np.lexsort((-end, start))
-        pid, tid = np.array(columns.pid, np.int32), np.array(columns.tid, np.int32)
         names = list(columns.names)
-        return RangeTable(
-            name=tuple(names[columns.name[row]] for row in order.tolist()),
-            domain=tuple(names[columns.kind[row]] for row in order.tolist()),
-            start_ns=start[order] + base_ns,
-            end_ns=end[order] + base_ns,
-            pid=pid[order],
-            tid=tid[order],
-            depth=_nesting(start, end, pid, tid, order)[0][order],
+        table = RangeTable.of(
+            len(columns),
+            name=tuple(map(names.__getitem__, columns.name)),
+            domain=tuple(map(names.__getitem__, columns.kind)),
+            start_ns=start,
+            end_ns=end,
+            pid=columns.pid,
+            tid=columns.tid,
+            depth=_nesting(columns, order)[0],
         )
+        return table.take(order).moved(base_ns)
 
     def _calls(self, base_ns: int) -> tuple[ApiCallTable, dict[int, int]]:
         """Calls that lie in no other call of their thread, and the correlation ids of the others → of the outer one."""
         columns = self.calls
         start, end = columns.times()
-        pid, tid = np.array(columns.pid, np.int32), np.array(columns.tid, np.int32)
         correlation = np.array(columns.correlation, np.int64)
         order = np.lexsort((-end, start))
-        depth, outermost = _nesting(start, end, pid, tid, order)
+        depth, outermost = _nesting(columns, order)
         inner = depth > 0
-        folded = np.bincount(outermost[inner], minlength=len(start)).astype(np.int32)
         # A runtime call's own id may be missing from the GPU work that its driver call caused, and the other way round.
         outer = dict(zip(correlation[inner].tolist(), correlation[outermost[inner]].tolist(), strict=True))
         outer.pop(-1, None)
-        keep = order[~inner[order]]
-        return (
-            ApiCallTable(
-                start_ns=start[keep] + base_ns,
-                end_ns=end[keep] + base_ns,
-                name=np.array(columns.name, np.int32)[keep],
-                pid=pid[keep],
-                tid=tid[keep],
-                correlation_id=correlation[keep],
-                status=np.zeros(len(keep), np.int32),
-                api=np.array(columns.kind, np.uint8)[keep],
-                folded=folded[keep],
-                names=tuple(columns.names),
-            ),
-            outer,
+        table = ApiCallTable.of(
+            len(columns),
+            start_ns=start,
+            end_ns=end,
+            name=columns.name,
+            pid=columns.pid,
+            tid=columns.tid,
+            correlation_id=correlation,
+            api=columns.kind,
+            folded=np.bincount(outermost[inner], minlength=len(columns)),
+            names=tuple(columns.names),
         )
+        return table.take(order[~inner[order]]).moved(base_ns), outer
 
     def _gpu_ops(self, base_ns: int, outer: dict[int, int]) -> GpuOpTable:
         columns = self.ops
         start, end = columns.times()
-        order = np.lexsort((end, start))
         names = list(columns.names)
         details_of = np.array([described(name) for name in names], np.uint8).reshape(-1, 4)
-        name, kind = np.array(columns.name, np.int32)[order], np.array(columns.kind, np.uint8)[order]
+        name, kind = np.array(columns.name, np.int32), np.array(columns.kind, np.uint8)
         details = details_of[name]
-        copy, memset, sync = (
-            (kind == OpKind.COPY) | (kind == OpKind.MIGRATION),
-            kind == OpKind.MEMSET,
-            kind == OpKind.SYNC,
-        )
-        correlation = np.array([outer.get(number, number) for number in columns.correlation], np.int64)[order]
-        return GpuOpTable(
-            start_ns=start[order] + base_ns,
-            end_ns=end[order] + base_ns,
+        copy = (kind == OpKind.COPY) | (kind == OpKind.MIGRATION)
+        memset, sync = kind == OpKind.MEMSET, kind == OpKind.SYNC
+        correlation = np.array([outer.get(number, number) for number in columns.correlation], np.int64)
+        table = GpuOpTable.of(
+            len(columns),
+            start_ns=start,
+            end_ns=end,
             kind=kind,
-            name=np.where(kind == OpKind.KERNEL, name, -1).astype(np.int32),
+            name=np.where(kind == OpKind.KERNEL, name, -1),
             pid=self._callers(correlation),
-            device=np.array(columns.device, np.int32)[order],
-            stream=np.array(columns.stream, np.int32)[order],
+            device=columns.device,
+            stream=columns.stream,
             correlation_id=correlation,
-            size_bytes=np.array(columns.size, np.int64)[order],
-            copy_kind=np.where(copy, details[:, 0], UNRECORDED).astype(np.uint8),
-            src_kind=np.where(copy, details[:, 1], UNRECORDED).astype(np.uint8),
-            dst_kind=np.where(copy | memset, details[:, 2], UNRECORDED).astype(np.uint8),
-            cause=np.array(columns.cause, np.uint8)[order],
-            sync=np.where(sync, details[:, 3], UNRECORDED).astype(np.uint8),
-            address=np.zeros(len(order), np.uint64),
+            size_bytes=columns.size,
+            copy_kind=np.where(copy, details[:, 0], UNRECORDED),
+            src_kind=np.where(copy, details[:, 1], UNRECORDED),
+            dst_kind=np.where(copy | memset, details[:, 2], UNRECORDED),
+            cause=columns.cause,
+            sync=np.where(sync, details[:, 3], UNRECORDED),
             names=tuple(names),
         )
+        return table.take(np.lexsort((end, start))).moved(base_ns)
 
     def _callers(self, correlation: Int64) -> Int32:
         """The process of each op: its call's, else the only one there is, else unknown. Tracks of GPUs name devices."""
@@ -301,11 +294,11 @@ class _Trace:
         return np.array([processes.get(number, only) for number in correlation.tolist()], np.int32)
 
 
-def _nesting(start: Int64, end: Int64, pid: Int32, tid: Int32, order: Int64) -> tuple[Int32, Int64]:
+def _nesting(columns: _Columns, order: Int64) -> tuple[Int32, Int64]:
     """Per slice how many slices of its thread enclose it, and the outermost of them; `order` has outer ones first."""
-    depth = np.zeros(len(start), np.int32)
-    outermost = np.arange(len(start))
-    ends, pids, tids, starts = end.tolist(), pid.tolist(), tid.tolist(), start.tolist()
+    depth = np.zeros(len(columns), np.int32)
+    outermost = np.arange(len(columns))
+    starts, ends, pids, tids = columns.start, columns.end, columns.pid, columns.tid
     stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
     for row in order.tolist():
         enclosing = stacks[pids[row], tids[row]]

@@ -51,7 +51,6 @@ def read(path: Path) -> Capture:
             str(path),
             expected="lines that end in a count",
             found="none" if tally.skipped else "an empty file",
-            offset=0,
             remedy="Folded stacks look like `main;work;malloc 12`; stackcollapse-perf.pl and py-spy write them.",
             slug="folded",
         )

@@ -49,16 +49,8 @@ UVM_DIRECTIONS: Mapping[int, CopyKind] = {
     CopyKind.DEVICE_TO_HOST: CopyKind.UVM_DEVICE_TO_HOST,
     CopyKind.DEVICE_TO_DEVICE: CopyKind.UVM_DEVICE_TO_DEVICE,
 }
-KINDS: Mapping[str, MemoryKind] = {
-    "Pageable": MemoryKind.PAGEABLE,
-    "Pinned": MemoryKind.PINNED,
-    "Device": MemoryKind.DEVICE,
-    "Array": MemoryKind.ARRAY,
-    "Managed": MemoryKind.MANAGED,
-    "Device Static": MemoryKind.DEVICE_STATIC,
-    "Managed Static": MemoryKind.MANAGED_STATIC,
-}
-CAUSES: Mapping[str, int] = {cause.name.lower(): int(cause) for cause in MigrationCause}
+KINDS: Mapping[str, MemoryKind] = {kind.words.title(): kind for kind in MemoryKind if kind != MemoryKind.UNKNOWN}
+CAUSES: Mapping[str, int] = {cause.name.lower(): cause for cause in MigrationCause}
 """Causes of migrations, in pinprof's own traces."""
 
 SYNCS: Mapping[str, SyncKind] = {

@@ -9,8 +9,8 @@ Source: github.com/google/pprof, proto/profile.proto.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -163,7 +163,7 @@ class _Importer:
         factors = [unit_of(self._string(name), self._string(unit))[1] for name, unit in self.types]
         columns, threads, missing = SampleColumns(), dict[tuple[int, int], str](), 0
         chains: list[list[int]] = []
-        frames = _Memo(self._frames)
+        frames = cache(self._frames)
         unresolved = 0
         for message in self.samples:
             try:
@@ -175,7 +175,7 @@ class _Importer:
             if name:
                 threads[pid, tid] = name
             # Leaf first until no more is kept: a few bytes can name a location of many inlined functions many times.
-            inward = (frame for location in locations for frame in reversed(frames[location]))
+            inward = (frame for location in locations for frame in reversed(frames(location)))
             chain = [*islice(inward, MAX_DEPTH + 1)][::-1]
             self.broken += abs(len(values) - len(events))
             address = self.locations[locations[0]].address if locations and locations[0] in self.locations else 0
@@ -193,10 +193,10 @@ class _Importer:
                     missing += not chain
                     unresolved += sum(number in self.unresolved for number in locations) if self.unresolved else 0
             if len(chains) >= _BATCH:
-                columns.stack += self.builder.stacks(chains).tolist()
+                columns.stack.extend(self.builder.stacks(chains).tolist())
                 chains.clear()
         check_sum(self.path, sum(columns.weight), "pprof")
-        columns.stack += self.builder.stacks(chains).tolist()
+        columns.stack.extend(self.builder.stacks(chains).tolist())
         notes = ["pprof profiles have no times: ranges cannot be told apart.", *self.names.notes()]
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged, negative or refer to nothing; left out.")
@@ -266,18 +266,6 @@ class _Importer:
         if mode == KERNEL:
             return self.builder.frame(symbol, kernel_dso(symbol), KERNEL)
         return self.builder.frame(symbol, Dso(source, "", "file"), USER) if source else self.names[symbol]
-
-
-class _Memo(dict[int, list[int]]):
-    """A function of a number, computed once each."""
-
-    def __init__(self, function: Callable[[int], list[int]]) -> None:
-        super().__init__()
-        self._function = function
-
-    def __missing__(self, key: int) -> list[int]:
-        self[key] = function = self._function(key)
-        return function
 
 
 def _sample(message: bytes) -> tuple[list[int], list[int], list[bytes]]:

@@ -54,7 +54,6 @@ def read(path: Path) -> Capture:
             str(path),
             expected="the keys `shared.frames` and `profiles` of a speedscope file",
             found="other keys",
-            offset=0,
             remedy="Export the profile from speedscope again, or give the file it was made from.",
             slug="speedscope",
         )
@@ -131,10 +130,9 @@ class _Importer:
         self.missing += rows.stack.count(NO_NODE)
         self.columns.stack += rows.stack
         self.columns.weight += rows.weight
-        self.columns.time_ns += rows.time_ns or [0] * count
-        self.columns.event += [event] * count
-        self.columns.tid += [tid] * count
-        self.columns.pid += [0] * count
+        self.columns.time_ns.extend(rows.time_ns or [0] * count)
+        self.columns.event.extend([event] * count)
+        self.columns.tid.extend([tid] * count)
 
     def _thread(self, name: str, number: int) -> int:
         """A tid for a profile named for a thread: its own number where it fits the kernel's range, else the place."""
@@ -173,7 +171,7 @@ class _Importer:
             else:
                 chains.append(chain)
                 rows.weight.append(weight)
-        rows.stack = self.builder.stacks(chains).tolist()
+        rows.stack.extend(self.builder.stacks(chains).tolist())
         return rows
 
     def _evented(self, events: Sequence[Any], factor: int) -> SampleColumns:
@@ -235,7 +233,7 @@ class _Importer:
         timed = self.timed and not self.timeless
         if not timed:
             notes.append("Sampled speedscope profiles have no times: ranges cannot be told apart.")
-            self.columns.time_ns = []
+            del self.columns.time_ns[:]
         losses = Losses(
             unknown_records=self.broken,
             truncated_chains=self.builder.cut_chains,

@@ -125,67 +125,54 @@ def _operations(tables: Tables) -> GpuOpTable:
 def read_faults(tables: Tables) -> PageFaultTable:
     """GPU fault groups and CPU faults in one table."""
     gpu, cpu = tables.read_timed(schema.GPU_FAULTS), tables.read_timed(schema.CPU_FAULTS)
-    on_gpu, on_cpu = len(gpu["start"]), len(cpu["start"])
-    time = np.concatenate([gpu["start"], cpu["start"]])
-    order = time_order(time)
-    function, names = tables.names(np.concatenate([np.full(on_gpu, -1, np.int32), cpu["function"]]))
-
-    def joined(of_gpu: NDArray[Any], of_cpu: NDArray[Any]) -> NDArray[Any]:
-        return np.concatenate([of_gpu, of_cpu])[order]
-
-    return PageFaultTable(
-        time_ns=time[order],
-        duration_ns=joined(gpu["end"] - gpu["start"], np.zeros(on_cpu, np.int64)),
-        device=joined(np.maximum(gpu["device"], 0).astype(np.int32), np.full(on_cpu, -1, np.int32)),
-        address=joined(address_column(gpu["address"]), address_column(cpu["address"])),
-        count=joined(amount_column(gpu["count"]), np.ones(on_cpu, np.int64)),
-        access=joined(enum_column(gpu["access"]), np.full(on_cpu, UNRECORDED, np.uint8)),
-        pid=joined(gpu["pid"], cpu["pid"]),
-        function=function[order],
+    function, names = tables.names(cpu["function"])
+    on_gpu = PageFaultTable.of(
+        len(gpu["start"]),
+        time_ns=gpu["start"],
+        duration_ns=gpu["end"] - gpu["start"],
+        device=np.maximum(gpu["device"], 0),
+        address=address_column(gpu["address"]),
+        count=amount_column(gpu["count"]),
+        access=gpu["access"],
+        pid=gpu["pid"],
+        function=-1,
         names=names,
     )
+    on_cpu = PageFaultTable.of(
+        len(cpu["start"]),
+        time_ns=cpu["start"],
+        device=-1,
+        address=address_column(cpu["address"]),
+        count=1,
+        access=UNRECORDED,
+        pid=cpu["pid"],
+        function=function,
+    )
+    faults = on_gpu.joined(on_cpu)
+    return faults.take(np.argsort(faults.time_ns, kind="stable"))
 
 
 def read_memory(tables: Tables) -> MemoryUsageTable:
     """Allocations and frees."""
     raw = _in_order(tables.read_timed(schema.MEMORY))
-    return MemoryUsageTable(
-        time_ns=raw["start"],
-        size_bytes=amount_column(raw["size_bytes"]),
-        address=address_column(raw["address"]),
-        memory_kind=enum_column(raw["memory_kind"]),
-        operation=enum_column(raw["operation"]),
-        device=raw["device"].astype(np.int32),
-        pid=raw["pid"],
-        correlation_id=id_column(raw["correlation_id"]),
-    )
+    raw["size_bytes"], raw["address"] = amount_column(raw["size_bytes"]), address_column(raw["address"])
+    raw["correlation_id"] = id_column(raw["correlation_id"])
+    return MemoryUsageTable.of(len(raw["start"]), time_ns=raw.pop("start"), **raw)
 
 
 def read_os_calls(tables: Tables) -> OsCallTable:
     """Calls into libc."""
     raw = _in_order(tables.read_timed(schema.OS_CALLS))
-    name, names = tables.names(raw["name"])
-    return OsCallTable(
-        start_ns=raw["start"],
-        end_ns=raw["end"],
-        name=name,
-        pid=raw["pid"],
-        tid=raw["tid"],
-        nesting=np.maximum(raw["nesting"], 0),
-        names=names,
-    )
+    raw["name"], names = tables.names(raw["name"])
+    raw["nesting"] = np.maximum(raw["nesting"], 0)
+    return OsCallTable.of(len(raw["name"]), start_ns=raw.pop("start"), end_ns=raw.pop("end"), names=names, **raw)
 
 
 def read_sched(tables: Tables) -> SchedTable:
     """Context switches of every process that nsys saw."""
     raw = _in_order(tables.read_timed(schema.SCHED))
-    return SchedTable(
-        time_ns=raw["start"],
-        cpu=raw["cpu"],
-        pid=raw["pid"],
-        tid=raw["tid"],
-        running=(raw["running"] > 0).astype(np.uint8),
-    )
+    raw["running"] = raw["running"] > 0
+    return SchedTable.of(len(raw["start"]), time_ns=raw.pop("start"), **raw)
 
 
 def _in_order(raw: Numbers) -> Numbers:

@@ -7,25 +7,21 @@ collector notes UTC minus CLOCK_MONOTONIC, and nsys the UTC of its start (2.4 µ
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof import store
-from pinprof.activity import Activity, Table
+from pinprof.activity import Activity
 from pinprof.manifest import Manifest
-from pinprof.model import NO_NODE, Bool, Capture, Losses, RangeTable, SampleTable
-from pinprof.read import perf
+from pinprof.model import NO_NODE, Capture, Losses, SampleTable
 from pinprof.read.nsys import export as nsys_export
+from pinprof.read.perf import capture as perf
 from pinprof.read.ranges import read_ranges
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.units import format_count
-
-_Columns = TypeVar("_Columns", RangeTable, SampleTable)
 
 _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""
@@ -40,33 +36,32 @@ def certainty(path: Path, _head: bytes) -> Certainty:
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """The capture: perf's samples with what nsys recorded beside them (`traced`), or what nsys recorded alone."""
     manifest = store.read_manifest(directory)
-    symbols = directory / store.SYMBOLS
-    alone = _nsys_alone(directory)
+    symbols, alone = store.part(directory, store.SYMBOLS), _nsys_alone(directory)
     resolver = Resolver(
-        kallsyms=options.kallsyms or _present(directory / store.KALLSYMS),
+        kallsyms=options.kallsyms or store.part(directory, store.KALLSYMS),
         symfs=options.symfs,
-        sealed=SealedSymbols.load(symbols) if alone and symbols.is_file() else None,
+        sealed=SealedSymbols.load(symbols) if alone and symbols else None,
     )
     capture = _read(directory, options, manifest, resolver, alone=alone)
     if alone:
         return capture
     # The manifest describes both collectors already.
     traced = replace(capture, manifest=replace(capture.manifest, command=(), collectors=()))
-    return replace(perf.read_capture(directory, options), traced=traced)
+    return replace(perf.read_directory(directory, options), traced=traced)
 
 
 def seal(directory: Path) -> frozenset[int]:
     """Store the symbols of perf's addresses, or where nsys recorded alone of the kernel addresses that it sampled."""
     if not _nsys_alone(directory):
         return perf.seal(directory)
-    resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
+    resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
     nsys_export.read(directory / store.NSYS_SQLITE, ReadOptions(), resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     return frozenset()
 
 
 def _nsys_alone(directory: Path) -> bool:
-    return not (directory / store.PERF_DATA).is_file()
+    return store.part(directory, store.PERF_DATA) is None
 
 
 def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: Resolver, *, alone: bool) -> Capture:
@@ -74,11 +69,11 @@ def _read(directory: Path, options: ReadOptions, manifest: Manifest, resolver: R
     known = {key: value for key, value in manifest.host.items() if value not in (None, [], ())}
     capture = replace(capture, path=str(directory), manifest=replace(manifest, host={**capture.manifest.host, **known}))
     offset = _offset(manifest, capture.activity)
-    path = options.ranges or _present(directory / store.RANGES)
+    path = options.ranges or store.part(directory, store.RANGES)
     if offset is None or path is None:
         return capture
     loaded = read_ranges(path)
-    ranges = _moved(loaded.table, -offset)
+    ranges = loaded.table.moved(-offset)
     if alone and len(ranges) > len(capture.ranges):
         # nsys 2022.4 misses those of Python's nvtx since 0.2.17. Beside perf, joining chooses.
         capture = replace(capture, ranges=ranges).with_notes(*loaded.notes)
@@ -95,29 +90,20 @@ def _offset(manifest: Manifest, activity: Activity | None) -> int | None:
     return activity.start_utc_ns - noted
 
 
-def _moved(ranges: RangeTable, offset_ns: int) -> RangeTable:
-    return replace(ranges, start_ns=ranges.start_ns + offset_ns, end_ns=ranges.end_ns + offset_ns)
-
-
 def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
     """What began inside an interval."""
     assert capture.activity is not None
-    left_out = 0
-    tables: dict[str, Any] = {}
-    for column in fields(capture.activity):
-        table = getattr(capture.activity, column.name)
-        if isinstance(table, Table) and len(table):
-            inside = _inside(getattr(table, fields(table)[0].name), start_ns, end_ns)
-            left_out += len(table) - int(np.count_nonzero(inside))
-            tables[column.name] = table.take(inside)
-    samples = capture.samples.take(_inside(capture.samples.time_ns, start_ns, end_ns))
-    left_out += len(capture.samples) - len(samples)
+
+    samples = capture.samples.within(start_ns, end_ns)
+    activity = capture.activity.each(lambda table: table.within(start_ns, end_ns))
+    left_out = len(capture.samples) - len(samples)
+    left_out += sum(len(table) - len(activity.tables[name]) for name, table in capture.activity.tables.items())
     note = f"{format_count(left_out)} events of nsys before and after the measured iterations were left out."
     restricted = replace(
         capture,
         samples=samples,
-        ranges=_taken(capture.ranges, _inside(capture.ranges.start_ns, start_ns, end_ns)),
-        activity=replace(capture.activity, **tables),
+        ranges=capture.ranges.within(start_ns, end_ns),
+        activity=activity,
         losses=_losses_in(capture, samples),
     )
     return restricted.with_notes(note) if left_out else restricted
@@ -140,22 +126,6 @@ def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
         unresolved_frames=int(on_stack[stacked].sum()),
         missing_stacks=len(samples) - len(stacked),
     )
-
-
-def _inside(times: NDArray[np.int64], start_ns: int, end_ns: int) -> Bool:
-    return (times >= start_ns) & (times < end_ns)
-
-
-def _taken(table: _Columns, rows: Bool) -> _Columns:
-    columns: dict[str, Any] = {column.name: getattr(table, column.name) for column in fields(table)}
-    places = np.flatnonzero(rows).tolist()
-    for name, values in columns.items():
-        columns[name] = values[rows] if isinstance(values, np.ndarray) else tuple(values[row] for row in places)
-    return type(table)(**columns)
-
-
-def _present(path: Path) -> Path | None:
-    return path if path.is_file() else None
 
 
 READER = Reader("capture with an Nsight Systems export", certainty, read_directory, seal)

@@ -59,16 +59,15 @@ def read_samples(
         notes.append("nsys sampled user code only: no CPU sample lies in the kernel, so kernel time is not in them.")
     if count and (nth := facts.get(schema.SAMPLES_PER_CHAIN, "1")) != "1":
         notes.append(f"nsys kept a callchain for one CPU sample in {nth}, of the others the innermost function alone.")
-    samples = SampleTable(
+    samples = SampleTable.of(
+        count,
         time_ns=raw["start"],
         pid=raw["pid"],
         tid=raw["tid"],
         cpu=raw["cpu"],
-        event=np.zeros(count, np.int16),
-        weight=np.full(count, event.period or 1, np.int64),
+        weight=event.period or 1,
         stack=stack,
         ip=ip,
-        address=np.zeros(count, np.uint64),
     )
     losses = Losses(
         truncated_chains=cut,

@@ -5,23 +5,18 @@ The readers are declared here, and import what reads when they read.
 
 from __future__ import annotations
 
+import pkgutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from pinprof import store
-from pinprof.model import Capture
-from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
+from pinprof.read.reader import Certainty, Reader, by_head
 
 
-def _is_data(head: bytes) -> bool:
-    from pinprof.read.perf.header import is_perf_data
-
-    return is_perf_data(head)
-
-
-def _is_script(head: bytes) -> bool:
-    from pinprof.read.perf.script import sniff
-
-    return sniff(head)
+def _later(name: str) -> Callable[..., Any]:
+    """A function of this package, imported when it is called."""
+    return lambda *given: pkgutil.resolve_name(f"{__name__}.{name}")(*given)
 
 
 def _is_capture(path: Path, _head: bytes) -> Certainty:
@@ -31,32 +26,6 @@ def _is_capture(path: Path, _head: bytes) -> Certainty:
     return Certainty.MAYBE if path.is_dir() else Certainty.NO
 
 
-def _read_data(path: Path, options: ReadOptions) -> Capture:
-    from pinprof.read.perf.capture import read_file
-
-    return read_file(path, options)
-
-
-def _read_script(path: Path, options: ReadOptions) -> Capture:
-    from pinprof.read.perf.capture import read_script
-
-    return read_script(path, options)
-
-
-def read_capture(directory: Path, options: ReadOptions) -> Capture:
-    """A capture directory's samples, and what lies beside them."""
-    from pinprof.read.perf.capture import read_directory
-
-    return read_directory(directory, options)
-
-
-def seal(directory: Path) -> frozenset[int]:
-    """Store the symbols of a capture's addresses inside it; the pids of the program's processes."""
-    from pinprof.read.perf import capture
-
-    return capture.seal(directory)
-
-
-DATA = Reader("perf.data", by_head(_is_data, Certainty.CERTAIN), _read_data)
-SCRIPT = Reader("perf script text", by_head(_is_script), _read_script)
-CAPTURE = Reader("capture directory", _is_capture, read_capture, seal)
+DATA = Reader("perf.data", by_head(_later("header:is_perf_data"), Certainty.CERTAIN), _later("capture:read_file"))
+SCRIPT = Reader("perf script text", by_head(_later("script:sniff")), _later("capture:read_script"))
+CAPTURE = Reader("capture directory", _is_capture, _later("capture:read_directory"), _later("capture:seal"))

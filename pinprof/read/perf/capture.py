@@ -27,7 +27,9 @@ from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
+from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.units import format_counted
 
 _KALLSYMS = Path("/proc/kallsyms")
 _SCRIPT_FIELDS = (
@@ -79,8 +81,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
             "not-a-capture",
         )
     manifest = store.read_manifest(directory)
-    path = directory / store.PERF_DATA
-    if not path.is_file():
+    path = store.part(directory, store.PERF_DATA)
+    if path is None:
         if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
             names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
             raise CaptureError(
@@ -93,10 +95,10 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
             "See its collector.log, and record again.",
             "no-samples",
         )
-    sealed = SealedSymbols.load(directory / store.SYMBOLS) if (directory / store.SYMBOLS).is_file() else None
-    resolver = Resolver(
-        kallsyms=options.kallsyms or _present(directory / store.KALLSYMS), symfs=options.symfs, sealed=sealed
-    )
+    symbols = store.part(directory, store.SYMBOLS)
+    sealed = SealedSymbols.load(symbols) if symbols else None
+    kallsyms = options.kallsyms or store.part(directory, store.KALLSYMS)
+    resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs, sealed=sealed)
     ranges = range_sources.load(directory, options.ranges, measured_only=bool(manifest.scenario))
     notes = ranges.notes
     if resolver.kernel_hidden:
@@ -105,11 +107,20 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
             "Kernel addresses were hidden while recording (kptr_restrict): kernel functions have no names.",
         )
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
-    if (directory / store.CALLS_DATA).is_file():
-        called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
+    if calls := store.part(directory, store.CALLS_DATA):
+        called = cuda_calls.load(calls, resolver)
         capture = replace(capture.with_notes(*called.notes), activity=called.activity)
+    capture = capture.with_notes(*_lines_left(resolver))
     named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
     return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+
+
+def _lines_left(resolver: Resolver) -> tuple[str, ...]:
+    """What must be said where the time for looking up lines was not enough."""
+    if not resolver.lines.left:
+        return ()
+    what = format_counted(resolver.lines.left, "address has", "addresses have")
+    return (f"{what} no source line: looking lines up stops after {SECONDS:.0f} seconds.",)
 
 
 def _in_pieces(directory: Path) -> bool:
@@ -127,13 +138,13 @@ def seal(directory: Path) -> frozenset[int]:
     recording = perf_data.load(path)
     if recording.needs_perf:
         _store_script(recording, directory / store.PERF_SCRIPT)
-    resolver = Resolver(kallsyms=_present(directory / store.KALLSYMS), recording=True)
+    resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
     manifest = store.read_manifest(directory)
     sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
-    if (directory / store.CALLS_DATA).is_file():
-        cuda_calls.load(directory / store.CALLS_DATA, resolver)
+    if calls := store.part(directory, store.CALLS_DATA):
+        cuda_calls.load(calls, resolver)
     resolver.seal().save(directory / store.SYMBOLS)
-    if (directory / store.PERF_SCRIPT).is_file():
+    if store.part(directory, store.PERF_SCRIPT):
         stack_copies.blank(path, recording.header)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     return program_tree(sorted(recording.raw.tasks, key=lambda task: task[0]), roots, manifest.command)
@@ -251,7 +262,3 @@ def _ranges(path: Path | None) -> tuple[RangeTable, tuple[str, ...]]:
         return parse_ranges(b"").table, ()
     loaded = read_ranges(path)
     return loaded.table, loaded.notes
-
-
-def _present(path: Path) -> Path | None:
-    return path if path.is_file() else None

@@ -52,11 +52,11 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     try:
         recording = perf_data.load(path)
     except PinprofError as error:
-        return CudaCalls(Activity.empty(SOURCE), (f"CUDA calls cannot be read: {error.problem}",))
+        return CudaCalls(Activity(SOURCE), (f"CUDA calls cannot be read: {error.problem}",))
     raw = recording.raw
     names = [source.name for source in recording.header.sources]
     if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
-        return CudaCalls(replace(Activity.empty(SOURCE), recorded=TRACED), ())
+        return CudaCalls(Activity(SOURCE, recorded=TRACED), ())
     samples = raw.samples
     spaces = AddressSpaces(perf_data.times_by_pid(samples))
     for time, record in sorted(raw.tasks, key=lambda task: task[0]):
@@ -81,7 +81,7 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     if raw.lost_samples:
         what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
         notes.append(f"{what} lost: the calls' counts are too low.")
-    return CudaCalls(replace(Activity.empty(SOURCE), calls=calls, memory=memory, recorded=TRACED), tuple(notes))
+    return CudaCalls(Activity(SOURCE, calls=calls, memory=memory, recorded=TRACED), tuple(notes))
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, int]:
@@ -166,16 +166,18 @@ def _called(stacks: StackTable, node: int) -> tuple[str, str]:
     """The function that a stack ends in, and who called it: a Python function, or whatever is not CUDA's own."""
     frames = stacks.frames
     chain = [int(stacks.frame[above]) for above in stacks.chain(node)]
-    name = plain_name(frames.symbol[chain[0]])
-    callers = [(frames.symbol[frame], frames.dsos[int(frames.dso[frame])].name) for frame in chain[1:]]
+    name = plain_name(frames.function(chain[0]))
+    callers = [(frame, frames.dsos[int(frames.dso[frame])].name) for frame in chain[1:]]
     own = [
-        (symbol, library)
-        for symbol, library in callers
-        if not library.startswith(_CUDA_LIBRARIES) and plain_name(symbol) not in FUNCTIONS
+        (frame, library)
+        for frame, library in callers
+        if not library.startswith(_CUDA_LIBRARIES) and plain_name(frames.function(frame)) not in FUNCTIONS
     ]
-    python = [caller for caller in own if caller[0].startswith("py::")]
-    chosen = (python or own)[:1]
-    return name, f"{chosen[0][0]} ({chosen[0][1]})" if chosen else ""
+    python = [caller for caller in own if frames.symbol[caller[0]].startswith("py::")]
+    for frame, library in (python or own)[:1]:
+        symbol = frames.symbol[frame]
+        return name, symbol if frames.source_of(frame) else f"{symbol} ({library})"
+    return name, ""
 
 
 def _memory(
@@ -221,13 +223,14 @@ def _memory(
                 continue
             rows.append((row, int(size[row]), address, kind, MemoryOperation.FREE))
     number = np.array([entry[0] for entry in rows], np.int64)
-    usage = MemoryUsageTable(
+    usage = MemoryUsageTable.of(
+        len(rows),
         time_ns=calls.end_ns[number],
-        size_bytes=np.array([max(entry[1], 0) for entry in rows], np.int64),
-        address=np.array([entry[2] for entry in rows], np.uint64),
-        memory_kind=np.array([entry[3] for entry in rows], np.uint8),
-        operation=np.array([entry[4] for entry in rows], np.uint8),
-        device=np.full(len(rows), -1, np.int32),
+        size_bytes=[max(entry[1], 0) for entry in rows],
+        address=[entry[2] for entry in rows],
+        memory_kind=[entry[3] for entry in rows],
+        operation=[entry[4] for entry in rows],
+        device=-1,
         pid=calls.pid[number],
         correlation_id=calls.correlation_id[number],
     )

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.columns import pack, pairs_of
-from pinprof.errors import CaptureError, FormatError
+from pinprof.errors import FormatError, readable
 from pinprof.manifest import Manifest
 from pinprof.model import (
     READY,
@@ -76,16 +76,11 @@ class Recording:
 
 def load(path: Path) -> Recording:
     """Read the records of a perf.data file; CaptureError if it cannot be opened, FormatError if it is none."""
-    try:
-        with path.open("rb", buffering=0) as file:
-            header = read_header(file, str(path))
-            reader = RecordReader(header)
-            if not any(source.attr.needs_unwinding for source in header.sources):
-                reader.run(file)
-    except OSError as error:
-        raise CaptureError(
-            f"{path} cannot be read: {error.strerror}.", "Check the path and its permissions.", "no-capture"
-        ) from error
+    with readable(path), path.open("rb", buffering=0) as file:
+        header = read_header(file, str(path))
+        reader = RecordReader(header)
+        if not any(source.attr.needs_unwinding for source in header.sources):
+            reader.run(file)
     recording = Recording(path, header, reader.result())
     if not header.sources:
         raise FormatError(

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import pack, pairs_of
+from pinprof.columns import Table, pack, pairs_of
 from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource
@@ -27,16 +27,13 @@ IN, OUT, PREEMPTED = range(3)
 
 
 @dataclass(frozen=True)
-class Switches:
+class Switches(Table):
     """One row per switch record, in file order."""
 
     time_ns: Int64
     pid: Int32
     tid: Int32
     way: UInt8
-
-    def __len__(self) -> int:
-        return len(self.time_ns)
 
 
 @dataclass(frozen=True)
@@ -99,9 +96,7 @@ class SwitchGatherer:
 
     def result(self) -> Switches:
         """All rows."""
-        none = Switches(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.uint8))
-        columns = [[getattr(chunk, name) for chunk in (none, *self._chunks)] for name in Switches.__annotations__]
-        return Switches(*(np.concatenate(column) for column in columns))
+        return Switches.empty().joined(*self._chunks)
 
     def _sources_of(self, words: UInt64, last: Int64) -> Int32:
         """Per record the event whose trailer it carries, by the id in its last word."""

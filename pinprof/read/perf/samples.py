@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.columns import Table
 from pinprof.model import Bool, Int32, Int64, UInt64
 from pinprof.read.interning import Interner
 from pinprof.read.perf import records as rec
@@ -35,7 +36,7 @@ _MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
 
 
 @dataclass(frozen=True)
-class RawSamples:
+class RawSamples(Table):
     """Sample columns in file order; a callchain is `Raw.chains[chain_start : chain_start + chain_length]`."""
 
     clock: Int64
@@ -52,10 +53,6 @@ class RawSamples:
     chain_start: Int64
     chain_length: Int32
     """0 without callchain."""
-
-    def take(self, index: NDArray[Any]) -> RawSamples:
-        """The rows at `index` (positions or a mask)."""
-        return RawSamples(*(getattr(self, name)[index] for name in self.__dataclass_fields__))
 
 
 class SampleGatherer:
@@ -101,7 +98,7 @@ class SampleGatherer:
         words, at = words_of(buffer, end, starts)
         size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
         source = self._sources_of(words, at, size)
-        chunk = RawSamples(*(np.zeros(len(at), dtype) for dtype in _COLUMN_TYPES.values()))
+        chunk = RawSamples.of(len(at))
         valid = np.zeros(len(at), np.bool_)
         payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in self.layouts) else None
         for index, layout in enumerate(self.layouts):
@@ -185,31 +182,11 @@ class SampleGatherer:
         return behind
 
 
-_COLUMN_TYPES: dict[str, type[np.generic]] = {
-    "clock": np.int64,
-    "pid": np.int32,
-    "tid": np.int32,
-    "cpu": np.int32,
-    "source": np.int32,
-    "period": np.int64,
-    "ip": np.uint64,
-    "addr": np.uint64,
-    "chain_start": np.int64,
-    "chain_length": np.int32,
-}
-
-
 def _joined_samples(chunks: list[RawSamples]) -> RawSamples:
-    """All chunks as one; empties the list on the way, so that memory holds little more than the samples once."""
-    total = sum(len(chunk.clock) for chunk in chunks)
-    columns = [np.empty(total, dtype) for dtype in _COLUMN_TYPES.values()]
-    while chunks:
-        chunk = chunks.pop()
-        begin = total - len(chunk.clock)
-        for column, name in zip(columns, _COLUMN_TYPES, strict=True):
-            column[begin:total] = getattr(chunk, name)
-        total = begin
-    return RawSamples(*columns)
+    """All chunks as one, column by column; empties the list, so that memory holds little more than the samples once."""
+    columns = [dict(vars(chunk)) for chunk in (RawSamples.empty(), *chunks)]
+    chunks.clear()
+    return RawSamples(**{name: np.concatenate([each.pop(name) for each in columns]) for name in tuple(columns[0])})
 
 
 def _joined_chains(chunks: list[Int32]) -> Int32:

@@ -16,9 +16,8 @@ Source: perf `tools/perf/builtin-script.c` (perf_sample__fprintf_start), `util/e
 from __future__ import annotations
 
 import re
-from array import array
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -37,7 +36,7 @@ from pinprof.model import (
     StackTable,
     Unit,
 )
-from pinprof.read.assembly import StackBuilder, dso_of, foreign_capture, summable
+from pinprof.read.assembly import SampleColumns, StackBuilder, dso_of, foreign_capture, summable
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.resolver import Resolver
 
@@ -105,27 +104,12 @@ class _Frame:
     dso: str
 
 
-@dataclass
-class _Columns:
-    """Sample columns being collected, packed."""
-
-    time: array[int] = field(default_factory=lambda: array("q"))
-    pid: array[int] = field(default_factory=lambda: array("i"))
-    tid: array[int] = field(default_factory=lambda: array("i"))
-    cpu: array[int] = field(default_factory=lambda: array("i"))
-    event: array[int] = field(default_factory=lambda: array("h"))
-    weight: array[int] = field(default_factory=lambda: array("q"))
-    stack: array[int] = field(default_factory=lambda: array("i"))
-    ip: array[int] = field(default_factory=lambda: array("Q"))
-    address: array[int] = field(default_factory=lambda: array("Q"))
-
-
 class _Text:
     """The parser's state: the sample being read, and everything before it."""
 
     def __init__(self, resolver: Resolver | None) -> None:
         self._resolver = resolver
-        self._columns = _Columns()
+        self._columns = SampleColumns()
         self._events: dict[str, int] = {}
         self._rules: list[tuple[Event, int | None]] = []
         """Per event: the event, and the weight of each sample, None where it is the printed period."""
@@ -185,7 +169,7 @@ class _Text:
         event, weight = self._event(header["event"], header["period"])
         seconds, fraction = header["seconds"] or "0", header["fraction"] or ""
         columns = self._columns
-        columns.time.append(min(int(seconds) * 10**9 + int(fraction.ljust(9, "0")), _MAX))
+        columns.time_ns.append(min(int(seconds) * 10**9 + int(fraction.ljust(9, "0")), _MAX))
         columns.pid.append(pid)
         columns.tid.append(tid)
         columns.cpu.append(int(header["cpu"] or -1))
@@ -200,22 +184,11 @@ class _Text:
 
     def capture(self, path: str, ranges: RangeTable | None, clock: str | None) -> Capture:
         """Everything read, as a capture."""
-        columns = self._columns
         stacks, node, unresolved = self._built_stacks()
-        stack = np.frombuffer(columns.stack, np.int32)
-        order = np.argsort(np.frombuffer(columns.time, np.int64), kind="stable")
-        weight, cut = summable(np.frombuffer(columns.weight, np.int64))
-        samples = SampleTable(
-            time_ns=np.frombuffer(columns.time, np.int64)[order],
-            pid=np.frombuffer(columns.pid, np.int32)[order],
-            tid=np.frombuffer(columns.tid, np.int32)[order],
-            cpu=np.frombuffer(columns.cpu, np.int32)[order],
-            event=np.frombuffer(columns.event, np.int16)[order],
-            weight=weight[order],
-            stack=node[stack][order],
-            ip=np.frombuffer(columns.ip, np.uint64)[order],
-            address=np.frombuffer(columns.address, np.uint64)[order],
-        )
+        samples = self._columns.table()
+        weight, cut = summable(samples.weight)
+        missing = int(unresolved[samples.stack].sum())
+        samples = replace(samples, weight=weight, stack=node[samples.stack])
         clock, notes = self._clock_of(samples, ranges, clock)
         notes = (*notes, *cut)
         if not self._timed:
@@ -223,7 +196,7 @@ class _Text:
         losses = Losses(
             truncated_chains=self._truncated,
             corrupt_bytes=self._corrupt_bytes,
-            unresolved_frames=int(unresolved[stack].sum()),
+            unresolved_frames=missing,
             missing_stacks=int((samples.stack == NO_NODE).sum()),
             notes=notes,
         )

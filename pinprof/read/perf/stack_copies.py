@@ -22,7 +22,6 @@ _PLAIN_FIELDS = rec.IDENTIFIER | rec.IP | rec.TID | rec.TIME | rec.ADDR | rec.ID
 _WITHIN = _PLAIN_FIELDS | rec.CALLCHAIN | _REGS_USER
 """What may stand before the copy where perf records nothing but call chains."""
 _BEFORE = (rec.STACK_USER << 1) - 1 | rec.IDENTIFIER
-_SAMPLE, _COMPRESSED, _COMPRESSED2 = 9, 81, 83
 _U64 = struct.Struct("<Q")
 
 
@@ -57,12 +56,12 @@ def _samples(path: Path, file: BinaryIO, place: int, end: int) -> Iterator[tuple
     """(place, bytes) of each sample's record."""
     while place + 8 <= end:
         file.seek(place)
-        kind, _, size = struct.unpack("<IHH", file.read(8))
-        if kind in (_COMPRESSED, _COMPRESSED2):
+        kind, _, size = rec.RECORD_HEADER.unpack(file.read(8))
+        if kind in (rec.COMPRESSED, rec.COMPRESSED2):
             raise _odd(path, place, "compressed records")
         if size < 8:
             raise _odd(path, place, f"a record of {size} bytes")
-        if kind == _SAMPLE and place + size <= end:
+        if kind == rec.SAMPLE and place + size <= end:
             yield place, size
         place += size
 

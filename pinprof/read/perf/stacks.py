@@ -1,8 +1,8 @@
 """Raw callchains (addresses) → the model's stack table (functions): resolve, merge, build the prefix tree.
 
-Every distinct address is resolved once. Chains are then merged as chains of functions, and the tree is built level by
-level over the distinct ones; a chain that has parted from all others needs no more comparing, so the cost of deep,
-all-different stacks is that of writing them down.
+Every distinct address is resolved once; one with inlined functions stands for a run of frames. Chains are then merged
+as chains of functions, and the tree is built level by level over the distinct ones; a chain that has parted from all
+others needs no more comparing, so the cost of deep, all-different stacks is that of writing them down.
 """
 
 from __future__ import annotations
@@ -54,8 +54,14 @@ def build_stacks(
     order = np.argsort(start, kind="stable")
     length = length[order]
     flat = chains if int(length.sum(dtype=np.int64)) == len(chains) else chains[_positions(start[order], length)]
+    sampled = len(addresses)
+    if resolver.lines.wanted:
+        addresses = _leaves_apart(flat, length, addresses)
     codes = _locate(flat, length, version[order], addresses)
-    frame_of_code, frames, resolved = _resolve(codes, addresses, spaces, resolver)
+    returns = (codes & np.uint64(0xFFFFFFFF)) < np.uint64(sampled)
+    frame_of_code, count, frames, resolved = _resolve(codes, returns, addresses, spaces, resolver)
+    if int(count.max(initial=1)) > 1:
+        flat, length = _expanded(flat, length, count)
     unresolved = 0
     for block in range(0, len(flat), _BLOCK * 16):
         piece = flat[block : block + _BLOCK * 16]
@@ -67,6 +73,44 @@ def build_stacks(
     node_of_sample = np.empty(len(order), np.int32)
     node_of_sample[order] = np.append(node, np.int32(NO_NODE))[of_sample]
     return Stacks(StackTable(parent, frame, frames), node_of_sample, unresolved)
+
+
+def _leaves_apart(flat: Int32, length: Int32, addresses: UInt64) -> UInt64:
+    """The addresses, and after them once more those at which samples were taken; `flat` is renumbered for these.
+
+    A sampled address is that of an instruction, all others of a user's chain are where a call returns to.
+    """
+    in_user = addresses < np.uint64(KERNEL_START)
+    begins = np.cumsum(length, dtype=np.int64) - length
+    leaves = []
+    for block in range(0, len(length), _BLOCK):
+        begin, end = begins[block : block + _BLOCK], begins[block : block + _BLOCK] + length[block : block + _BLOCK]
+        user = np.append(np.flatnonzero(in_user[flat[begin[0] : end[-1]]]) + begin[0], end[-1])
+        first = user[np.searchsorted(user, begin)]
+        leaves.append(first[first < end])
+    leaf = np.concatenate([np.zeros(0, np.int64), *leaves])
+    sampled = np.zeros(len(addresses), np.bool_)
+    sampled[flat[leaf]] = True
+    number = np.cumsum(sampled, dtype=np.int32) + np.int32(len(addresses) - 1)
+    flat[leaf] = number[flat[leaf]]
+    return np.concatenate([addresses, addresses[sampled]])
+
+
+def _expanded(flat: Int32, length: Int32, count: Int32) -> tuple[Int32, Int32]:
+    """Chains of codes → chains of positions among the frames of all codes, and their lengths."""
+    start = np.cumsum(count, dtype=np.int64) - count
+    before = np.concatenate([np.zeros(1, np.int64), np.cumsum(length, dtype=np.int64)])
+    grown = np.zeros(len(length), np.int32)
+    pieces = []
+    for block in range(0, len(length), _BLOCK):
+        lengths = length[block : block + _BLOCK]
+        piece = flat[before[block] : before[block + len(lengths)]]
+        counts = count[piece]
+        pieces.append(_positions(start[piece], counts).astype(np.int32))
+        sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
+        ends = before[block + 1 : block + 1 + len(lengths)] - before[block]
+        grown[block : block + len(lengths)] = sums[ends] - sums[ends - lengths]
+    return np.concatenate([np.zeros(0, np.int32), *pieces]), grown
 
 
 def _locate(flat: Int32, length: Int32, version: Int32, addresses: UInt64) -> UInt64:
@@ -92,12 +136,16 @@ def _locate(flat: Int32, length: Int32, version: Int32, addresses: UInt64) -> UI
 
 
 def _resolve(
-    codes: UInt64, addresses: UInt64, spaces: AddressSpaces, resolver: Resolver
-) -> tuple[Int32, FrameTable, Bool]:
-    """Per code its frame; the table of frames; per frame whether it has a symbol."""
+    codes: UInt64, returns: Bool, addresses: UInt64, spaces: AddressSpaces, resolver: Resolver
+) -> tuple[Int32, Int32, FrameTable, Bool]:
+    """The frames of all codes end to end, innermost first; how many each has; their table; which have a symbol.
+
+    `returns` marks codes of addresses that calls return to.
+    """
     address = addresses[(codes & np.uint64(0xFFFFFFFF)).astype(np.int64)]
     version = (codes >> np.uint64(32)).astype(np.int32)
     names = np.full(len(codes), -1, np.int32)
+    runs = np.full(len(codes), -1, np.int32)
     dsos = np.full(len(codes), NO_DSO, np.int32)
     offsets = address.copy()
     kernel = address >= np.uint64(KERNEL_START)
@@ -108,6 +156,7 @@ def _resolve(
     table = list(spaces.dsos)
     for index, dso, pid, rows in _by_source(spaces, user, dsos, version):
         names[rows] = resolver.user(dso, offsets[rows], pid)
+        runs[rows] = resolver.runs(dso, offsets[rows] - returns[rows])
         dsos[rows] = index
         for ancestor in _ancestors(spaces, pid) if dso.kind == "jit" else ():
             rows = rows[names[rows] < 0]
@@ -120,7 +169,25 @@ def _resolve(
     kernel_names, kernel_dsos, which = resolver.kernel(address[kernel_rows])
     names[kernel_rows], dsos[kernel_rows] = kernel_names, which + len(table)
     table += kernel_dsos
-    return _frames(names, dsos, kernel, table, resolver.names)
+    count = np.ones(len(codes), np.int32)
+    places = np.zeros(len(codes), np.int32)
+    texts = [("", 0)]
+    if (with_lines := np.flatnonzero(runs >= 0)).size:
+        known = resolver.lines.runs
+        count[with_lines] = [len(known[run]) for run in runs[with_lines].tolist()]
+        numbers: dict[tuple[str, int], int] = {("", 0): 0}
+        functions = [
+            (name, numbers.setdefault((resolver.lines.paths[path], line) if line else ("", 0), len(numbers)))
+            for run in runs[with_lines].tolist()
+            for name, path, line in known[run]
+        ]
+        inside = np.repeat(runs >= 0, count)
+        names, dsos, places = (np.repeat(column, count) for column in (names, dsos, places))
+        kernel = np.repeat(kernel, count)
+        names[inside], places[inside] = np.array(functions, np.int32).T
+        texts = list(numbers)
+    frame, frames, resolved = _frames(names, dsos, kernel, places, table, resolver.names, texts)
+    return frame, count, frames, resolved
 
 
 def _ancestors(spaces: AddressSpaces, pid: int) -> Iterator[int]:
@@ -149,23 +216,33 @@ def _by_source(
 
 
 def _frames(
-    names: Int32, dsos: Int32, kernel: Bool, table: list[Dso], texts: list[str]
+    names: Int32,
+    dsos: Int32,
+    kernel: Bool,
+    places: Int32,
+    table: list[Dso],
+    texts: list[str],
+    lines: list[tuple[str, int]],
 ) -> tuple[Int32, FrameTable, Bool]:
-    """Merge (name, DSO) pairs into frames; equal DSOs in the table count as one."""
+    """Merge (place, name, DSO) triples into frames; equal DSOs in the table count as one.
+
+    `names` are indices into `texts`, `places` into `lines`: (source file, line), of which the first stands for none.
+    """
     merged: dict[Dso, int] = {}
     place = np.array([merged.setdefault(dso, len(merged)) for dso in table], np.int64)
-    pairs = (names.astype(np.int64) + 1) * len(merged) + place[dsos]
-    distinct, first, frame = np.unique(pairs, return_index=True, return_inverse=True)
-    frame_dso = (distinct % max(len(merged), 1)).astype(np.int32)
-    frame_name = (distinct // max(len(merged), 1) - 1).tolist()
-    mode: UInt8 = np.where(kernel[first], KERNEL, USER).astype(np.uint8)
+    keys = (places.astype(np.int64) * (len(texts) + 1) + names + 1) * len(merged) + place[dsos]
+    _, first, frame = np.unique(keys, return_index=True, return_inverse=True)
     unique_dsos = tuple(merged)
-    symbols = tuple(
-        texts[name] if name >= 0 else _unresolved_name(unique_dsos[dso])
-        for name, dso in zip(frame_name, frame_dso.tolist(), strict=True)
-    )
-    resolved = np.array([name >= 0 for name in frame_name], np.bool_)
-    return frame.reshape(-1).astype(np.int32), FrameTable(symbols, frame_dso, mode, unique_dsos), resolved
+    frame_dso = place[dsos[first]].astype(np.int32)
+    symbols, sources = [], []
+    for name, dso, where in zip(names[first].tolist(), frame_dso.tolist(), places[first].tolist(), strict=True):
+        symbol = texts[name] if name >= 0 else _unresolved_name(unique_dsos[dso])
+        source, line = lines[where]
+        symbols.append(f"{symbol} ({source.rpartition('/')[2]}:{line})" if line else symbol)
+        sources.append(source)
+    mode: UInt8 = np.where(kernel[first], KERNEL, USER).astype(np.uint8)
+    frames = FrameTable(tuple(symbols), frame_dso, mode, unique_dsos, tuple(sources) if len(lines) > 1 else ())
+    return frame.reshape(-1).astype(np.int32), frames, names[first] >= 0
 
 
 def _unresolved_name(dso: Dso) -> str:

@@ -121,8 +121,14 @@ class _Grafting:
         self._builder = StackBuilder()
         frames = capture.stacks.frames
         self._native = [
-            self._builder.frame(symbol, frames.dsos[dso], mode)
-            for symbol, dso, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True)
+            self._builder.frame(symbol, frames.dsos[dso], mode, source)
+            for symbol, dso, mode, source in zip(
+                frames.symbol,
+                frames.dso.tolist(),
+                frames.mode.tolist(),
+                frames.source or [""] * len(frames),
+                strict=True,
+            )
         ]
         self._blind = {number for number, symbol in enumerate(frames.symbol) if symbol.startswith("[")}
         self._blind_made = {self._native[number] for number in self._blind}

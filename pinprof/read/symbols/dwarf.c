@@ -6,7 +6,7 @@
  * number of units.
  *
  * Sections are given as memory; every offset and size in them is checked. A damaged or hostile file costs lines, never
- * the process: loops are bounded by the bytes that they consume, references by a depth.
+ * the process: loops are bounded by the bytes that they consume and by a time, references by a depth.
  *
  * Source: DWARF 5 (dwarfstd.org), chapter 7 (encodings), 6.2 (line numbers), 2.17 and 7.28 (ranges); GNU's split DWARF
  * before version 5: gcc.gnu.org/wiki/DebugFission.
@@ -16,6 +16,7 @@
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #define EXPORT __attribute__((visibility("default")))
 
@@ -28,6 +29,7 @@ struct section {
 
 enum {
     TAG_CLASS = 0x02,
+    TAG_COMPILE_UNIT = 0x11,
     TAG_ENUM = 0x04,
     TAG_STRUCT = 0x13,
     TAG_UNION = 0x17,
@@ -54,6 +56,7 @@ enum {
     AT_DWO_NAME = 0x76,
     AT_MIPS_LINKAGE_NAME = 0x2007,
     AT_GNU_DWO_NAME = 0x2130,
+    AT_GNU_DWO_ID = 0x2131,
     AT_GNU_RANGES_BASE = 0x2132,
     AT_GNU_ADDR_BASE = 0x2133,
 };
@@ -72,6 +75,7 @@ struct unit {
     uint8_t address_size, offset_size;
     /* of the root */
     uint64_t low_pc, line, str_offsets_base, addr_base, rnglists_base, ranges_base;
+    uint64_t split_id; /* equal in a skeleton and its split unit */
     bool has_line;
     const char *name, *directory, *dwo_name;
 };
@@ -87,6 +91,12 @@ struct file {
     const struct unit *unit;
     struct abbreviation *abbreviations;
     size_t abbreviation_count;
+    const struct starts *starts; /* of the units in `main` */
+};
+
+struct starts { /* ascending offsets of units */
+    const uint64_t *offsets;
+    size_t count;
 };
 
 struct value {
@@ -102,6 +112,32 @@ struct die {
     bool children;
     struct value name, linkage, low, high, ranges, origin, specification, call_file, call_line, sibling;
 };
+
+/* ---- time ---- */
+
+static _Thread_local struct {
+    uint64_t until; /* CLOCK_MONOTONIC, ns */
+    unsigned asked;
+    bool over;
+} limit;
+
+static void limit_until(uint64_t time)
+{
+    limit.until = time;
+    limit.asked = 0;
+    limit.over = false;
+}
+
+/* Whether the time is over; the clock is read at the first call and at each 256th. */
+static bool late(void)
+{
+    struct timespec now;
+    if (!limit.over && limit.asked++ % 256 == 0) {
+        clock_gettime(CLOCK_MONOTONIC, &now);
+        limit.over = (uint64_t)now.tv_sec * 1000000000 + (uint64_t)now.tv_nsec >= limit.until;
+    }
+    return limit.over;
+}
 
 /* ---- reading ---- */
 
@@ -372,7 +408,7 @@ static bool load_abbreviations(struct file *f, uint64_t last)
 {
     struct cursor c = from(&f->sections[ABBREV], f->unit->abbreviations);
     size_t room = 0;
-    while (!c.bad) {
+    while (!c.bad && !late()) {
         uint64_t code = take_uleb(&c);
         if (c.bad || !code)
             break;
@@ -493,8 +529,8 @@ static bool read_unit(const struct section *sections, uint64_t offset, struct un
         type = (uint8_t)take(&c, 1);
         u->address_size = (uint8_t)take(&c, 1);
         u->abbreviations = take(&c, u->offset_size);
-        if (type == 4 || type == 5) /* skeleton, split compile: an id */
-            take(&c, 8);
+        if (type == 4 || type == 5) /* skeleton, split compile */
+            u->split_id = take(&c, 8);
         else if (type == 2 || type == 6) /* types */
             skip(&c, 8u + u->offset_size);
     } else {
@@ -505,7 +541,7 @@ static bool read_unit(const struct section *sections, uint64_t offset, struct un
     if (c.bad || u->version < 2 || u->version > 5 || u->address_size != 8 || type == 2 || type == 6)
         return true; /* not one that has code */
     u->str_offsets_base = u->version >= 5 ? 2u * u->offset_size : 0;
-    struct file f = {sections, sections, u, NULL, 0};
+    struct file f = {sections, sections, u, NULL, 0, NULL};
     struct cursor code = c;
     if (load_abbreviations(&f, take_uleb(&code))) {
         /* Bases first: other attributes of the root may need them, wherever they stand. */
@@ -556,6 +592,9 @@ static bool read_unit(const struct section *sections, uint64_t offset, struct un
                 case AT_GNU_DWO_NAME:
                     u->dwo_name = v.text;
                     break;
+                case AT_GNU_DWO_ID:
+                    u->split_id = v.number;
+                    break;
                 }
             }
         }
@@ -601,7 +640,7 @@ static void note_rnglist(const struct file *f, const struct section *s, uint64_t
 {
     struct cursor c = from(s, offset);
     uint64_t base = f->unit->low_pc, low, high;
-    while (!c.bad) {
+    while (!c.bad && !late()) {
         switch (take(&c, 1)) {
         case 0:
             return;
@@ -659,7 +698,7 @@ static void note_ranges(const struct file *f, const struct die *d, struct wanted
     } else if (d->ranges.present) {
         struct cursor c = from(&f->main[RANGES], d->ranges.number + (f->sections != f->main ? u->ranges_base : 0));
         uint64_t base = u->low_pc;
-        while (!c.bad) {
+        while (!c.bad && !late()) {
             uint64_t low = take(&c, 8), high = take(&c, 8);
             if (c.bad || (!low && !high))
                 break;
@@ -682,36 +721,41 @@ static void note_owner(void *context, size_t first, size_t last)
 }
 
 /*
- * For each of the ascending addresses the offset of its unit, -1 where none has it; how many units there are.
+ * For each of the ascending addresses the offset of its unit, -1 where none has it; into `starts` where the units
+ * begin, as many as there is room for. How many units there are until then.
  */
-EXPORT uint64_t pinprof_dwarf_units(
-    const struct section *sections, const uint64_t *addresses, size_t count, int64_t *owners)
+EXPORT size_t pinprof_dwarf_units(const struct section *sections, const uint64_t *addresses, size_t count,
+    int64_t *owners, uint64_t *starts, size_t room, uint64_t until)
 {
-    uint64_t units = 0, offset = 0;
+    uint64_t offset = 0;
+    size_t units = 0;
     struct unit u;
     struct die root;
+    limit_until(until);
     for (size_t n = 0; n < count; n++)
         owners[n] = -1;
-    while (offset < sections[INFO].size && read_unit(sections, offset, &u, &root)) {
+    while (units < room && !late() && read_unit(sections, offset, &u, &root)) {
         int64_t at = (int64_t)offset, *state[2] = {owners, &at};
         struct wanted w = {addresses, count, note_owner, state, false};
-        struct file f = {sections, sections, &u, NULL, 0};
+        struct file f = {sections, sections, &u, NULL, 0, NULL};
         note_ranges(&f, &root, &w);
-        units++;
+        starts[units++] = offset;
         offset = u.end;
     }
     return units;
 }
 
-/* The name of a unit's .dwo file, relative to its directory, both into `out`; 0 where it has none. */
+/* Into `out` what a unit says of its split file: u64 id, directory and name, each ended by NUL; 0 where it has none. */
 EXPORT size_t pinprof_dwarf_split(const struct section *sections, uint64_t offset, char *out, size_t room)
 {
     struct unit u;
     struct die root;
-    if (!read_unit(sections, offset, &u, &root) || !u.dwo_name)
+    limit_until(UINT64_MAX);
+    if (!read_unit(sections, offset, &u, &root) || !u.dwo_name || room < sizeof u.split_id)
         return 0;
     const char *parts[2] = {u.directory ? u.directory : "", u.dwo_name};
-    size_t used = 0;
+    size_t used = sizeof u.split_id;
+    memcpy(out, &u.split_id, used);
     for (int n = 0; n < 2; n++) {
         size_t size = strlen(parts[n]) + 1;
         if (size > room - used)
@@ -866,7 +910,7 @@ static bool run_lines(
     uint64_t address = 0, from_address = 0, file = 1;
     int64_t line = 1;
     bool open = false;
-    while (c.at < c.end && !c.bad) {
+    while (c.at < c.end && !c.bad && !late()) {
         uint8_t op = (uint8_t)take(&c, 1);
         bool row = false, end = false;
         if (op >= opcode_base) {
@@ -965,7 +1009,7 @@ static void walk(const struct file *f, const uint64_t *addresses, size_t count, 
     struct wanted w = {addresses, count, note_call, &state, false};
     struct die d;
     int64_t depth = 0;
-    while (c.at < c.end) {
+    while (c.at < c.end && !late()) {
         uint64_t here = (uint64_t)(c.at - info->bytes);
         if (!take_die(f, &c, &d))
             return;
@@ -997,6 +1041,31 @@ static void walk(const struct file *f, const uint64_t *addresses, size_t count, 
     }
 }
 
+/* The unit that has the entry at `offset`: in the file's own table, of a split file by looking at one after another. */
+static bool unit_around(const struct file *f, uint64_t offset, struct unit *u, struct die *root)
+{
+    uint64_t at = 0;
+    if (f->sections == f->main) {
+        size_t first = 0, last = f->starts->count;
+        while (first < last) {
+            size_t middle = (first + last) / 2;
+            if (f->starts->offsets[middle] <= offset)
+                first = middle + 1;
+            else
+                last = middle;
+        }
+        at = first ? f->starts->offsets[first - 1] : 0;
+    }
+    while (!late() && read_unit(f->sections, at, u, root)) {
+        if (offset < u->end)
+            return offset >= u->dies;
+        if (f->sections == f->main)
+            break;
+        at = u->end;
+    }
+    return false;
+}
+
 static const char *name_of(const struct file *f, uint64_t offset, int depth)
 {
     const struct section *info = &f->sections[INFO];
@@ -1004,15 +1073,11 @@ static const char *name_of(const struct file *f, uint64_t offset, int depth)
     if (depth >= MOST_REFERENCES)
         return NULL;
     if (offset < f->unit->dies || offset >= f->unit->end) {
-        /* In another unit: look for it from the first on. */
         struct unit u;
         struct die root;
-        uint64_t at = 0;
-        while (at < info->size && read_unit(f->sections, at, &u, &root) && u.end <= offset)
-            at = u.end;
-        if (at >= info->size || offset < u.dies || offset >= u.end)
+        if (!unit_around(f, offset, &u, &root))
             return NULL;
-        struct file other = {f->sections, f->main, &u, NULL, 0};
+        struct file other = {f->sections, f->main, &u, NULL, 0, f->starts};
         const char *name = load_abbreviations(&other, UINT64_MAX) ? name_of(&other, offset, depth + 1) : NULL;
         free(other.abbreviations);
         return name;
@@ -1081,27 +1146,40 @@ static void put_frame(
     put_path(o, u, l, file);
 }
 
+/* The unit of a split file that belongs to a skeleton. */
+static bool find_split(const struct section *dwo, uint64_t id, struct unit *u)
+{
+    struct die root;
+    for (uint64_t at = 0; !late() && read_unit(dwo, at, u, &root); at = u->end)
+        if (root.tag == TAG_COMPILE_UNIT && u->split_id == id)
+            return true;
+    return false;
+}
+
 /*
  * What the unit at `offset` says of ascending addresses that it has. Into `out`, per address: u32 frames, and for each
  * of them, innermost first, u32 line, function and path, each ended by NUL. The bytes written; 0 when the room is too
- * small or the unit unreadable. `dwo` has the sections of its split file, or is NULL.
+ * small, the unit unreadable, or the time over. `dwo` has the sections of its split file, or is NULL; `starts` is what
+ * pinprof_dwarf_units told.
  */
-EXPORT size_t pinprof_dwarf_lines(const struct section *sections, const struct section *dwo, uint64_t offset,
-    const uint64_t *addresses, size_t count, uint8_t *out, size_t room)
+EXPORT size_t pinprof_dwarf_lines(const struct section *sections, const struct section *dwo,
+    const struct starts *starts, uint64_t offset, const uint64_t *addresses, size_t count, uint8_t *out, size_t room,
+    uint64_t until)
 {
     struct unit unit, split;
     struct die root;
+    limit_until(until);
     if (!read_unit(sections, offset, &unit, &root))
         return 0;
     struct lines l = {0};
     struct place *places = calloc(count, sizeof *places);
     struct nest *nests = calloc(count, sizeof *nests);
-    struct file main_file = {sections, sections, &unit, NULL, 0}, f = main_file;
-    if (dwo && read_unit(dwo, 0, &split, &root)) {
+    struct file main_file = {sections, sections, &unit, NULL, 0, starts}, f = main_file;
+    if (dwo && find_split(dwo, unit.split_id, &split)) {
         split.addr_base = unit.addr_base;
         split.ranges_base = unit.ranges_base;
         split.low_pc = unit.low_pc;
-        f = (struct file){dwo, sections, &split, NULL, 0};
+        f = (struct file){dwo, sections, &split, NULL, 0, starts};
     }
     struct output o = {out, out + room, false};
     if (places && nests) {
@@ -1109,7 +1187,7 @@ EXPORT size_t pinprof_dwarf_lines(const struct section *sections, const struct s
             run_lines(&main_file, &l, addresses, count, places);
         if (load_abbreviations(&f, UINT64_MAX))
             walk(&f, addresses, count, nests);
-        for (size_t n = 0; n < count; n++) {
+        for (size_t n = 0; n < count && !late(); n++) {
             const struct nest *nest = &nests[n];
             uint32_t frames = nest->count ? nest->count : places[n].line ? 1 : 0;
             put(&o, &frames, 4);
@@ -1130,5 +1208,5 @@ EXPORT size_t pinprof_dwarf_lines(const struct section *sections, const struct s
     free(nests);
     free(l.paths);
     free(l.directories);
-    return o.full ? 0 : (size_t)(o.at - out);
+    return o.full || limit.over ? 0 : (size_t)(o.at - out);
 }

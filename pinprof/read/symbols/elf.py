@@ -37,7 +37,7 @@ _JUMP_SLOT = {"EM_X86_64": (7, 16), "EM_AARCH64": (1026, 32)}
 _PLT_ENTRY = 16
 _TOP = 2**64 - 1
 
-_UNREADABLE = (
+UNREADABLE = (
     ArithmeticError,
     AssertionError,
     AttributeError,
@@ -87,7 +87,7 @@ class ElfSymbols:
 
 
 @dataclass(frozen=True)
-class _Section:
+class Section:
     """One section header, with its bytes at hand."""
 
     name: str
@@ -100,7 +100,7 @@ class _Section:
     entry_size: int
 
 
-class _Image:
+class Image:
     """An ELF file opened for reading: its headers, and bounded access to its bytes."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -112,7 +112,7 @@ class _Image:
         self.wide: bool = elf.elfclass == 64
         self.machine = str(elf["e_machine"])
         self.sections = [
-            _Section(
+            Section(
                 name=str(section.name),
                 kind=str(section["sh_type"]),
                 address=int(section["sh_addr"]),
@@ -130,7 +130,8 @@ class _Image:
         self.loads = tuple((int(s["p_offset"]), int(s["p_vaddr"]), int(s["p_filesz"])) for s in loads)
         self._notes = [(int(s["p_offset"]), int(s["p_filesz"])) for s in segments if s["p_type"] == _PT_NOTE]
 
-    def section(self, name: str) -> _Section | None:
+    def section(self, name: str) -> Section | None:
+        """The first section of a name."""
         return next((section for section in self.sections if section.name == name), None)
 
     def bytes_at(self, offset: int, size: int) -> bytes:
@@ -140,7 +141,8 @@ class _Image:
         self._stream.seek(offset)
         return self._stream.read(min(size, self._size - offset))
 
-    def data(self, section: _Section) -> bytes:
+    def data(self, section: Section) -> bytes:
+        """Its bytes, as they are in the file."""
         return b"" if section.kind == "SHT_NOBITS" else self.bytes_at(section.offset, section.size)
 
     def build_id(self) -> str:
@@ -196,9 +198,9 @@ class _Image:
         """Functions of `.gnu_debugdata`: an xz-compressed ELF file with the symbols that `.dynsym` leaves out."""
         section = self.section(".gnu_debugdata")
         if section is not None:
-            with suppress(*_UNREADABLE):
+            with suppress(*UNREADABLE):
                 inner = lzma.LZMADecompressor().decompress(self.data(section), MAX_MINI_DEBUG_BYTES)
-                return _Image(io.BytesIO(inner)).functions("SHT_SYMTAB")
+                return Image(io.BytesIO(inner)).functions("SHT_SYMTAB")
         return SymbolTable.empty()
 
     def debug_link(self) -> str:
@@ -213,8 +215,8 @@ def read_elf(path: Path, build_id: str, root: Path) -> ElfSymbols | None:
 
     `build_id` is lower-case hex, empty when not known. Separate debug files are looked for below `root`.
     """
-    with suppress(*_UNREADABLE), _open_regular(path) as stream:
-        image = _Image(stream)
+    with suppress(*UNREADABLE), open_regular(path) as stream:
+        image = Image(stream)
         image_id = image.build_id()
         if build_id and not same_build_id(image_id, build_id):
             return None
@@ -226,8 +228,8 @@ def read_elf(path: Path, build_id: str, root: Path) -> ElfSymbols | None:
 
 def read_elf_bytes(data: bytes, build_id: str) -> ElfSymbols | None:
     """As read_elf, for an image in memory: the vdso."""
-    with suppress(*_UNREADABLE):
-        image = _Image(io.BytesIO(data))
+    with suppress(*UNREADABLE):
+        image = Image(io.BytesIO(data))
         image_id = image.build_id()
         if build_id and not same_build_id(image_id, build_id):
             return None
@@ -240,25 +242,28 @@ def same_build_id(one: str, other: str) -> bool:
     return one == other or one.ljust(40, "0") == other.ljust(40, "0")
 
 
-def _debug_file_functions(path: Path, image: _Image, build_id: str, root: Path) -> SymbolTable:
-    """Functions of the separate debug file with the same build id, if one is installed."""
-    if not build_id:
-        return SymbolTable.empty()
-    candidates = [root / f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"]
+def debug_files(path: Path, image: Image, root: Path) -> Iterator[Path]:
+    """Where the separate debug file of an image may be: by its build id, then by its debug link."""
+    if build_id := image.build_id():
+        yield root / f"usr/lib/debug/.build-id/{build_id[:2]}/{build_id[2:]}.debug"
     if link := image.debug_link():
         beside = path.parent
-        system = root / "usr/lib/debug" / str(path.absolute().parent).lstrip("/")
-        candidates += [beside / link, beside / ".debug" / link, system / link]
-    for candidate in candidates:
-        with suppress(*_UNREADABLE), _open_regular(candidate) as stream:
-            debug = _Image(stream)
+        yield from (beside / link, beside / ".debug" / link)
+        yield root / "usr/lib/debug" / str(path.absolute().parent).lstrip("/") / link
+
+
+def _debug_file_functions(path: Path, image: Image, build_id: str, root: Path) -> SymbolTable:
+    """Functions of the separate debug file with the same build id, if one is installed."""
+    for candidate in debug_files(path, image, root) if build_id else ():
+        with suppress(*UNREADABLE), open_regular(candidate) as stream:
+            debug = Image(stream)
             if debug.build_id() == build_id and (functions := debug.functions("SHT_SYMTAB")):
                 return functions
     return SymbolTable.empty()
 
 
 @contextmanager
-def _open_regular(path: Path) -> Iterator[BinaryIO]:
+def open_regular(path: Path) -> Iterator[BinaryIO]:
     """A regular file opened for reading; OSError otherwise: a recording may name devices and pipes as if mapped."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with open(descriptor, "rb") as stream:  # noqa: PTH123 — Path.open takes no descriptor

@@ -1,10 +1,14 @@
-"""Addresses to function names: sealed symbols first, then kallsyms, ELF files, perf maps and the vdso."""
+"""Addresses to function names: sealed symbols first, then kallsyms, ELF files, perf maps and the vdso.
+
+The source lines of the program's own code and the functions inlined there are in `lines.py`.
+"""
 
 from __future__ import annotations
 
 import os
 from collections import defaultdict
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -13,6 +17,7 @@ import numpy as np
 from pinprof.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
+from pinprof.read.symbols.lines import LineResolver
 from pinprof.read.symbols.perf_map import load_perf_map
 from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols, UserKey, user_key
 from pinprof.read.symbols.vdso import own_vdso
@@ -60,6 +65,9 @@ class Resolver:
         self._sources: dict[UserKey, _Symbols | None] = {}
         self._kernel_answers: list[tuple[UInt64, Int32, Int32]] = []
         self._user_answers: dict[UserKey, list[tuple[UInt64, Int32]]] = defaultdict(list)
+        self.lines = LineResolver(
+            self.names, self._intern, partial(self._candidates, foreign=False), sealed, recording=recording
+        )
         self._kernel_dso(CORE_KERNEL)
 
     @property
@@ -98,13 +106,18 @@ class Resolver:
             rows = sealed.find(file_offsets)
             names = self._interned(np.where(rows >= 0, _at(sealed.names, rows), -1), self._sealed.names.__getitem__)
         open_rows = np.flatnonzero(names < 0)
-        if open_rows.size and (source := self._source(dso, key)) is not None:
-            names[open_rows] = self._interned(
-                source.find(file_offsets[open_rows]), lambda row: demangle(source.name(row))
-            )
+        if open_rows.size:
+            names[open_rows] = self._from_source(dso, key, file_offsets[open_rows])
         if self._recording:
             self._user_answers[key].append((file_offsets, names))
         return names
+
+    def runs(self, dso: Dso, file_offsets: UInt64) -> Int32:
+        """Per offset of an instruction what stands there, as an index into `lines.runs`; -1 where no line is known.
+
+        Of a return address the instruction is the call before it.
+        """
+        return self.lines.user(dso, file_offsets, lambda offsets: self._from_source(dso, user_key(dso, 0), offsets))
 
     def seal(self) -> SealedSymbols:
         """Every answer given so far, for a capture to carry; ValueError without `recording`."""
@@ -129,7 +142,14 @@ class Resolver:
             kernel_dsos=tuple(self._kernel_dsos[index].path for index in by_path),
             kernel_hidden=self.kernel_hidden,
             user=user,
+            lines=self.lines.seal(place),
         )
+
+    def _from_source(self, dso: Dso, key: UserKey, offsets: UInt64) -> Int32:
+        """Names from what lies here now."""
+        if (source := self._source(dso, key)) is None:
+            return np.full(len(offsets), -1, np.int32)
+        return self._interned(source.find(offsets), lambda row: demangle(source.name(row)))
 
     def _interned(self, rows: Int32, name: Callable[[int], str]) -> Int32:
         """Per row of some table the index of its name, -1 for a row of -1."""

@@ -6,10 +6,16 @@ One gzip-compressed JSON object:
     names     [function names], sorted
     kernel    {hidden, dsos: [path], ips: [address], dso: [index into dsos], name: [index into names]}
     user      [{path, build_id, kind, pid, offsets: [file offset], name: [index into names]}]
+    lines     {paths: [source file], runs: [[name, path, line, name, path, line, …]], left: count,
+               user: [{path, build_id, kind, pid, offsets: [file offset], run: [index into runs]}]}
 
 `ips` and `offsets` ascend; a name of -1 says that the address has no symbol. `hidden` says that kptr_restrict kept
 kernel addresses secret. `pid` is 0 except for code made at run time (kinds `jit` and `anon`), whose `offsets` are
 absolute addresses of that process. Equal symbols make equal bytes.
+
+`lines` is absent where no source line is known. A run is what stands at an address: functions innermost first, the
+inlined ones of their own, as indices into `names` and `paths`. Return addresses have the offset of the byte before,
+which belongs to the call. `left` counts addresses for which there was no time.
 """
 
 from __future__ import annotations
@@ -33,6 +39,9 @@ SCHEMA_VERSION = 1
 MAX_BYTES = 128 << 20
 """Bytes of text: some eight million addresses. They become Python objects, which take several times the room."""
 
+MOST_INLINED = 24
+"""Functions at one address, as many as `dwarf.c` tells; a forged run of millions would be repeated for each sample."""
+
 UserKey = tuple[str, str, str, int]
 """(path, build id, kind, pid) of a DSO; pid is 0 unless addresses are the process's own."""
 
@@ -40,6 +49,10 @@ UserKey = tuple[str, str, str, int]
 def user_key(dso: Dso, pid: int) -> UserKey:
     """What identifies the addresses of a DSO."""
     return dso.path, dso.build_id, dso.kind, pid if dso.kind in ("jit", "anon") else 0
+
+
+Run = tuple[tuple[int, int, int], ...]
+"""What stands at an address, innermost first: (name, source file, line), the first two as indices."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +74,37 @@ _NOTHING = SealedAddresses(np.zeros(0, np.uint64), np.zeros(0, np.int32))
 
 
 @dataclass(frozen=True)
+class SealedLines:
+    """Source lines and inlined functions."""
+
+    paths: tuple[str, ...] = ()
+    runs: tuple[Run, ...] = ()
+    left: int = 0
+    """Addresses for which there was no time."""
+    user: Mapping[UserKey, SealedAddresses] = field(default_factory=dict)
+    """Here `names` are indices into `runs`."""
+
+    def to_json(self) -> dict[str, Any]:
+        """As the file has it."""
+        runs = [[number for frame in run for number in frame] for run in self.runs]
+        return {"paths": list(self.paths), "runs": runs, "left": self.left, "user": _entries(self.user, "run")}
+
+    @classmethod
+    def from_json(cls, raw: Any, name_count: int) -> Self:
+        """Of the decoded object; ValueError, TypeError or LookupError where it is not as documented."""
+        paths = tuple(_texts(raw["paths"]))
+        runs = [np.array(run, np.int64).reshape(-1, 3) for run in raw["runs"]]
+        if max(map(len, runs), default=0) > MOST_INLINED:
+            raise ValueError("too many functions at one address")
+        flat = np.concatenate([np.zeros((0, 3), np.int64), *runs])
+        for column, end in enumerate((name_count, len(paths), 2**31)):
+            _indices(flat[:, column], len(flat), 0, end)
+        user = {_user_key(entry): _addresses(entry["offsets"], entry["run"], len(runs)) for entry in raw["user"]}
+        made = tuple(tuple((name, path, line) for name, path, line in run.tolist()) for run in runs)
+        return cls(paths, made, max(0, int(raw["left"])), user)
+
+
+@dataclass(frozen=True)
 class SealedSymbols:
     """The symbols of one capture, as resolved on the machine that recorded it."""
 
@@ -71,6 +115,7 @@ class SealedSymbols:
     kernel_dsos: tuple[str, ...] = ()
     kernel_hidden: bool = False
     user: Mapping[UserKey, SealedAddresses] = field(default_factory=dict)
+    lines: SealedLines = field(default_factory=SealedLines)
 
     @classmethod
     def load(cls, path: Path) -> Self:
@@ -103,12 +148,10 @@ class SealedSymbols:
             "dso": self.kernel_dso.tolist(),
             "name": self.kernel.names.tolist(),
         }
-        user = [
-            dict(zip(("path", "build_id", "kind", "pid"), key, strict=True))
-            | {"offsets": sealed.addresses.tolist(), "name": sealed.names.tolist()}
-            for key, sealed in sorted(self.user.items())
-        ]
+        user = _entries(self.user, "name")
         content = {"schema": SCHEMA_VERSION, "names": list(self.names), "kernel": kernel, "user": user}
+        if self.lines.user or self.lines.left:
+            content["lines"] = self.lines.to_json()
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
         path.write_bytes(gzip.compress(text.encode("ascii"), mtime=0))
 
@@ -128,7 +171,17 @@ class SealedSymbols:
             kernel_dsos=dsos,
             kernel_hidden=kernel["hidden"] is True,
             user={_user_key(entry): _addresses(entry["offsets"], entry["name"], len(names)) for entry in raw["user"]},
+            lines=SealedLines.from_json(raw["lines"], len(names)) if "lines" in raw else SealedLines(),
         )
+
+
+def _entries(user: Mapping[UserKey, SealedAddresses], column: str) -> list[dict[str, Any]]:
+    """One object for each DSO, in the order of their keys."""
+    return [
+        dict(zip(("path", "build_id", "kind", "pid"), key, strict=True))
+        | {"offsets": sealed.addresses.tolist(), column: sealed.names.tolist()}
+        for key, sealed in sorted(user.items())
+    ]
 
 
 def _user_key(entry: Any) -> UserKey:

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from markupsafe import Markup
-
-from pinprof import __version__
 from pinprof.rates import MEASURES
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.bench.plots import figures
@@ -29,25 +26,18 @@ def render(report: BenchReport) -> str:
     plot = plot_script() if plots else b""
     hashes = " ".join(script_hash(one) for one in (script, plot) if one)
     sheets = "".join(map(asset, ("styles/page.css", "styles/activity.css", "styles/bench.css")))
-    return (
-        html.environment()
-        .get_template("bench.html.j2")
-        .render(
-            report=report,
-            study=report.study,
-            plots=plots,
-            style=Markup(sheets + html.level_rules()),  # noqa: S704  # the project's own style sheets
-            script=Markup(script),  # noqa: S704  # the project's own modules
-            policy=(
-                f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; "
-                "base-uri 'none'; form-action 'none'"
-            ),
-            page_data=html.embed_json({"plots": plots}),
-            plot_packed=pack_script(plot) if plot else "",
-            meaning=_meaning,
-            speed=speed,
-            version=__version__,
-        )
+    return html.page(
+        "bench.html.j2",
+        sheets + html.level_rules(),
+        script,
+        hashes,
+        report=report,
+        study=report.study,
+        plots=plots,
+        page_data=html.embed_json({"plots": plots}),
+        plot_packed=pack_script(plot) if plot else "",
+        meaning=_meaning,
+        speed=speed,
     )
 
 

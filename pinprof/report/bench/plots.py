@@ -10,6 +10,7 @@ import numpy as np
 from pinprof.analyze.costs.bench import Study
 from pinprof.analyze.costs.costs import GIB, MOVES, Cost
 from pinprof.rates import prefault_threads
+from pinprof.report.figures import layout, limit, title
 from pinprof.units import format_bytes, format_ns, format_rate
 
 _STYLES: Mapping[str, tuple[str, str, str]] = {
@@ -40,6 +41,7 @@ _STYLES: Mapping[str, tuple[str, str, str]] = {
 _PREFAULT = ("rm", "square", "dot")
 
 _HEIGHT = 400
+_LEGEND = {"showlegend": True}
 _LOGARITHMIC: dict[str, Any] = {"type": "log", "dtick": "D2"}
 """Labels at 1, 2 and 5 of each decade."""
 
@@ -79,15 +81,15 @@ def _curves(
         costs = [cost for size in study.sizes if (cost := study.cost(measure, size)) and value(cost)]
         if costs:
             trace = _trace(measure, [cost.rate.size_bytes for cost in costs], [value(cost) for cost in costs])
-            trace["text"] = [_told(cost, unit) for cost in costs]
+            trace["text"] = [_hover(cost, unit) for cost in costs]
             traces.append(trace)
     if not traces:
         return None
     axis: dict[str, Any] = _LOGARITHMIC if logarithmic else {"rangemode": "tozero"}
-    return {"data": traces, "layout": _layout(_size_axis(study.sizes), axis | {"title": {"text": unit, "standoff": 8}})}
+    return {"data": traces, "layout": layout(_size_axis(study.sizes), axis | title(unit), _HEIGHT) | _LEGEND}
 
 
-def _told(cost: Cost, unit: str) -> str:
+def _hover(cost: Cost, unit: str) -> str:
     rate = cost.rate
     spread = f"{format_ns(rate.median_ns)} ({format_ns(rate.low_ns)} to {format_ns(rate.high_ns)})"
     figure = (
@@ -133,16 +135,7 @@ def _with_limits(study: Study, figure: dict[str, Any] | None) -> dict[str, Any] 
 
 
 def _line(name: str, ends: tuple[float, float], height: float, dash: str) -> dict[str, Any]:
-    return {
-        "type": "scatter",
-        "mode": "lines",
-        "name": name,
-        "meta": "limit",
-        "x": list(ends),
-        "y": [height, height],
-        "line": {"width": 1.5, "dash": dash},
-        "hovertemplate": f"{name}<extra></extra>",
-    }
+    return limit(name, ends, height, f"{name}<extra></extra>", dash)
 
 
 def _prefault(study: Study) -> dict[str, Any] | None:
@@ -172,10 +165,10 @@ def _prefault(study: Study) -> dict[str, Any] | None:
         "type": "log",
         "tickvals": threads,
         "ticktext": [str(count) for count in threads],
-        "title": {"text": "threads", "standoff": 8},
+        **title("threads"),
     }
-    y = {"rangemode": "tozero", "title": {"text": f"ms per GiB, at {format_bytes(size)}", "standoff": 8}}
-    return {"data": [trace, *lines], "layout": _layout(x, y)}
+    y = {"rangemode": "tozero", **title(f"ms per GiB, at {format_bytes(size)}")}
+    return {"data": [trace, *lines], "layout": layout(x, y, _HEIGHT) | _LEGEND}
 
 
 def _break_even(study: Study) -> dict[str, Any] | None:
@@ -200,8 +193,8 @@ def _break_even(study: Study) -> dict[str, Any] | None:
             traces.append(trace)
     if not traces:
         return None
-    y = _LOGARITHMIC | {"title": {"text": "copies to the device", "standoff": 8}}
-    return {"data": traces, "layout": _layout(_size_axis(study.sizes), y)}
+    y = _LOGARITHMIC | title("copies to the device")
+    return {"data": traces, "layout": layout(_size_axis(study.sizes), y, _HEIGHT) | _LEGEND}
 
 
 def _ends(sizes: Sequence[int]) -> tuple[float, float]:
@@ -216,19 +209,5 @@ def _size_axis(sizes: Sequence[int]) -> dict[str, Any]:
         "range": [float(np.log10(end)) for end in _ends(sizes)],
         "tickvals": ticks,
         "ticktext": [format_bytes(tick) for tick in ticks],
-        "title": {"text": "size", "standoff": 8},
-    }
-
-
-def _layout(x: dict[str, Any], y: dict[str, Any]) -> dict[str, Any]:
-    fixed = {"fixedrange": True, "zeroline": False}
-    return {
-        "height": _HEIGHT,
-        "margin": {"l": 60, "r": 12, "t": 8, "b": 44},
-        "xaxis": x | fixed,
-        "yaxis": y | fixed,
-        "legend": {"traceorder": "normal"},
-        "hovermode": "closest",
-        "dragmode": False,
-        "showlegend": True,
+        **title("size"),
     }

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -14,8 +14,11 @@ from pinprof.analyze.costs.costs import GIB, BreakEven, Cost
 from pinprof.rates import Rate
 from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
-from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
+from pinprof.report.terminal.layout import console_of, kept, plain_table, sentence, tidy, titled
 from pinprof.units import format_bytes, format_ns, format_share
+
+if TYPE_CHECKING:
+    from pinprof.bench.compare import Comparison
 
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
@@ -27,42 +30,44 @@ def print_bench(report: BenchReport) -> None:
     """Print tables, break-even counts, the decision tree, what was left out, and pyperf's warnings."""
     console = console_of()
     with tidy(console):
-        _print_bench(report, console)
+        for part in _bench(report, console):
+            console.print(part)
 
 
-def _print_bench(report: BenchReport, console: Console) -> None:
-    console.print(Text(report.headline, "bold"))
+def _bench(report: BenchReport, console: Console) -> Iterator[RenderableType]:
+    yield Text(report.headline, "bold")
     badge = ("host emulation · ", "yellow") if report.emulated else ""
-    console.print(Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in report.facts), "dim")))
+    yield Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in report.facts), "dim"))
     if report.makes:
-        _section(console, "Making, pinning and freeing: time of a call", _fitting(console, report, _makes))
+        yield from titled("Making, pinning and freeing: time of a call", _fitting(console, report, _makes))
     if report.moves:
-        _section(console, "Moving: GB/s", _fitting(console, report, _moves))
+        yield from titled("Moving: GB/s", _fitting(console, report, _moves))
     if report.study.break_even:
-        _section(console, "Break-even: copies to the device that repay a pin", _break_even(report.study.break_even))
+        yield from titled("Break-even: copies to the device that repay a pin", _break_even(report.study.break_even))
     if report.study.answers:
-        _section(console, "What to choose on this machine", _answers(report))
+        yield from titled("What to choose on this machine", _answers(report))
     omissions = [f"{what}: {reason}" for what, reason in report.omissions()]
     if omissions:
-        _section(console, "Left out", Text("\n".join(map(printable, omissions))))
+        yield from titled("Left out", Text("\n".join(map(printable, omissions))))
     if report.unstable:
-        _section(console, "Stability, as pyperf sees it", _stability(report))
+        yield from titled("Stability, as pyperf sees it", _stability(report))
 
 
-def print_comparison(comparison: Any) -> None:
-    """Print the benchmarks whose means differ significantly, and how many do not (`bench.compare.Comparison`)."""
+def print_comparison(comparison: Comparison) -> None:
+    """Print the benchmarks whose means differ significantly, and how many do not."""
     console = console_of()
     with tidy(console):
-        _print_comparison(comparison, console)
+        for part in _comparison(comparison):
+            console.print(part)
 
 
-def _print_comparison(comparison: Any, console: Console) -> None:
+def _comparison(comparison: Comparison) -> Iterator[RenderableType]:
     differing = [row for row in comparison.rows if row.significant]
     same = len(comparison.rows) - len(differing)
     verdict = f"{len(differing)} of {len(comparison.rows)} differ" if differing else "No significant change"
-    console.print(Text(f"{verdict}: {comparison.before} against {comparison.after}", "bold"))
+    yield Text(f"{verdict}: {comparison.before} against {comparison.after}", "bold")
     for line in comparison.different:
-        console.print(Text(printable(line), "yellow"))
+        yield Text(printable(line), "yellow")
     if comparison.rows:
         table = _table("benchmark", "before", "after", "ratio", "")
         for row in comparison.rows:
@@ -72,7 +77,7 @@ def _print_comparison(comparison: Any, console: Console) -> None:
                 change = Text("slower" if slower else "faster", "red" if slower else "green")
             cells = format_ns(row.before_ns), format_ns(row.after_ns), f"{row.ratio:.2f} ×"
             table.add_row(Text(printable(row.name)), *cells, change, style="" if row.significant else "dim")
-        console.print(table)
+        yield table
     notes = []
     if differing:
         notes.append(
@@ -83,17 +88,11 @@ def _print_comparison(comparison: Any, console: Console) -> None:
         if names:
             notes.append(f"Only in {where}: {_named(names)}.")
     for note in notes:
-        console.print(Text(printable(note), "dim"))
-
-
-def _section(console: Console, title: str, body: RenderableType) -> None:
-    console.print()
-    console.print(Text(title, "bold"))
-    console.print(Padding(body, (0, 0, 0, 2), expand=False))
+        yield Text(printable(note), "dim")
 
 
 def _table(first: str, *numbers: str) -> Table:
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+    table = plain_table()
     table.add_column(first, no_wrap=True, vertical="bottom")
     for heading in numbers:
         table.add_column(heading, justify="right", no_wrap=True, vertical="bottom")

@@ -34,6 +34,11 @@ _DEFAULT = "Other"
 """The grey category that must exist; of functions that have no samples of their own."""
 
 _WEIGHT_TYPES = {"ns": "tracing-ms", "bytes": "bytes", "faults": "samples", "samples": "samples"}
+_TRUE = (
+    "symbolicated", "symbolicationNotSupported", "usesOnlyOneStackType", "doesNotUseFrameImplementation",
+    "sourceCodeIsNotOnSearchfox", "keepProfileThreadOrder",
+)  # fmt: skip
+"""What holds of every profile written here."""
 _RANGE_SCHEMA = {
     "name": "pinprof-range",
     "display": ["marker-chart", "marker-table", "timeline-overview"],
@@ -79,12 +84,7 @@ def _meta(capture: Capture, categories: _Categories) -> dict[str, Any]:
         "debug": False,
         "version": _GECKO_VERSION,
         "preprocessedProfileVersion": PROCESSED_VERSION,
-        "symbolicated": True,
-        "symbolicationNotSupported": True,
-        "usesOnlyOneStackType": True,
-        "doesNotUseFrameImplementation": True,
-        "sourceCodeIsNotOnSearchfox": True,
-        "keepProfileThreadOrder": True,
+        **dict.fromkeys(_TRUE, True),
         "categories": categories.rows,
         "markerSchema": [_RANGE_SCHEMA],
     }
@@ -240,24 +240,16 @@ class _Thread:
             "frameTable": {
                 "address": [-1] * count,
                 "inlineDepth": [0] * count,
-                "category": nothing,
-                "subcategory": nothing,
+                **dict.fromkeys(("category", "subcategory"), nothing),
                 "func": list(range(count)),
-                "nativeSymbol": nothing,
-                "innerWindowID": nothing,
-                "implementation": nothing,
-                "line": nothing,
-                "column": nothing,
+                **dict.fromkeys(("nativeSymbol", "innerWindowID", "implementation", "line", "column"), nothing),
                 "length": count,
             },
             "funcTable": {
                 "name": [self._string(table.symbol[frame]) for frame in frames],
-                "isJS": [False] * count,
-                "relevantForJS": [False] * count,
+                **dict.fromkeys(("isJS", "relevantForJS"), [False] * count),
                 "resource": resource,
-                "fileName": nothing,
-                "lineNumber": nothing,
-                "columnNumber": nothing,
+                **dict.fromkeys(("fileName", "lineNumber", "columnNumber"), nothing),
                 "length": count,
             },
             "resourceTable": {

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import IO, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from pinprof.analyze import Analysis
-from pinprof.errors import CollectError, UsageError
-from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded
+from pinprof.errors import UsageError
+from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded, unwritable
 
 
 class Export(NamedTuple):
@@ -51,12 +50,13 @@ def export(name: str, analysis: Analysis, output: Path | None) -> None:
         if output is None or output == STANDARD_OUTPUT:
             raise UsageError(f"{name} is a directory of tables.", "Name it with -o, for example -o tables.", "format")
         _write_directory(function, analysis, output)
-    elif output is None or output == STANDARD_OUTPUT:
-        sys.stdout.flush()
-        _write_stream(function, analysis, sys.stdout.buffer, chosen)
-    else:
-        with binary_output(output) as file:
-            _write_stream(function, analysis, file, chosen)
+        return
+    with binary_output(output) as file:
+        if chosen.target == "binary":
+            function(analysis, file)
+        else:
+            with encoded(file, errors="strict") as text:
+                function(analysis, text)
 
 
 def _write_directory(function: Callable[[Analysis, Path], None], analysis: Analysis, output: Path) -> None:
@@ -66,17 +66,4 @@ def _write_directory(function: Callable[[Analysis, Path], None], analysis: Analy
     except OSError as error:
         if not there:
             shutil.rmtree(output, ignore_errors=True)
-        reason = error.strerror or str(error)
-        raise CollectError(
-            f"{output} cannot be written: {reason}.", "Choose another place with -o.", "output"
-        ) from error
-
-
-def _write_stream(
-    function: Callable[[Analysis, IO[str] | IO[bytes]], None], analysis: Analysis, file: IO[bytes], chosen: Export
-) -> None:
-    if chosen.target == "binary":
-        function(analysis, file)
-        return
-    with encoded(file, errors="strict") as text:
-        function(analysis, text)
+        raise unwritable(output, error) from error

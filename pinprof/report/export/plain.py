@@ -9,8 +9,9 @@ from typing import IO
 import numpy as np
 
 from pinprof.errors import UsageError
-from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64
+from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32
 from pinprof.report.names import NO_CALLCHAIN
+from pinprof.report.rows import merged_nodes
 
 _CHUNK = 8192
 """Stacks unrolled at once: bounds memory at chunk × depth name indices."""
@@ -27,7 +28,9 @@ def write_folded(capture: Capture, stream: IO[str], event: str | None = None) ->
     UsageError when the capture has no such event.
     """
     chosen = find_event(capture, event)
-    nodes, weights = _weights_by_stack(capture, chosen)
+    nodes, weights = merged_nodes(capture, chosen)
+    heaviest = np.argsort(-weights, kind="stable")
+    nodes, weights = nodes[heaviest], weights[heaviest]
     names = _folded_names(capture.stacks.frames)
     alike: dict[str, int] = {}
     for start in range(0, len(nodes), _CHUNK):
@@ -53,16 +56,6 @@ def find_event(capture: Capture, name: str | None) -> int:
         if name in candidates:
             return candidates.index(name)
     raise UsageError(f"No event is called {name!r}.", f"The recording has: {', '.join(recorded)}.", "event")
-
-
-def _weights_by_stack(capture: Capture, event: int) -> tuple[Int32, Int64]:
-    """Distinct innermost nodes of one event's samples, NO_NODE among them, heaviest first, and the weight of each."""
-    chosen = capture.samples.event == event
-    nodes, place = np.unique(capture.samples.stack[chosen], return_inverse=True)
-    weights = np.zeros(len(nodes), np.int64)
-    np.add.at(weights, place.reshape(-1), capture.samples.weight[chosen])
-    heaviest = np.argsort(-weights, kind="stable")
-    return nodes[heaviest], weights[heaviest]
 
 
 def _folded_names(frames: FrameTable) -> list[str]:

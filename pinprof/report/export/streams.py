@@ -15,12 +15,23 @@ from pinprof.errors import CollectError
 STANDARD_OUTPUT = Path("-")
 
 
-@contextmanager
-def binary_output(output: Path) -> Iterator[IO[bytes]]:
-    """A file, compressed where its name ends in `.gz`; CollectError when it cannot be written.
+def unwritable(output: Path, error: OSError) -> CollectError:
+    """Why an output cannot be written."""
+    reason = error.strerror or str(error)
+    return CollectError(f"{output} cannot be written: {reason}.", "Choose another place with -o.", "output")
 
-    It is written beside its place and renamed when whole: what cannot be exported leaves nothing behind.
+
+@contextmanager
+def binary_output(output: Path | None) -> Iterator[IO[bytes]]:
+    """A file, compressed where its name ends in `.gz`, or standard output for None and `-`.
+
+    A file is written beside its place and renamed when whole: what cannot be exported leaves nothing behind.
+    CollectError when it cannot be written.
     """
+    if output is None or output == STANDARD_OUTPUT:
+        sys.stdout.flush()
+        yield sys.stdout.buffer
+        return
     try:
         if output.exists() and not output.is_file():
             with output.open("wb") as device:
@@ -40,20 +51,12 @@ def binary_output(output: Path) -> Iterator[IO[bytes]]:
             partial.unlink(missing_ok=True)
             raise
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise CollectError(
-            f"{output} cannot be written: {reason}.", "Choose another place with -o.", "output"
-        ) from error
+        raise unwritable(output, error) from error
 
 
 @contextmanager
 def text_output(output: Path | None) -> Iterator[IO[str]]:
-    """UTF-8 text to a file, or to standard output for None and `-`; what UTF-8 cannot say is escaped."""
-    if output is None or output == STANDARD_OUTPUT:
-        sys.stdout.flush()
-        with encoded(sys.stdout.buffer) as text:
-            yield text
-        return
+    """UTF-8 text where `binary_output` writes; what UTF-8 cannot say is escaped."""
     with binary_output(output) as file, encoded(file) as text:
         yield text
 

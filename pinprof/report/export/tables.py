@@ -19,20 +19,12 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pinprof.activity import (
-    UNRECORDED,
-    Api,
-    ApiCallTable,
-    CopyKind,
-    GpuOpTable,
-    MemoryKind,
-    MigrationCause,
-    OpKind,
-)
+from pinprof.activity import UNRECORDED, Api, ApiCallTable, CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.errors import ToolMissing
 from pinprof.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
+from pinprof.report.section import listed
 
 Table = Mapping[str, Sequence[Any]]
 
@@ -96,9 +88,7 @@ def _samples(analysis: Analysis) -> Table:
     # -1 leads to the empty text at the end of both lists.
     frame = [-1 if node == NO_NODE else int(capture.stacks.frame[node]) for node in samples.stack.tolist()]
     return {
-        "time_ns": samples.time_ns.tolist(),
-        "pid": samples.pid.tolist(),
-        "tid": samples.tid.tolist(),
+        **listed(samples, "time_ns pid tid"),
         "thread": [names[thread] for thread in zip(samples.pid.tolist(), samples.tid.tolist(), strict=True)],
         "cpu": samples.cpu.tolist(),
         "event": [described.name for described in event],
@@ -114,28 +104,15 @@ def _samples(analysis: Analysis) -> Table:
 
 def _ranges(analysis: Analysis) -> Table:
     ranges = analysis.capture.ranges
-    return {
-        "name": ranges.name,
-        "domain": ranges.domain,
-        "start_ns": ranges.start_ns.tolist(),
-        "end_ns": ranges.end_ns.tolist(),
-        "pid": ranges.pid.tolist(),
-        "tid": ranges.tid.tolist(),
-        "depth": ranges.depth.tolist(),
-    }
+    return {"name": ranges.name, "domain": ranges.domain, **listed(ranges, "start_ns end_ns pid tid depth")}
 
 
 def _calls(calls: ApiCallTable) -> Table:
     return {
         "name": _named(calls.name, calls.names),
-        "start_ns": calls.start_ns.tolist(),
-        "end_ns": calls.end_ns.tolist(),
-        "pid": calls.pid.tolist(),
-        "tid": calls.tid.tolist(),
-        "correlation_id": calls.correlation_id.tolist(),
-        "status": calls.status.tolist(),
+        **listed(calls, "start_ns end_ns pid tid correlation_id status"),
         "api": _words(calls.api, Api),
-        "folded": calls.folded.tolist(),
+        **listed(calls, "folded"),
     }
 
 
@@ -143,13 +120,7 @@ def _gpu_ops(ops: GpuOpTable) -> Table:
     return {
         "kind": _words(ops.kind, OpKind),
         "name": _named(ops.name, ops.names),
-        "start_ns": ops.start_ns.tolist(),
-        "end_ns": ops.end_ns.tolist(),
-        "pid": ops.pid.tolist(),
-        "device": ops.device.tolist(),
-        "stream": ops.stream.tolist(),
-        "correlation_id": ops.correlation_id.tolist(),
-        "size_bytes": ops.size_bytes.tolist(),
+        **listed(ops, "start_ns end_ns pid device stream correlation_id size_bytes"),
         "copy_kind": _words(ops.copy_kind, CopyKind),
         "src_kind": _words(ops.src_kind, MemoryKind),
         "dst_kind": _words(ops.dst_kind, MemoryKind),

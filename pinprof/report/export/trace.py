@@ -154,16 +154,9 @@ def _calls(calls: ApiCallTable, begin: int) -> Iterator[Json]:
     columns = (calls.start_ns, calls.end_ns, calls.name, calls.pid, calls.tid, calls.correlation_id, calls.api)
     rows_of_calls = zip(*(column.tolist() for column in columns), strict=True)
     for start, end, name, pid, tid, correlation, api in rows_of_calls:
-        yield {
-            "ph": "X",
-            "name": calls.names[name] if name >= 0 else "CUDA call",
-            "cat": "cuda_driver" if api == Api.DRIVER else "cuda_runtime",
-            "pid": pid,
-            "tid": tid,
-            "ts": _us(start - begin),
-            "dur": _us(end - start),
-            "args": {"correlation": correlation},
-        }
+        category = "cuda_driver" if api == Api.DRIVER else "cuda_runtime"
+        shown = calls.names[name] if name >= 0 else "CUDA call"
+        yield _slice(shown, category, (pid, tid), (start - begin, end - start), correlation=correlation)
 
 
 def _gpu_work(activity: Activity, begin: int) -> Iterator[Json]:
@@ -188,24 +181,18 @@ def _gpu_work(activity: Activity, begin: int) -> Iterator[Json]:
     kinds = zip(*(column.tolist() for column in enums), strict=True)
     rows_of_ops = zip(*(column.tolist() for column in columns), ops.cause.tolist(), kinds, strict=True)
     for start, end, kind, name, device, stream, correlation, size, cause, described in rows_of_ops:
-        track = {"pid": _GPU_PIDS + device, "tid": _MIGRATION_TID if kind == OpKind.MIGRATION else max(stream, 0)}
+        where = (_GPU_PIDS + device, _MIGRATION_TID if kind == OpKind.MIGRATION else max(stream, 0))
         arguments: Json = {"device": device, "stream": stream, "correlation": correlation}
         arguments |= {"bytes": size} if size else {}
         arguments |= {"cause": causes[cause]} if cause in causes else {}
-        yield {
-            "ph": "X",
-            "name": ops.names[name] if kind == OpKind.KERNEL and name >= 0 else _op_name(kind, *described),
-            "cat": _OP_CATEGORIES.get(kind, "gpu"),
-            **track,
-            "ts": _us(start - begin),
-            "dur": _us(end - start),
-            "args": arguments,
-        }
+        shown = ops.names[name] if kind == OpKind.KERNEL and name >= 0 else _op_name(kind, *described)
+        times = (start - begin, end - start)
+        yield _slice(shown, _OP_CATEGORIES.get(kind, "gpu"), where, times, **arguments)
         if correlation in callers:
             pid, tid, called = callers[correlation]
             flow = {"name": "ac2g", "cat": "ac2g", "id": correlation}
             yield {"ph": "s", **flow, "pid": pid, "tid": tid, "ts": _us(called - begin)}
-            yield {"ph": "f", "bp": "e", **flow, **track, "ts": _us(start - begin)}
+            yield {"ph": "f", "bp": "e", **flow, "pid": where[0], "tid": where[1], "ts": _us(start - begin)}
 
 
 def _gpu_faults(faults: PageFaultTable, begin: int) -> Iterator[Json]:
@@ -214,9 +201,8 @@ def _gpu_faults(faults: PageFaultTable, begin: int) -> Iterator[Json]:
     for time, duration, device, count, access in zip(*(column.tolist() for column in columns), strict=True):
         if device >= 0:
             name = f"{_ACCESS_NAMES.get(access, 'unknown')} faults"
-            track = {"cat": "gpu_faults", "pid": _GPU_PIDS + device, "tid": _FAULT_TID}
-            times = {"ts": _us(time - begin), "dur": _us(duration)}
-            yield {"ph": "X", "name": name, **track, **times, "args": {"faults": count}}
+            track = (_GPU_PIDS + device, _FAULT_TID)
+            yield _slice(name, "gpu_faults", track, (time - begin, duration), faults=count)
 
 
 def _op_name(kind: int, copy: int, source: int, target: int, sync: int) -> str:
@@ -250,21 +236,16 @@ def _causes(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
     total = np.add.reduceat(weight, first)
     for low, high, amount in zip(first.tolist(), last.tolist(), total.tolist(), strict=True):
         row = int(order[low])
-        yield {
-            "ph": "X",
-            "name": CATEGORIES[int(cause[low])].name,
-            "cat": "cause",
-            "pid": int(samples.pid[row]),
-            "tid": _CAUSE_TIDS + int(samples.tid[row]),
-            "ts": _us(int(start[low]) - begin),
-            "dur": _us(int(time[high] - start[low])),
-            "args": {
-                "event": capture.events[event].name,
-                "samples": high - low + 1,
-                "weight_ns": amount,
-                "function": _function(capture, int(samples.stack[row])),
-            },
-        }
+        yield _slice(
+            CATEGORIES[int(cause[low])].name,
+            "cause",
+            (int(samples.pid[row]), _CAUSE_TIDS + int(samples.tid[row])),
+            (int(start[low]) - begin, int(time[high] - start[low])),
+            event=capture.events[event].name,
+            samples=high - low + 1,
+            weight_ns=amount,
+            function=_function(capture, int(samples.stack[row])),
+        )
 
 
 def _waits(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
@@ -273,16 +254,10 @@ def _waits(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
     rows = np.flatnonzero((samples.event == event) & (samples.weight > 0))
     columns = (rows, samples.time_ns[rows], samples.weight[rows], samples.pid[rows], samples.tid[rows])
     for row, time, weight, pid, tid in zip(*(column.tolist() for column in columns), strict=True):
-        yield {
-            "ph": "X",
-            "name": CATEGORIES[int(analysis.attribution.leaf[row])].name,
-            "cat": "wait",
-            "pid": pid,
-            "tid": _WAIT_TIDS + tid,
-            "ts": _us(time - begin),
-            "dur": _us(weight),
-            "args": {"event": capture.events[event].name, "function": _function(capture, int(samples.stack[row]))},
-        }
+        cause = CATEGORIES[int(analysis.attribution.leaf[row])].name
+        function = _function(capture, int(samples.stack[row]))
+        where, times = (pid, _WAIT_TIDS + tid), (time - begin, weight)
+        yield _slice(cause, "wait", where, times, event=capture.events[event].name, function=function)
 
 
 def _function(capture: Capture, node: int) -> str:
@@ -319,6 +294,13 @@ def _histogram(time: Int64, level: Int64, weight: Int64, levels: int) -> tuple[I
     counted = np.zeros((int((time.max() - zero) // width) + 2, levels), np.int64)
     np.add.at(counted, ((time - zero) // width, level), weight)
     return counted, width, zero
+
+
+def _slice(name: str, category: str, track: tuple[int, int], times: tuple[int, int], **arguments: Any) -> Json:
+    """A slice on the track (pid, tid), of (start, length) in nanoseconds since the trace's zero."""
+    (pid, tid), (start, length) = track, times
+    where: Json = {"pid": pid, "tid": tid, "ts": _us(start), "dur": _us(length)}
+    return {"ph": "X", "name": name, "cat": category, **where, "args": arguments}
 
 
 def _us(ns: int) -> float:

@@ -7,16 +7,13 @@ admits the scripts of the pages inside it, by hash, and nothing else.
 
 from __future__ import annotations
 
-import base64
-import gzip
 import re
 from collections.abc import Sequence
 from pathlib import Path
 
-from markupsafe import Markup
-
-from pinprof import __version__
-from pinprof.report.data import LEVEL_TITLES, RangeData, ReportData
+from pinprof.analyze.results import RangeResult
+from pinprof.report.data import LEVEL_TITLES, ReportData
+from pinprof.report.flame import pack
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash
 
@@ -38,49 +35,30 @@ def render(reports: Sequence[ReportData]) -> str:
     script = bundle("collection.js")
     policies = " ".join(match[1] for match in map(_POLICY.search, pages) if match)
     hashes = sorted({script_hash(script), *_SCRIPT_HASH.findall(policies.replace("&#39;", "'"))})
-    return (
-        html.environment()
-        .get_template("collection.html.j2")
-        .render(
-            reports=reports,
-            rows=comparable_ranges(reports),
-            level_titles=LEVEL_TITLES,
-            style=Markup(asset("styles/page.css") + asset("styles/collection.css") + html.level_rules()),  # noqa: S704  # ours
-            script=Markup(script),  # noqa: S704  # the project's own modules
-            policy=(
-                f"default-src 'none'; script-src {' '.join(hashes)}; style-src 'unsafe-inline'; img-src data:; "
-                "worker-src blob:; frame-src blob:; base-uri 'none'; form-action 'none'"
-            ),
-            plot_packed=plot,
-            pages_packed=[_packed(_PLOT.sub(_PLOT_PLACE, page)) for page in pages],
-            version=__version__,
-        )
+    return html.page(
+        "collection.html.j2",
+        asset("styles/page.css") + asset("styles/collection.css") + html.level_rules(),
+        script,
+        " ".join(hashes),
+        "worker-src blob:; frame-src blob:; ",
+        reports=reports,
+        rows=comparable_ranges(reports),
+        level_titles=LEVEL_TITLES,
+        plot_packed=plot,
+        pages_packed=[pack(_PLOT.sub(_PLOT_PLACE, page).encode("utf-8", "replace")) for page in pages],
     )
 
 
-def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, list[RangeData | None]]]:
-    """(name, depth, the range in each report) for every range name, in the order in which the reports have them."""
-    keys: dict[tuple[str, int], None] = {}
-    for data in reports:
-        keys.update(dict.fromkeys((entry.name, entry.depth) for entry in data.ranges))
-    rows = [(name, depth, [_range(data, name, depth) for data in reports]) for name, depth in keys]
-    return sorted(rows, key=lambda row: _order(reports, row[0], row[1]))
+def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, list[RangeResult | None]]]:
+    """(name, depth, the range in each report) for every range name, in the order in which the reports have them.
 
-
-def _packed(page: str) -> str:
-    return base64.b64encode(gzip.compress(page.encode("utf-8", "replace"), 6, mtime=0)).decode("ascii")
-
-
-def _range(data: ReportData, name: str, depth: int) -> RangeData | None:
-    return next((entry for entry in data.ranges if (entry.name, entry.depth) == (name, depth)), None)
-
-
-def _order(reports: Sequence[ReportData], name: str, depth: int) -> float:
-    """Where a range stands on average, from 0 first to 1 last, so that phases of different scenarios interleave."""
-    places = [
-        index / len(data.ranges)
-        for data in reports
-        for index, entry in enumerate(data.ranges)
-        if (entry.name, entry.depth) == (name, depth)
-    ]
-    return sum(places) / len(places)
+    A range stands where it stands on average, so that phases of different scenarios interleave.
+    """
+    places: dict[tuple[str, int], list[float]] = {}
+    first: dict[tuple[int, str, int], RangeResult] = {}
+    for number, data in enumerate(reports):
+        for index, entry in enumerate(data.ranges):
+            places.setdefault((entry.name, entry.depth), []).append(index / len(data.ranges))
+            first.setdefault((number, entry.name, entry.depth), entry)
+    rows = sorted(places, key=lambda key: sum(places[key]) / len(places[key]))
+    return [(*key, [first.get((number, *key)) for number in range(len(reports))]) for key in rows]

@@ -33,6 +33,9 @@ SHEETS = ("styles/page.css", "styles/activity.css", "styles/costs.css")
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
 """Where templates come from."""
 
+_THEMES = ((":root", False), (":root[data-theme=dark]", True))
+"""(selector, whether it is dark)."""
+
 _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
 
 
@@ -72,26 +75,39 @@ def render(
     style = "".join(map(asset, SHEETS)) + _colour_rules(report)
     given = given or for_scripts(report)
     plot = plot_script() if given.plots and plot_source is None else None
-    return (
-        environment()
-        .get_template("report.html.j2")
-        .render(
-            report=report,
-            sections=[section for section in report.sections.values() if section.on_page()],
-            causes=report.by_key(),
-            cause_index={cause.key: index for index, cause in enumerate(report.causes)},
-            level_titles=LEVEL_TITLES,
-            styles=styles,
-            style=Markup(style),  # noqa: S704  # the project's own style sheet and palette
-            script=Markup(script),  # noqa: S704  # the project's own modules
-            policy=_policy(script, plot, shared=plot_source is not None or script_source is not None),
-            plot_source=plot_source,
-            script_source=script_source,
-            page_data=embed_json({**given.data, "plots": given.figures}),
-            packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
-            version=__version__,
-        )
+    hashes = [script_hash(script), *([script_hash(plot)] if plot else [])]
+    shared = plot_source is not None or script_source is not None
+    return page(
+        "report.html.j2",
+        style,
+        script,
+        " ".join([*hashes, *(["'self'", "file:"] if shared else [])]),
+        "worker-src blob:; ",
+        report=report,
+        sections=[section for section in report.sections.values() if section.on_page()],
+        causes=report.by_key(),
+        cause_index={cause.key: index for index, cause in enumerate(report.causes)},
+        level_titles=LEVEL_TITLES,
+        styles=styles,
+        plot_source=plot_source,
+        script_source=script_source,
+        page_data=embed_json({**given.data, "plots": given.figures}),
+        packed={**given.packed, **({"plot-script": pack_script(plot)} if plot else {})},
     )
+
+
+def page(template: str, style: str, script: str, scripts: str, directives: str = "", **values: Any) -> str:
+    """A page's text, of the project's own styles and modules and what its template shows.
+
+    Its Content-Security-Policy admits `scripts` (hashes of the page's own) and no connection of any kind; `directives`
+    are further ones. Styles are `unsafe-inline` because plotly writes style attributes; no data ever reaches a style.
+    """
+    policy = (
+        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
+        f"{directives}base-uri 'none'; form-action 'none'"
+    )
+    own = {"style": Markup(style), "script": Markup(script)}  # noqa: S704  # the project's own
+    return environment().get_template(template).render(policy=policy, version=__version__, **own, **values)
 
 
 def for_scripts(report: ReportData) -> ForScripts:
@@ -155,7 +171,7 @@ def _shared_data(report: ReportData) -> dict[str, Any]:
     return {
         "causes": [picked(cause, "key slug meaning remedy rule") for cause in report.causes],
         "events": [
-            {"name": printable(event.name), "unit": event.unit, "spans": event.spans} for event in report.events
+            {"name": printable(event.name), "unit": event.unit, "spans": event.event.spans} for event in report.events
         ],
         "threads": [
             printable(f"{thread.name} {thread.tid}".strip())
@@ -181,11 +197,11 @@ def _colour_rules(report: ReportData) -> str:
     pairs = [(cause.key, cause.level) for cause in report.causes]
     slugs = {cause.key: cause.slug for cause in report.causes}
     rules = []
-    for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
-        values = {slugs[key]: colour for key, colour in palette.colours(pairs, dark=dark).items()}
-        body = "".join(f"--cause-{slug}:{colour};" for slug, colour in values.items())
-        body += "".join(f"--module-{rank}:{colour};" for rank, colour in enumerate(palette.modules(dark=dark)))
-        body += "".join(f"--mode-{mode}:{colour};" for mode, colour in enumerate(palette.modes(dark=dark)))
+    for selector, dark in _THEMES:
+        body = "".join(f"--cause-{slugs[key]}:{colour};" for key, colour in palette.colours(pairs, dark=dark).items())
+        for name, levels in (("module", palette.MODULES), ("mode", palette.MODES)):
+            shades = [palette.level_colour(level, dark=dark) for level in levels]
+            body += "".join(f"--{name}-{rank}:{colour};" for rank, colour in enumerate(shades))
         rules.append(f"{selector}{{{body}}}\n")
     rules += [f".c-{slug}{{--c:var(--cause-{slug})}}\n" for slug in slugs.values()]
     return "".join(rules) + level_rules()
@@ -194,24 +210,11 @@ def _colour_rules(report: ReportData) -> str:
 def level_rules() -> str:
     """Custom properties and classes for every level, in both themes."""
     rules = []
-    for selector, dark in ((":root", False), (":root[data-theme=dark]", True)):
+    for selector, dark in _THEMES:
         body = "".join(f"--level-{level}:{palette.level_colour(level, dark=dark)};" for level in palette.FAMILIES)
         rules.append(f"{selector}{{{body}}}\n")
     rules += [f".l-{level}{{--c:var(--level-{level})}}\n" for level in palette.FAMILIES]
     return "".join(rules)
-
-
-def _policy(script: str, plot: bytes | None, *, shared: bool) -> str:
-    """A Content-Security-Policy that admits this page's own scripts by hash, and no connection of any kind.
-
-    Styles are `unsafe-inline` because plotly writes style attributes; no data ever reaches a style.
-    """
-    hashes = [script_hash(script)] + ([script_hash(plot)] if plot else [])
-    scripts = " ".join([*hashes, *(["'self'", "file:"] if shared else [])])
-    return (
-        f"default-src 'none'; script-src {scripts}; style-src 'unsafe-inline'; img-src data:; "
-        "worker-src blob:; base-uri 'none'; form-action 'none'"
-    )
 
 
 def environment() -> jinja2.Environment:

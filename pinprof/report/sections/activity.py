@@ -20,7 +20,7 @@ from pinprof.analyze.activity.results import (
     UvmAnalysis,
 )
 from pinprof.report.data import Shared
-from pinprof.report.section import Section, picked
+from pinprof.report.section import Section, listed, picked
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,7 @@ def _scope(scope: ScopeActivity) -> dict[str, Any]:
 
 
 def _spread(spread: Spread, unit: str) -> dict[str, int]:
-    values = {"total": spread.total, "least": spread.least, "median": spread.median, "most": spread.most}
-    return {f"{name}_{unit}": value for name, value in values.items()}
+    return {f"{name}_{unit}": value for name, value in picked(spread, "total least median most").items()}
 
 
 def _call(call: CallResult) -> dict[str, Any]:
@@ -95,13 +94,8 @@ def _call(call: CallResult) -> dict[str, Any]:
 def _split(split: CallSplit | None) -> dict[str, Any] | None:
     if split is None:
         return None
-    return {
-        "event": split.event.name,
-        "samples": split.samples,
-        "leaves": dict(split.by_leaf),
-        "unsampled_ns": split.unsampled_ns,
-        "waits": split.waits,
-    }
+    head = {"event": split.event.name, "samples": split.samples, "leaves": dict(split.by_leaf)}
+    return head | picked(split, "unsampled_ns waits")
 
 
 def _copy(copy: CopyResult) -> dict[str, Any]:
@@ -119,13 +113,6 @@ def _uvm(uvm: UvmAnalysis) -> dict[str, Any]:
         "pattern summary gpu_fault_groups gpu_faults gpu_fault_ns cpu_faults kernel_ns lost_ns lost_from drain_ns "
         "drain_bytes block_count flips_per_block moved_per_byte eviction_share"
     )
-    sizes = [
-        {
-            "direction": histogram.direction,
-            "at_least_bytes": histogram.at_least_bytes.tolist(),
-            "count": histogram.count.tolist(),
-            "size_bytes": histogram.size_bytes.tolist(),
-        }
-        for histogram in uvm.sizes
-    ]
+    columns = "at_least_bytes count size_bytes"
+    sizes = [{"direction": histogram.direction, **listed(histogram, columns)} for histogram in uvm.sizes]
     return picked(uvm, figures) | {"sizes": sizes}

@@ -16,7 +16,7 @@ from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallS
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
-from pinprof.report.sections.ranges.walls import REMAINDER
+from pinprof.report.sections.ranges.walls import REMAINDER, Part, parts_of
 from pinprof.report.styles import PURPOSES
 from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
 
@@ -41,31 +41,10 @@ _LEAST_SAMPLES = 5
 """The causes of fewer samples inside a call are chance."""
 
 
-@dataclass(frozen=True, slots=True)
-class Part:
-    """One part of the time inside calls."""
-
-    leaf: str
-    """A leaf of the taxonomy; empty for time that no sample saw, or for small parts together."""
-    label: str
-    ns: int
-    share: float
-    """Part of all parts, 0 to 1."""
-
-
 def split_parts(split: CallSplit) -> list[Part]:
-    """The causes inside a call, heaviest first, then small ones together, then time off the CPU; shares sum to 1."""
-    whole = split.sampled_ns + max(split.unsampled_ns, 0)
-    if not whole:
-        return []
-    large = [(leaf, ns) for leaf, ns in split.by_leaf.items() if ns >= _SMALLEST_PART * whole]
-    parts = [Part(leaf, leaf, ns, ns / whole) for leaf, ns in large]
-    rest = split.sampled_ns - sum(ns for _, ns in large)
-    if rest:
-        parts.append(Part("", "others", rest, rest / whole))
-    if split.unsampled_ns > 0:
-        parts.append(Part("", REMAINDER if split.waits else UNSAMPLED, split.unsampled_ns, split.unsampled_ns / whole))
-    return parts
+    """The causes inside a call, heaviest first, then small ones together, then what no sample saw."""
+    left = REMAINDER if split.waits else UNSAMPLED
+    return parts_of([*split.by_leaf.items()], split.unsampled_ns, left, _SMALLEST_PART)
 
 
 def named_parts(split: CallSplit) -> list[Part]:

@@ -28,12 +28,7 @@ NO_RATES = (
 class ModeRow:
     """One kind of memory in the table: the measured run among its alternatives, cheapest first."""
 
-    title: str
-    ns: float
-    low_ns: float
-    high_ns: float
-    once_ns: float
-    assumes: str
+    estimate: Estimate
     measured: bool
     """Whether this is the run as it was."""
     longest_ns: float
@@ -42,19 +37,20 @@ class ModeRow:
     @property
     def bar(self) -> float:
         """Length in percent."""
-        return 100 * max(self.ns, 0.0) / self.longest_ns if self.longest_ns else 0.0
+        return 100 * max(self.estimate.ns, 0.0) / self.longest_ns if self.longest_ns else 0.0
 
     @property
     def whisker(self) -> tuple[float, float]:
         """Start and length of the error in percent."""
         if not self.longest_ns:
             return 0.0, 0.0
-        return 100 * self.low_ns / self.longest_ns, 100 * (self.high_ns - self.low_ns) / self.longest_ns
+        low, high = self.estimate.low_ns, self.estimate.high_ns
+        return 100 * low / self.longest_ns, 100 * (high - low) / self.longest_ns
 
     @property
     def error(self) -> str:
         """`54.1 ms to 65.4 ms`; empty for what was measured."""
-        return "" if self.measured else f"{units.format_ns(self.low_ns)} to {units.format_ns(self.high_ns)}"
+        return "" if self.measured else _interval(self.estimate)
 
 
 @dataclass(frozen=True)
@@ -74,21 +70,63 @@ class OtherMemory(Section):
     @property
     def rows(self) -> list[ModeRow]:
         """The measured run and every estimate, cheapest first."""
-        return mode_rows(self.run)
+        run = self.run
+        own = Estimate(run.mode, run.title, run.measured_ns, run.measured_ns, run.measured_ns, 0.0, "")
+        longest = max(estimate.high_ns for estimate in (own, *run.estimates))
+        rows = [ModeRow(one, one is own, longest) for one in (own, *run.estimates)]
+        return sorted(rows, key=lambda row: row.estimate.ns)
+
+    def difference(self, row: ModeRow) -> str:
+        """`−92.1 ms (61 % less)` against the measured run."""
+        change = row.estimate.ns - self.run.measured_ns
+        word = "less" if change < 0 else "more"
+        share = units.format_share(abs(change), self.run.measured_ns)
+        return f"{'−' if change < 0 else '+'}{units.format_ns(abs(change))} ({share} {word})"
 
     @property
     def saving(self) -> str:
-        """The largest saving in a sentence."""
-        return saving_sentence(self.run)
+        """The largest saving, with its error; that there is none beyond the error; or what is missing to say so."""
+        run = self.run
+        if not run.measured_utc:
+            return NO_RATES
+        best = run.best
+        measured = f"{run.title}: {units.format_ns(run.measured_ns)} an iteration, measured"
+        if not run.estimates:
+            return f"The rates of this machine say nothing of other kinds of memory for this run ({measured})."
+        if best is None:
+            return f"No other kind of memory would have saved more than the error of the estimate ({measured})."
+        once = f", after {units.format_ns(best.once_ns)} once" if best.once_ns else ""
+        return (
+            f"With {best.title} an iteration would take {units.format_ns(best.ns)} ({_interval(best)}) "
+            f"instead of {units.format_ns(run.measured_ns)}: "
+            f"{units.format_ns(run.measured_ns - best.ns)} less{once}."
+        )
 
     @property
     def notes(self) -> list[str]:
-        """What the estimates rest on."""
-        return notes(self.run)
-
-    def difference(self, row: ModeRow) -> str:
-        """A row against the measured run."""
-        return difference(self.run, row)
+        """Where the figures come from and what they take for granted."""
+        run = self.run
+        if not run.measured_utc:
+            return []
+        when = run.measured_utc[:16].replace("T", " ")
+        source = f"From this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."
+        lines = [source] if run.estimates else []
+        if run.modelled and run.estimates:
+            lines.append(
+                f"The rates give {units.format_ns(run.modelled.ns)} for the run that was measured at "
+                f"{units.format_ns(run.measured_ns)}: making and freeing memory took {run.scale:.2f} times what they "
+                "say. The estimates are scaled by that, and their errors include the difference."
+            )
+        ordered = [row.estimate for row in self.rows if row.estimate.assumes]
+        lines += [f"{one.title[:1].upper()}{one.title[1:]}: {one.assumes}" for one in ordered]
+        lacking: dict[tuple[str, ...], list[str]] = {}
+        for title, measures in run.lacking:
+            lacking.setdefault(tuple(measures), []).append(title)
+        lines += [
+            f"No estimate without a measurement of {', '.join(measures)}: {'; '.join(titles)}."
+            for measures, titles in lacking.items()
+        ]
+        return lines
 
     def to_json(self) -> dict[str, Any]:
         """`estimates` are empty and `rates_measured_utc` is null without rates."""
@@ -122,18 +160,17 @@ class OtherMemory(Section):
         run = self.run
         lines: list[RenderableType] = [sentence(printable(self.saving))]
         if run.measured_utc and run.estimates:
-            table = plain_table()
-            table.add_column("an iteration", justify="right", no_wrap=True)
+            table = plain_table("an iteration")
             table.add_column("error", no_wrap=True)
             table.add_column("against measured", no_wrap=True)
             table.add_column("with", overflow="fold")
             for row in self.rows:
-                once = f", {kept(units.format_ns(row.once_ns))} once" if row.once_ns else ""
+                once = f", {kept(units.format_ns(row.estimate.once_ns))} once" if row.estimate.once_ns else ""
                 table.add_row(
-                    Text(units.format_ns(row.ns), "bold"),
+                    Text(units.format_ns(row.estimate.ns), "bold"),
                     row.error or "measured",
                     "" if row.measured else self.difference(row),
-                    Text(printable(row.title) + once, "bold" if row.measured else ""),
+                    Text(printable(row.estimate.title) + once, "bold" if row.measured else ""),
                 )
             lines.append(table)
         # Without rates there are none.
@@ -141,62 +178,5 @@ class OtherMemory(Section):
         yield from titled(self.title, Group(*lines))
 
 
-def mode_rows(run: Counterfactual) -> list[ModeRow]:
-    """The measured run and every estimate, cheapest first."""
-    own = Estimate(run.mode, run.title, run.measured_ns, run.measured_ns, run.measured_ns, 0.0, "")
-    longest = max(estimate.high_ns for estimate in (own, *run.estimates))
-    rows = [
-        ModeRow(one.title, one.ns, one.low_ns, one.high_ns, one.once_ns, one.assumes, one is own, longest)
-        for one in (own, *run.estimates)
-    ]
-    return sorted(rows, key=lambda row: row.ns)
-
-
-def difference(run: Counterfactual, row: ModeRow) -> str:
-    """`−92.1 ms (61 % less)` against the measured run."""
-    change = row.ns - run.measured_ns
-    word = "less" if change < 0 else "more"
-    share = units.format_share(abs(change), run.measured_ns)
-    return f"{'−' if change < 0 else '+'}{units.format_ns(abs(change))} ({share} {word})"
-
-
-def saving_sentence(run: Counterfactual) -> str:
-    """The largest saving, with its error; that there is none beyond the error; or what is missing to say so."""
-    if not run.measured_utc:
-        return NO_RATES
-    best = run.best
-    measured = f"{run.title}: {units.format_ns(run.measured_ns)} an iteration, measured"
-    if not run.estimates:
-        return f"The rates of this machine say nothing of other kinds of memory for this run ({measured})."
-    if best is None:
-        return f"No other kind of memory would have saved more than the error of the estimate ({measured})."
-    once = f", after {units.format_ns(best.once_ns)} once" if best.once_ns else ""
-    return (
-        f"With {best.title} an iteration would take {units.format_ns(best.ns)} ({units.format_ns(best.low_ns)} to "
-        f"{units.format_ns(best.high_ns)}) instead of {units.format_ns(run.measured_ns)}: "
-        f"{units.format_ns(run.measured_ns - best.ns)} less{once}."
-    )
-
-
-def notes(run: Counterfactual) -> list[str]:
-    """Where the figures come from and what they take for granted."""
-    if not run.measured_utc:
-        return []
-    when = run.measured_utc[:16].replace("T", " ")
-    source = f"From this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."
-    lines = [source] if run.estimates else []
-    if run.modelled and run.estimates:
-        lines.append(
-            f"The rates give {units.format_ns(run.modelled.ns)} for the run that was measured at "
-            f"{units.format_ns(run.measured_ns)}: making and freeing memory took {run.scale:.2f} times what they "
-            "say. The estimates are scaled by that, and their errors include the difference."
-        )
-    lines += [f"{row.title[:1].upper()}{row.title[1:]}: {row.assumes}" for row in mode_rows(run) if row.assumes]
-    lacking: dict[tuple[str, ...], list[str]] = {}
-    for title, measures in run.lacking:
-        lacking.setdefault(tuple(measures), []).append(title)
-    lines += [
-        f"No estimate without a measurement of {', '.join(measures)}: {'; '.join(titles)}."
-        for measures, titles in lacking.items()
-    ]
-    return lines
+def _interval(estimate: Estimate) -> str:
+    return f"{units.format_ns(estimate.low_ns)} to {units.format_ns(estimate.high_ns)}"

@@ -12,9 +12,11 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
-from pinprof.report.data import CaptureFacts, EventData, ReportData, Shared
+from pinprof.analyze.results import EventResult
+from pinprof.report.data import CaptureFacts, ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section
+from pinprof.report.sections.causes import sampling
 from pinprof.report.sections.quality import activity_counts
 from pinprof.report.terminal.layout import kept, sentence
 
@@ -67,13 +69,14 @@ def _scenario_facts(scenario: Mapping[str, Any]) -> list[str]:
     return facts
 
 
-def _event_fact(event: EventData) -> str:
-    if event.spans:
+def _event_fact(event: EventResult) -> str:
+    if event.event.spans:
         return units.format_counted(event.samples, "wait", "waits")
     if event.name == event.unit:
         # Counts of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")
     count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {event.name}"
-    rate = re.search(r"\d+", event.sampling.replace(",", ""))
+    sampled = sampling(event.event)
+    rate = re.search(r"\d+", sampled.replace(",", ""))
     in_name = rate is None or re.search(rf"={rate[0]}\b", event.name)
-    return count if in_name else f"{count}, {event.sampling}"
+    return count if in_name else f"{count}, {sampled}"

@@ -15,6 +15,7 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.memory import MemoryResult
 from pinprof.model import Int64
 from pinprof.report.data import ReportData, Shared
+from pinprof.report.figures import layout, title
 from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.styles import Style
 from pinprof.report.terminal.layout import kept, sentence, titled
@@ -149,21 +150,7 @@ class Memory(Section):
                 }
                 for _, style, time, level in curves
             ],
-            "layout": {
-                "height": 250,
-                "margin": {"l": 60, "r": 12, "t": 8, "b": 44},
-                "xaxis": {"title": {"text": "seconds", "standoff": 8}, "fixedrange": True, "zeroline": False},
-                "yaxis": {
-                    "rangemode": "tozero",
-                    "title": {"text": unit, "standoff": 8},
-                    "fixedrange": True,
-                    "zeroline": False,
-                },
-                "legend": {"traceorder": "normal"},
-                "showlegend": True,
-                "hovermode": "closest",
-                "dragmode": False,
-            },
+            "layout": layout(title("seconds"), {"rangemode": "tozero"} | title(unit), 250, showlegend=True),
         }
 
     def to_json(self) -> dict[str, Any]:

@@ -53,38 +53,6 @@ class CurveDrawing:
     baseline_label: str
 
 
-def drawing(curve: PinningCurve) -> CurveDrawing:
-    """Time per GiB over threads, equal steps from one number to the next, with the one call as a line."""
-    step = _tick(curve.per_gib(max(curve.baseline.most_ns, *(point.most_ns for point in curve.points))))
-    top = step * _TICKS
-    bottom = _HEIGHT - _BOTTOM
-    between = (_WIDTH - _LEFT - _RIGHT) / max(len(curve.points), 1)
-
-    def y(ns: float) -> float:
-        return round(bottom - (bottom - _TOP) * curve.per_gib(ns) / top, 2)
-
-    marks = tuple(
-        Mark(
-            round(_LEFT + between * (number + 0.5), 2),
-            y(point.median_ns),
-            y(point.least_ns),
-            y(point.most_ns),
-            str(point.threads),
-            f"{threads_text(point.threads)}: {units.format_ns(curve.per_gib(point.median_ns))}/GiB",
-        )
-        for number, point in enumerate(curve.points)
-    )
-    ticks = tuple(
-        (round(bottom - (bottom - _TOP) * number / _TICKS, 2), units.format_ns(step * number) if number else "0")
-        for number in range(_TICKS + 1)
-    )
-    label = f"{curve.call}: {units.format_ns(curve.per_gib(curve.baseline.median_ns))}/GiB"
-    path = " ".join(f"{mark.x},{mark.y}" for mark in marks)
-    return CurveDrawing(
-        _WIDTH, _HEIGHT, _LEFT, _WIDTH - _RIGHT, bottom, path, marks, ticks, y(curve.baseline.median_ns), label
-    )
-
-
 def _tick(most: float) -> float:
     """A round step of which `_TICKS` cover `most`."""
     size = 1.0
@@ -115,8 +83,36 @@ class Pinning(Section):
 
     @property
     def drawing(self) -> CurveDrawing:
-        """As the page draws it."""
-        return drawing(self.curve)
+        """Time per GiB over threads, equal steps from one number to the next, with the one call as a line."""
+        curve = self.curve
+        step = _tick(curve.per_gib(max(curve.baseline.most_ns, *(point.most_ns for point in curve.points))))
+        top = step * _TICKS
+        bottom = _HEIGHT - _BOTTOM
+        between = (_WIDTH - _LEFT - _RIGHT) / max(len(curve.points), 1)
+
+        def y(ns: float) -> float:
+            return round(bottom - (bottom - _TOP) * curve.per_gib(ns) / top, 2)
+
+        marks = tuple(
+            Mark(
+                round(_LEFT + between * (number + 0.5), 2),
+                y(point.median_ns),
+                y(point.least_ns),
+                y(point.most_ns),
+                str(point.threads),
+                f"{threads_text(point.threads)}: {units.format_ns(curve.per_gib(point.median_ns))}/GiB",
+            )
+            for number, point in enumerate(curve.points)
+        )
+        ticks = tuple(
+            (round(bottom - (bottom - _TOP) * number / _TICKS, 2), units.format_ns(step * number) if number else "0")
+            for number in range(_TICKS + 1)
+        )
+        label = f"{curve.call}: {units.format_ns(curve.per_gib(curve.baseline.median_ns))}/GiB"
+        path = " ".join(f"{mark.x},{mark.y}" for mark in marks)
+        return CurveDrawing(
+            _WIDTH, _HEIGHT, _LEFT, _WIDTH - _RIGHT, bottom, path, marks, ticks, y(curve.baseline.median_ns), label
+        )
 
     def to_json(self) -> dict[str, Any]:
         """Every point."""

@@ -144,11 +144,11 @@ def _shared(one: str, many: str, count: int, samples: int) -> Tile:
 
 def clock_rows(shared: Shared) -> list[ClockRow]:
     """Per range its wall time and the sampled time of its own threads, or of all where those are unknown."""
-    timed = next((event.name for event in shared.events if event.unit == "ns"), None)
+    timed = next((index for index, event in enumerate(shared.events) if event.unit == "ns"), None)
     rows = []
     for entry in shared.ranges:
-        part = entry.event(timed) if timed else None
-        if part and entry.wall_ns >= _SHORTEST_NS * entry.count:
+        part = entry.events[timed] if timed is not None else None
+        if part and part.total and entry.wall_ns >= _SHORTEST_NS * entry.count:
             sampled = part.total if entry.own_thread_ns is None else entry.own_thread_ns
             rows.append(ClockRow(entry.name, entry.depth, entry.wall_ns, sampled))
     return rows

@@ -14,6 +14,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import CopyResult, DeviceTime, TransferAnalysis
 from pinprof.report.data import ReportData, Shared
+from pinprof.report.figures import layout, limit, title
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
 from pinprof.report.styles import DIRECTIONS, memory_style
@@ -146,17 +147,9 @@ def _limits(transfers: TransferAnalysis) -> list[dict[str, Any]]:
     if abs(to_device - to_host) > 0.05 * to_device:
         rates = [(f"{link.name}, to the device", to_device), (f"{link.name}, to the host", to_host)]
     low, high = _decades(int(size.min()), int(size.max()))
+    ends = (2.0**low, 2.0**high)
     return [
-        {
-            "type": "scatter",
-            "mode": "lines",
-            "name": f"{name}: {rate:.3g} GB/s",
-            "meta": "limit",
-            "x": [2.0**low, 2.0**high],
-            "y": [rate, rate],
-            "line": {"width": 1.5, "dash": "dash"},
-            "hovertemplate": f"<b>{rate:.3g} GB/s</b><extra>{name}</extra>",
-        }
+        limit(f"{name}: {rate:.3g} GB/s", ends, rate, f"<b>{rate:.3g} GB/s</b><extra>{name}</extra>")
         for name, rate in rates
     ]
 
@@ -172,25 +165,10 @@ def _layout(transfers: TransferAnalysis) -> dict[str, Any]:
     low, high = _decades(int(size.min()), int(size.max()))
     step = max(round((high - low) / 7), 1)
     ticks = [2**power for power in range(int(low), int(high) + 1, step) if power >= 0]
-    return {
-        "height": 290,
-        "margin": {"l": 52, "r": 12, "t": 8, "b": 44},
-        "xaxis": {
-            "type": "log",
-            "range": [float(np.log10(2.0**low)), float(np.log10(2.0**high))],
-            "tickvals": ticks,
-            "ticktext": [format_bytes(tick) for tick in ticks],
-            "title": {"text": "size of a copy", "standoff": 8},
-            "fixedrange": True,
-            "zeroline": False,
-        },
-        "yaxis": {
-            "rangemode": "tozero",
-            "title": {"text": "GB/s", "standoff": 8},
-            "fixedrange": True,
-            "zeroline": False,
-        },
-        "legend": {"traceorder": "normal"},
-        "hovermode": "closest",
-        "dragmode": False,
+    x = {
+        "type": "log",
+        "range": [float(np.log10(2.0**low)), float(np.log10(2.0**high))],
+        "tickvals": ticks,
+        "ticktext": [format_bytes(tick) for tick in ticks],
     }
+    return layout(x | title("size of a copy"), {"rangemode": "tozero"} | title("GB/s"), 290, left=52)

@@ -11,12 +11,17 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from pinprof.analyze.results import RangeResult
 from pinprof.report import palette
 from pinprof.report.data import Shared, Tile
+from pinprof.report.names import shortened
 from pinprof.report.styles import Style
 
 PLAIN_WIDTH = 100
 """Width when the output is no terminal."""
+
+DEEPEST = 15
+"""Depth of a range from which on its name stands no further to the right: neither table nor chart has the room."""
 
 _GLUE = "\ue000"
 """Stands for a blank at which no line may end, one cell wide: rich breaks lines at no-break spaces, too."""
@@ -55,9 +60,12 @@ def tiles_line(tiles: Iterable[Tile]) -> Text:
     return Text(" · ").join(Text(kept(f"{tile.value} {tile.label}"), "yellow" if tile.warn else "") for tile in tiles)
 
 
-def plain_table() -> Table:
-    """A table without lines."""
-    return Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim")
+def plain_table(*figures: str, header: bool = True) -> Table:
+    """A table without lines, which begins with columns of figures."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", show_header=header)
+    for title in figures:
+        table.add_column(title, justify="right", no_wrap=True)
+    return table
 
 
 def figures_table(*titles: str) -> Table:
@@ -75,6 +83,11 @@ def ranges_table(width: int, *titles: str) -> Table:
     for title in titles:
         table.add_column(title, justify="right", no_wrap=True)
     return table
+
+
+def range_name(entry: RangeResult, width: int) -> Text:
+    """A range's name, indented by its depth."""
+    return Text("  " * min(entry.depth, DEEPEST) + shortened(entry.name, width))
 
 
 def leaf_style(shared: Shared, leaf: str) -> str:

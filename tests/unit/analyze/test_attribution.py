@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import CATEGORIES, LEAF, WORK_ATTRIBUTES, analyze
@@ -14,6 +14,7 @@ from pinprof.analyze.attribution.attribute import walk
 from pinprof.analyze.attribution.heuristics import LOOP_ADDRESSES, LOOP_SAMPLES, in_loop
 from pinprof.analyze.attribution.matching import kernel_frame, normalise
 from pinprof.model import Capture
+from tests.support.examples import examples
 from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
 from tests.support.work import calls
 
@@ -263,7 +264,7 @@ def weight_in(data: Capture, name: str) -> int:
     return int(data.samples.weight[inside].sum())
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.lists(SAMPLES, max_size=30), st.lists(RANGES, max_size=8))
 def test_leaves_sum_to_the_total_exactly_everywhere(samples: list[Sample], ranges: list[Range]) -> None:
     data = capture(samples, ranges, events=(CLOCK, FAULTS))
@@ -278,7 +279,7 @@ def test_leaves_sum_to_the_total_exactly_everywhere(samples: list[Sample], range
         assert all(part.total <= whole.total for part, whole in zip(entry.events, result.events, strict=True))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.lists(SAMPLES.filter(lambda sample: sample.pid != 0), min_size=1, max_size=20), st.lists(RANGES, max_size=6))
 def test_a_flat_range_of_no_known_process_counts_every_sample_inside_once(
     samples: list[Sample], ranges: list[Range]

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyze.activity.clock import AGREEMENT_NS, join, match_clocks, match_ranges, shifted
+from pinprof.analyze.activity.clock import AGREEMENT_NS, join, match_clocks, match_ranges
 from pinprof.errors import CaptureError
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
@@ -184,7 +184,7 @@ def test_any_run_shifted_by_any_offset_is_found_again(starts: list[tuple[str, in
 def test_shifting_moves_every_time_and_nothing_else() -> None:
     before = export("uvm").capture.activity
     assert before is not None
-    after = shifted(before, 1000)
+    after = before.each(lambda table: table.moved(1000))
     for table in ("calls", "gpu_ops", "faults", "memory", "os_calls", "sched", "marks"):
         old, new = getattr(before, table), getattr(after, table)
         for column, values in vars(old).items():

@@ -9,11 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import read, report
+from pinprof import read
 from pinprof.analyze import analyze
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.model import RangeTable
 from pinprof.read import ReadOptions
+from pinprof.report.export.document import write_json
+from pinprof.report.gather import build
 from tests.support.nested_ranges import write_nested
 from tests.support.stacks import Range, capture
 
@@ -77,7 +79,7 @@ def test_a_report_of_deeply_nested_ranges_spells_few_paths(tmp_path: Path, monke
 
     monkeypatch.setattr(RangePath, "_upward", counted)
     recording, ranges = write_nested(tmp_path, REPORTED, 200)
-    data = report.build(analyze(read.read(recording, ReadOptions(ranges=ranges))))
-    report.write_json(data, io.StringIO())
+    data = build(analyze(read.read(recording, ReadOptions(ranges=ranges))))
+    write_json(data, io.StringIO())
     assert len(data.ranges) == REPORTED
     assert spelled < 20 * REPORTED

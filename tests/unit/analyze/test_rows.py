@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import lzma
-from collections import defaultdict
+import re
 
 import pytest
 
 from pinprof.analyze import CATEGORIES, Category
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.attribution.checks import TaxonomyError, examples
-from pinprof.analyze.attribution.matching import normalise, scope_of
 from pinprof.analyze.attribution.row import fn, k, nv, so, uv
 from pinprof.analyze.attribution.tables import TABLES, tables
-from tests.support.h200 import DATA
+from tests.support.documented import section
+from tests.support.h200 import kernel_functions
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 
 SYSCALL = "main@/app entry_SYSCALL_64_after_hwframe do_syscall_64 "
@@ -25,15 +24,9 @@ def toy(tier: str, *frames: object, name: str = "free.toy", **other: object) -> 
 
 
 TOYS = [
-    (toy("S", *k("toy_map")), SYSCALL + "pin_user_pages toy_map schedule"),
-    (toy("O", *uv("uvm_toy")), SYSCALL + "uvm_ioctl[nvidia_uvm] uvm_toy[nvidia_uvm] handle_mm_fault"),
-    (toy("G", *k("toy_page"), context="exception", strength=35), FAULT + "do_anonymous_page toy_page clear_page_erms"),
     (toy("G", *k("toy_page"), context="unmap", strength=10), SYSCALL + "unmap_vmas toy_page handle_mm_fault"),
-    (toy("G", context="toy shop", opens=k("toy_shop")), FAULT + "toy_shop handle_mm_fault"),
     (toy("G", context="toy shop", takes="unmap", beneath=k("toy_shop")), SYSCALL + "toy_shop unmap_vmas"),
-    (toy("D", *k("toy_call"), strength=105), SYSCALL + "toy_call pipe_read schedule"),
     (toy("D", *nv("nv_toy"), strength=145), SYSCALL + "nvidia_mmap[nvidia] nv_toy[nvidia]"),
-    (toy("U", *so("libtoy")), "main@/app f@/usr/lib/libtoy.so.1"),
     (toy("U", *fn("toy_.*")), "main@/app toy_f@/usr/lib/libc.so.6"),
     (toy("U", *fn("toy_.*", inside="user.libc")), "main@/app toy_f@/usr/lib/libc.so.6"),
     (toy("W", *k("toy_wait"), strength=105), SYSCALL + "do_wait toy_wait futex_wait schedule"),
@@ -41,12 +34,46 @@ TOYS = [
 ]
 
 
-@pytest.mark.parametrize(("row", "stack"), TOYS, ids=[f"{number}-{row.tier}" for number, (row, _) in enumerate(TOYS)])
-def test_a_cause_of_any_tier_is_one_row(row: Category, stack: str) -> None:
+DOCUMENTED = [
+    ("S", SYSCALL + "pin_user_pages toy_map schedule"),
+    ("O", SYSCALL + "uvm_ioctl[nvidia_uvm] uvm_toy[nvidia_uvm] handle_mm_fault"),
+    ("G", FAULT + "do_anonymous_page toy_page clear_page_erms"),
+    ("G", FAULT + "toy_shop handle_mm_fault"),
+    ("D", SYSCALL + "toy_call pipe_read schedule"),
+    ("W", SYSCALL + "do_wait toy_call futex_wait schedule"),
+    ("U", "main@/app f@/usr/lib/libtoy.so.1"),
+]
+
+
+def leads_to(row: Category, stack: str) -> bool:
+    """Whether a stack has this row's leaf as soon as there is the row."""
     grown = tables((*CATEGORIES, row))
     data = capture([Sample(stack.split())], events=(OFF_CPU if row.tier == "W" else CLOCK,))
-    assert grown.rows[attribute(data, grown).leaf[0]].name == "free.toy"
-    assert TABLES.rows[attribute(data).leaf[0]].name != "free.toy"
+    assert TABLES.rows[attribute(data).leaf[0]].name != row.name
+    return grown.rows[attribute(data, grown).leaf[0]].name == row.name
+
+
+def documented() -> list[Category]:
+    """The examples in docs/extending.md's table of tiers; one may be of two tiers."""
+    rows = re.findall(r"^\| (`\w`.*?) \| .* \| `(.*)` \|$", section("A cause"), re.MULTILINE)
+    names = {"Category": Category, "fn": fn, "k": k, "nv": nv, "so": so, "uv": uv}
+    return [
+        eval(f'Category("free.toy", {tier!r}, "toys", "Play.", {example})', names)
+        for tiers, example in rows
+        for tier in re.findall(r"`(\w)`", tiers)
+    ]
+
+
+def test_the_documented_row_of_every_tier_is_a_cause() -> None:
+    rows = documented()
+    assert [row.tier for row in rows] == [tier for tier, _ in DOCUMENTED]
+    for row, (_, stack) in zip(rows, DOCUMENTED, strict=True):
+        assert leads_to(row, stack), (row, stack)
+
+
+@pytest.mark.parametrize(("row", "stack"), TOYS, ids=[f"{number}-{row.tier}" for number, (row, _) in enumerate(TOYS)])
+def test_a_cause_beyond_the_documented_ones_is_one_row(row: Category, stack: str) -> None:
+    assert leads_to(row, stack)
 
 
 def test_a_new_context_ends_at_the_next_one_and_knows_only_its_own_kinds() -> None:
@@ -107,11 +134,8 @@ def test_patterns_are_expanded_into_the_names_that_they_list() -> None:
 
 
 def test_no_function_of_the_captured_kernel_has_two_equal_claims() -> None:
-    names: dict[str, set[str]] = defaultdict(set)
-    with lzma.open(DATA / "kallsyms.xz", "rt") as lines:
-        for _, _, name, *module in map(str.split, lines):
-            names[scope_of(module[0].strip("[]") if module else "")].add(normalise(name))
     for (contest, scope), claims in TABLES.claims.items():
-        for name in names.get(scope, ()):
-            by = {claim.row.name for claim in claims if claim.strength is None and claim.matches(name)}
+        equals = [claim for claim in claims if claim.strength is None]
+        for name in kernel_functions().get(scope, ()) if equals else ():
+            by = {claim.row.name for claim in equals if claim.matches(name)}
             assert len(by) < 2, (contest, name, by)

@@ -14,6 +14,7 @@ from pinprof.analyze.rules import pages, rules
 from pinprof.analyze.rules.rule import Need, Rule, Verdict, View, fired
 from pinprof.cli import main
 from pinprof.model import Capture, Losses, MemoryLog, ProcessMemory
+from tests.support.documented import module
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 
 MS = 1_000_000
@@ -272,3 +273,14 @@ def test_a_rule_is_one_function_and_one_line(count: int, monkeypatch: pytest.Mon
         assert finding["title"] == "Whether this is a toy cannot be judged."
         unknown = out["text"].partition("not assessable from this recording: ")[2]
         assert "giant-pin, toy Data" in " ".join(unknown.split())
+
+
+@pytest.mark.parametrize(("weight", "status"), [(20, "fired"), (19, "clear")])
+def test_the_documented_rule_judges_on_both_sides_of_its_threshold(
+    weight: int, status: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rules, "RULES", (*rules.RULES, module("A diagnosis").RULE))
+    finding = verdict(mixed({"free.unmap": weight}), "tidying")
+    assert finding.status == status
+    assert finding.evidence == (f"free.unmap is {weight} % of work (100 ms sampled); threshold 20 %.",)
+    assert verdict(replace(mixed({}), kernel_chains=False), "tidying").status == "not-assessable"

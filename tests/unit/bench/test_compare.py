@@ -7,7 +7,8 @@ from pathlib import Path
 import pyperf
 import pytest
 
-from pinprof.bench import compare, load_suite, rates_of, unstable
+from pinprof.bench.compare import compare
+from pinprof.bench.suite import load_suite, rates_of, unstable
 from pinprof.errors import CaptureError
 
 STEADY = (1.00e-3, 1.01e-3, 0.99e-3, 1.00e-3, 1.02e-3, 0.98e-3)

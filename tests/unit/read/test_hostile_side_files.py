@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyperf
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof import rates
@@ -26,6 +26,7 @@ from pinprof.bench.suite import load_suite, rates_of
 from pinprof.errors import CaptureError, PinprofError
 from pinprof.read.memory import read_memory
 from pinprof.read.python import stacks as python_stacks
+from tests.support.examples import examples
 from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
 ODD = [
@@ -140,7 +141,7 @@ def test_no_odd_value_anywhere_is_more_than_an_error_in_words(name: str, tmp_pat
 
 
 @pytest.mark.parametrize("name", CASES)
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(60)
 @given(data=st.data())
 def test_no_change_of_bytes_is_more_than_an_error_in_words(name: str, tmp_path: Path, data: st.DataObject) -> None:
     value, _, lines = CASES[name]

@@ -1,13 +1,14 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.read.interning import Interner
+from tests.support.examples import examples
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(st.lists(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 20), max_size=300), max_size=6))
 def test_numbers_stand_for_equal_keys_only(batches: list[list[int]]) -> None:
     interner = Interner()

@@ -5,30 +5,20 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from pinprof import read
 from pinprof.cli import main
 from pinprof.errors import FormatError
-from pinprof.model import USER, Capture, Event
-from pinprof.read.assembly import UNRECORDED, StackBuilder, aggregated, foreign_capture
 from pinprof.read.formats import folded
-from pinprof.read.reader import Certainty, Reader, by_head
+from pinprof.read.reader import Certainty, Reader
+from tests.support.documented import module
 
 TEXT = "#toy 7\nmain;work 3\nmain;rest 1\n"
 
 
-def read_toy(path: Path, options: read.ReadOptions) -> Capture:
-    """The toy's lines are folded stacks whose counts are faults."""
-    stacks, counts = zip(*(line.rsplit(" ", 1) for line in path.read_text().splitlines()[1:]), strict=True)
-    builder = StackBuilder()
-    nodes = builder.stacks([[builder.frame(name, UNRECORDED, USER) for name in stack.split(";")] for stack in stacks])
-    samples = aggregated(nodes, np.array([int(count) for count in counts], np.int64))
-    return foreign_capture(str(path), "toy", [Event("toy-faults", "faults", None, None)], samples, builder.table())
-
-
-TOY = Reader("toy stacks", by_head(lambda head: head.startswith(b"#toy ")), read_toy)
+TOY: Reader = module("An input format").READER
+"""Of docs/extending.md: lines of folded stacks whose counts are faults."""
 
 
 @pytest.fixture
@@ -79,7 +69,7 @@ def test_an_unknown_file_is_told_every_format(tmp_path: Path) -> None:
 
 def reader(name: str, certainty: Certainty) -> Reader:
     """One that claims everything with the same certainty."""
-    return Reader(name, lambda path, head: certainty, read_toy)
+    return Reader(name, lambda path, head: certainty, TOY.read)
 
 
 SURE, LIKELY, ALSO_LIKELY, UNSURE, NEVER = (
@@ -125,5 +115,5 @@ def test_a_folder_is_a_format_like_any_other(monkeypatch: pytest.MonkeyPatch, tm
 FOLDER = Reader(
     "toy folder",
     lambda path, head: Certainty.LIKELY if (path / "toy.txt").is_file() else Certainty.NO,
-    lambda path, options: read_toy(path / "toy.txt", options),
+    lambda path, options: TOY.read(path / "toy.txt", options),
 )

@@ -20,9 +20,9 @@ from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.results import CallResult
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
-from pinprof.report import build
 from pinprof.report.data import ReportData
 from pinprof.report.export.document import to_json
+from pinprof.report.gather import build
 from pinprof.report.page.html import for_scripts
 from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.calls import UNSAMPLED, Calls, call_line, split_parts
@@ -222,7 +222,8 @@ def test_memory_use_returns_to_nothing_when_all_is_freed() -> None:
 @pytest.mark.parametrize("limit", [10, 500, 2_000])
 def test_thinning_keeps_sums_extremes_and_the_longest(limit: int) -> None:
     whole = spans(20_000)
-    few, row = thin(whole, limit)
+    thinned = thin(whole, limit)
+    few, row = thinned.spans, thinned.first
     assert len(few) == len(row) <= limit + 3
     assert int(few.count.sum()) == len(whole)
     assert int(few.busy_ns.sum()) == int(whole.busy_ns.sum())
@@ -239,7 +240,8 @@ def test_thinning_keeps_sums_extremes_and_the_longest(limit: int) -> None:
 
 def test_few_intervals_are_left_alone() -> None:
     whole = spans(100)
-    few, row = thin(whole, 100)
+    thinned = thin(whole, 100)
+    few, row = thinned.spans, thinned.first
     assert few is whole
     assert row.tolist() == list(range(100))
 

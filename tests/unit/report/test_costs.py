@@ -13,9 +13,8 @@ from pinprof.report.data import ReportData
 from pinprof.report.export.document import to_json
 from pinprof.report.page import html
 from pinprof.report.section import Section
-from pinprof.report.sections import counterfactual
 from pinprof.report.sections.counterfactual import OtherMemory
-from pinprof.report.sections.pinning import Pinning, drawing
+from pinprof.report.sections.pinning import Pinning
 from pinprof.report.terminal.layout import tidy
 from tests.support.sample_report import sample_report
 
@@ -55,7 +54,7 @@ def text(told: Counterfactual | None = TOLD, curve: PinningCurve | None = CURVE)
 
 
 def test_the_largest_saving_is_named_with_its_error_and_what_is_paid_once() -> None:
-    sentence = counterfactual.saving_sentence(TOLD)
+    sentence = OtherMemory(TOLD).saving
     assert sentence == (
         "With pinned memory that is reused an iteration would take 30 ms (20 ms to 40 ms) instead of 100 ms: "
         "70 ms less, after 50 ms once."
@@ -66,9 +65,7 @@ def test_the_largest_saving_is_named_with_its_error_and_what_is_paid_once() -> N
 
 def test_a_saving_within_its_error_is_none() -> None:
     close = replace(TOLD, estimates=(replace(POOLED, high_ns=101 * MS),))
-    assert counterfactual.saving_sentence(close).startswith(
-        "No other kind of memory would have saved more than the error"
-    )
+    assert OtherMemory(close).saving.startswith("No other kind of memory would have saved more than the error")
 
 
 def test_without_rates_one_line_says_how_to_get_them() -> None:
@@ -77,21 +74,21 @@ def test_without_rates_one_line_says_how_to_get_them() -> None:
     assert "`pinprof bench`" in page
     assert "`pinprof bench`" in shown
     assert 'class="modes"' not in page
-    assert counterfactual.notes(bare) == []
+    assert OtherMemory(bare).notes == []
 
 
 def test_the_measured_run_stands_among_its_alternatives_in_the_order_of_cost() -> None:
-    rows = counterfactual.mode_rows(TOLD)
-    assert [row.title for row in rows] == [POOLED.title, TOLD.title, PAGEABLE.title]
+    rows = OtherMemory(TOLD).rows
+    assert [row.estimate.title for row in rows] == [POOLED.title, TOLD.title, PAGEABLE.title]
     assert [row.measured for row in rows] == [False, True, False]
     assert rows[0].bar == pytest.approx(100 * 30 / 160)
     assert rows[0].whisker == (pytest.approx(100 * 20 / 160), pytest.approx(100 * 20 / 160))
-    assert counterfactual.difference(TOLD, rows[0]) == "−70 ms (70 % less)"
-    assert counterfactual.difference(TOLD, rows[2]) == "+25 ms (25 % more)"
+    assert OtherMemory(TOLD).difference(rows[0]) == "−70 ms (70 % less)"
+    assert OtherMemory(TOLD).difference(rows[2]) == "+25 ms (25 % more)"
 
 
 def test_notes_say_what_the_figures_rest_on() -> None:
-    notes = "\n".join(counterfactual.notes(TOLD))
+    notes = "\n".join(OtherMemory(TOLD).notes)
     for told in (
         "2026-01-02 03:04 UTC",
         "110 ms",
@@ -104,8 +101,8 @@ def test_notes_say_what_the_figures_rest_on() -> None:
 
 def test_without_a_single_estimate_nothing_is_claimed_of_other_kinds() -> None:
     bare = replace(TOLD, estimates=(), lacking=(("one", ("a.b",)), ("two", ("a.b",)), ("three", ("c.d",))))
-    assert "say nothing of other kinds" in counterfactual.saving_sentence(bare)
-    assert counterfactual.notes(bare)[-2:] == [
+    assert "say nothing of other kinds" in OtherMemory(bare).saving
+    assert OtherMemory(bare).notes[-2:] == [
         "No estimate without a measurement of a.b: one; two.",
         "No estimate without a measurement of c.d: three.",
     ]
@@ -117,7 +114,7 @@ def test_the_curve_says_how_much_faster_and_draws_every_point() -> None:
         "prefault with 8 threads on huge pages: 40 ms/GiB from first call to usable pinned memory; cudaMallocHost: "
         "400 ms/GiB, 10.0 times as long."
     )
-    drawn = drawing(CURVE)
+    drawn = Pinning(CURVE).drawing
     assert [mark.label for mark in drawn.marks] == ["1", "8"]
     assert drawn.marks[0].y > drawn.baseline_y, "less time is further down"
     assert drawn.ticks[-1][1] == "1 s" or float(drawn.ticks[-1][1].split()[0]) >= 440

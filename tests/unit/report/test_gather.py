@@ -37,7 +37,7 @@ def report() -> ReportData:
 
 def test_leaves_of_every_event_sum_to_its_total() -> None:
     for event in report().events:
-        assert sum(event.leaves.values()) == event.total
+        assert sum(event.by_leaf.values()) == event.total
     assert [event.total for event in report().events] == [1000, 3]
 
 

@@ -8,6 +8,7 @@ from pinprof.analyze import analyze
 from pinprof.model import Event
 from pinprof.report import gather
 from pinprof.report.data import ReportData
+from pinprof.report.sections.causes import sampling
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.quality import Quality
 from tests.support.sample_report import rebuilt, sample_report
@@ -36,7 +37,7 @@ def test_one_of_a_kind_is_told_in_the_singular() -> None:
 
 def test_an_event_without_a_name_is_not_called_by_its_unit_twice() -> None:
     data = sample_report()
-    event = replace(data.events[0], name="samples", unit="samples", samples=64)
+    event = replace(data.events[0], event=Event("samples", "samples", None, None), samples=64)
     assert "64 weighted stacks" in facts(rebuilt(data, events=(event,)))
 
 
@@ -50,5 +51,5 @@ def test_a_fixed_period_is_told_in_its_unit_and_not_twice() -> None:
     stacks = [Sample(["main@/app"], 2_000_000, time_ns=time) for time in range(30)]
     clock, faults = Event("cpu-clock", "ns", 2_000_000, None), Event("page-faults/period=4096/", "faults", 4096, None)
     data = gather.build(analyze(capture([*stacks, Sample(["main@/app"], 4096, event=1)], events=(clock, faults))))
-    assert [event.sampling for event in data.events] == ["every 2 ms", "every 4,096 faults"]
+    assert [sampling(event.event) for event in data.events] == ["every 2 ms", "every 4,096 faults"]
     assert facts(data) == ("30 samples of cpu-clock, every 2 ms", "1 sample of page-faults/period=4096/")

@@ -6,9 +6,9 @@ import numpy as np
 
 from pinprof.activity import OpKind
 from pinprof.analyze import analyze
-from pinprof.report import build
 from pinprof.report.data import ReportData
 from pinprof.report.flame import pack_columns
+from pinprof.report.gather import build
 from pinprof.report.instances import ROW_LIMIT, InstanceData, Instances
 from tests.support.activities import MS, Call, export, traced
 from tests.support.stacks import Range
@@ -36,7 +36,7 @@ def test_calls_and_their_sampled_time_add_up_to_the_table() -> None:
     for group, call in enumerate(calls):
         mine = rows.calls.group[rows.time_call] == group
         found = {
-            leaf: int(rows.time_ns[mine & (rows.time_leaf == number[leaf])].sum()) for leaf in data.events[0].leaves
+            leaf: int(rows.time_ns[mine & (rows.time_leaf == number[leaf])].sum()) for leaf in data.events[0].by_leaf
         }
         assert {leaf: ns for leaf, ns in found.items() if ns} == (dict(call.split.by_leaf) if call.split else {})
 

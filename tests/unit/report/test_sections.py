@@ -15,14 +15,16 @@ from rich.console import Console, RenderableType
 
 import pinprof.report
 from pinprof.analyze import Analysis, analyze
-from pinprof.report import build, sections
+from pinprof.report import sections
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.export.document import to_json
+from pinprof.report.gather import build
 from pinprof.report.page import html
 from pinprof.report.section import ForScripts, Section
 from pinprof.report.sections import JSON_ORDER, SECTIONS, TEXT_ORDER
 from pinprof.report.terminal.layout import titled
 from pinprof.report.terminal.text import render
+from tests.support.documented import code, module
 from tests.support.stacks import Sample, capture
 
 TEMPLATES = Path(pinprof.report.__file__).parent / "templates"
@@ -80,6 +82,19 @@ def test_a_new_section_is_on_the_page_in_the_json_and_in_the_terminal() -> None:
     assert '"toy":2' in page
     assert to_json(report)["toy"] == {"samples": 2}
     assert text_of(report).endswith("\nToy\n  2 samples of <toys>\n")
+
+
+def test_the_documented_section_is_on_the_page_in_the_json_and_in_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sections, "SECTIONS", (*SECTIONS, module("A report section").Samples))
+    template = jinja2.DictLoader({"samples.html.j2": code("A report section", "jinja")})
+    monkeypatch.setattr(html, "LOADER", jinja2.ChoiceLoader([html.LOADER, template]))
+    report = made(Sample(["main@/app"], 5), Sample(["main@/app"], 5))
+    page = html.render(report)
+    assert '<a href="#samples">Samples</a>' in page
+    assert re.search(r'<section id="samples" class="panel".*?<h2[^>]*>Samples</h2>\s*<p>2 samples</p>', page, re.DOTALL)
+    assert to_json(report)["samples"] == 2
+    assert text_of(report).endswith("\nSamples\n  2 samples\n")
+    assert to_json(made())["samples"] is None
 
 
 @pytest.mark.usefixtures("with_toy")

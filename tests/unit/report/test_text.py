@@ -10,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from pinprof.errors import PinprofError
+from pinprof.model import Event
 from pinprof.report.terminal.text import print_text, render
 from tests.support.sample_report import rebuilt, sample_report
 
@@ -71,7 +72,7 @@ def test_lines_end_with_their_text_and_figures_keep_their_units(width: int) -> N
 
 def test_what_helps_against_time_is_not_said_of_faults() -> None:
     data = sample_report()
-    event = replace(data.events[0], name="page-faults", unit="faults")
+    event = replace(data.events[0], event=Event("page-faults", "faults", None, None))
     stream = io.StringIO()
     for events in ((data.events[0],), (event,)):
         console = Console(file=stream, width=200, no_color=True, highlight=False, markup=False)
@@ -93,7 +94,12 @@ def test_ranges_without_samples_are_told_by_their_clock() -> None:
 
 def test_neighbours_of_one_colour_are_told_apart() -> None:
     data = sample_report()
-    event = replace(data.events[0], name="off-cpu", spans=True, leaves={"pin.faultin": 60, "pin.walk": 40}, total=100)
+    event = replace(
+        data.events[0],
+        event=Event("off-cpu", "ns", None, None, spans=True),
+        by_leaf={"pin.faultin": 60, "pin.walk": 40},
+        total=100,
+    )
     stream = io.StringIO()
     console = Console(file=stream, width=80, force_terminal=True, color_system="truecolor")
     render(rebuilt(data, events=(event,), ranges=(), flame=None, findings=()), console)

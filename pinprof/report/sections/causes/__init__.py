@@ -12,13 +12,15 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
+from pinprof.analyze.results import EventResult
+from pinprof.model import Event
 from pinprof.report import palette
-from pinprof.report.data import EventData, ReportData, Shared
+from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
 from pinprof.report.sections.causes.hot_tree_text import hot_tree_text
-from pinprof.report.terminal.layout import leaf_style, titled
+from pinprof.report.terminal.layout import leaf_style, plain_table, titled
 
 _SMALLEST_SHARE = 0.005
 """Causes below this share are summed up in one line."""
@@ -33,7 +35,7 @@ class Causes(Section):
 
     key, title = "causes", "Causes"
 
-    events: tuple[EventData, ...]
+    events: tuple[EventResult, ...]
     trees: tuple[HotTree, ...]
     """The heavy part of each event's call tree."""
 
@@ -48,12 +50,13 @@ class Causes(Section):
 
     def to_json(self) -> dict[str, Any]:
         """Every event as it is, in the order of the recording."""
-        head = "name unit sampling spans samples total heuristic"
         return {
             "events": [
-                picked(event, head)
-                | {"leaves": dict(event.leaves), "work": {leaf: dict(work) for leaf, work in event.work.items()}}
-                for event in self.events
+                picked(result, "name unit")
+                | {"sampling": sampling(result.event), "spans": result.event.spans}
+                | picked(result, "samples total heuristic")
+                | {"leaves": result.by_leaf, "work": result.by_work}
+                for result in self.events
             ]
         }
 
@@ -73,16 +76,28 @@ class Causes(Section):
                 yield from titled("Hot tree", hot_tree_text(report, trees[index], event, console.width))
 
 
-def _bar(report: ReportData, event: EventData, console: Console) -> Text:
+def sampling(event: Event) -> str:
+    """How an event was sampled: `999 Hz`, `every 64 faults`; empty where that is unknown."""
+    if event.spans:
+        return "every wait"
+    if event.freq_hz:
+        return f"{event.freq_hz} Hz"
+    if event.period:
+        one = event.unit.removesuffix("s")
+        return f"every {units.format_weight(event.period, event.unit) if event.period > 1 else one}"
+    return ""
+
+
+def _bar(report: ReportData, event: EventResult, console: Console) -> Text:
     """One line, one run of blocks per level; letters instead of colours where there are none."""
     width = console.width
     plain = console.color_system is None
     bar, filled, running, last = Text(), 0, 0, ""
     causes = report.by_key()
-    parts = [(level.level, level.level, level.weight) for level in event.levels(causes)]
-    if event.spans:
+    parts = [(level, level, weight) for level, weight in event.by_level.items()]
+    if event.event.spans:
         # All waits are of one level: their kinds tell more.
-        parts = [(leaf, causes[leaf].level, weight) for leaf, weight in event.leaves.items()]
+        parts = [(leaf, causes[leaf].level, weight) for leaf, weight in event.by_leaf.items()]
     for name, level, weight in parts:
         running += weight
         cells = round(width * running / event.total) - filled
@@ -102,14 +117,12 @@ def _bar(report: ReportData, event: EventData, console: Console) -> Text:
     return bar
 
 
-def _table(report: ReportData, event: EventData) -> Table:
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    table.add_column(justify="right", no_wrap=True)
-    table.add_column(justify="right", no_wrap=True)
+def _table(report: ReportData, event: EventResult) -> Table:
+    table = plain_table("share", "weight", header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     rest = 0
-    for leaf, weight in event.leaves.items():
+    for leaf, weight in event.by_leaf.items():
         if weight < _SMALLEST_SHARE * event.total:
             rest += weight
             continue

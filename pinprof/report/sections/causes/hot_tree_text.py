@@ -9,7 +9,8 @@ from rich.console import Group
 from rich.text import Text
 
 from pinprof import units
-from pinprof.report.data import EventData, Shared
+from pinprof.analyze.results import EventResult
+from pinprof.report.data import Shared
 from pinprof.report.names import shortened
 from pinprof.report.sections.causes.hot_tree import HotTree
 from pinprof.report.terminal.layout import leaf_style
@@ -24,7 +25,7 @@ _TREE_PURITY = 50
 """A node names its leading cause from this percentage on."""
 
 
-def hot_tree_text(shared: Shared, tree: HotTree, event: EventData, width: int) -> Group:
+def hot_tree_text(shared: Shared, tree: HotTree, event: EventResult, width: int) -> Group:
     """The heavy part of the tree, one line per run of calls without a fork."""
     lines, names = [], shared.flame.names if shared.flame else ()
     for run, depth in _runs(tree):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -13,12 +13,13 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ScopeActivity
-from pinprof.report.data import EventData, RangeData, ReportData, Shared
+from pinprof.analyze.results import RangeResult
+from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.sections.ranges.walls import Wall, Walls, wall_json
 from pinprof.report.sections.uvm import uvm_tiles
-from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
+from pinprof.report.terminal.layout import DEEPEST, cause, leaf_style, range_name, ranges_table, titled
 
 MEASURES = {"mean": "per range", "total": "total", "share": "share"}
 """Key → label of what a bar's length and a cell of the full table can mean."""
@@ -33,11 +34,13 @@ class Ranges(Section):
 
     key, title = "ranges", "Ranges"
 
-    rows: tuple[RangeData, ...]
+    rows: tuple[RangeResult, ...]
     walls: tuple[Wall | None, ...]
     """One for each row; None where its wall time is not explained."""
     activity: tuple[ScopeActivity, ...]
     """One for each row; empty when nothing traced the program."""
+    phase_calls: Mapping[str, str]
+    """As in `Shared`."""
     merged: bool
     """Whether the samples travel without their times."""
 
@@ -50,6 +53,7 @@ class Ranges(Section):
             shared.ranges,
             tuple(Wall(entry.wall) if entry.wall else None for entry in shared.ranges),
             shared.activity.ranges if shared.activity else (),
+            shared.phase_calls,
             merged=shared.flame is not None and not shared.flame.timed,
         )
 
@@ -64,16 +68,16 @@ class Ranges(Section):
 
     def to_json(self) -> dict[str, Any]:
         """Every row."""
-        return {"ranges": [_range_json(entry) for entry in self.rows]}
+        return {"ranges": [_range_json(entry, self.phase_calls.get(entry.name, "")) for entry in self.rows]}
 
     def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
         """A table for each event; where nothing was sampled in ranges, one by their own clock."""
-        if self.rows and not any(entry.events for entry in self.rows):
+        if self.rows and not self.has_chart:
             yield from titled(self.title, _spreads(self))
-        for event in report.events:
+        for index, event in enumerate(report.events):
             # The table of wall times says the same of waits.
-            if any(entry.event(event.name) for entry in self.rows) and not (event.spans and Walls.of(report)):
-                yield from titled(f"{self.title} · {printable(event.name)}", _table(self, report, event))
+            if any(entry.events[index].total for entry in self.rows) and not (event.event.spans and Walls.of(report)):
+                yield from titled(f"{self.title} · {printable(event.name)}", _table(self, report, index))
 
     def for_scripts(self, report: ReportData) -> ForScripts:
         """Every row, to be summed again for a filtered part."""
@@ -82,27 +86,33 @@ class Ranges(Section):
         return ForScripts({"ranges": rows}, plots=self.has_chart)
 
 
-def _range_json(entry: RangeData) -> dict[str, Any]:
-    figures = "name domain depth call count wall_ns wall_min_ns wall_median_ns wall_max_ns own_thread_ns"
-    return picked(entry, figures) | {
-        "wall": wall_json(entry.wall) if entry.wall else None,
-        "events": [{"name": part.name, "total": part.total, "leaves": dict(part.leaves)} for part in entry.events],
-    }
+def _range_json(entry: RangeResult, call: str) -> dict[str, Any]:
+    figures = picked(entry, "count wall_ns wall_min_ns wall_median_ns wall_max_ns own_thread_ns")
+    return (
+        picked(entry, "name domain depth")
+        | {"call": call}
+        | figures
+        | {
+            "wall": wall_json(entry.wall) if entry.wall else None,
+            "events": [picked(part, "name total") | {"leaves": part.by_leaf} for part in entry.events if part.total],
+        }
+    )
 
 
-def _table(ranges: Ranges, report: ReportData, event: EventData) -> Table:
+def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
+    """A row for each range, with the heaviest causes of one event."""
     table = ranges_table(_NAME_WIDTH, "count", "wall each", "sampled each")
     table.add_column("causes", overflow="fold")
     for entry in ranges.rows:
-        part = entry.event(event.name)
+        part = entry.events[index]
         causes, sampled = Text(), "–"
-        if part and part.total:
-            sampled = units.format_weight(part.total / entry.count, event.unit)
-            for leaf, weight in list(part.leaves.items())[:4]:
+        if part.total:
+            sampled = units.format_weight(part.total / entry.count, part.unit)
+            for leaf, weight in list(part.by_leaf.items())[:4]:
                 if weight >= 0.02 * part.total:
                     causes += cause(leaf, units.format_share(weight, part.total), leaf_style(report, leaf))
         table.add_row(
-            Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
+            range_name(entry, _NAME_WIDTH),
             units.format_count(entry.count),
             units.format_ns(entry.wall_ns / entry.count),
             sampled,
@@ -117,14 +127,14 @@ def _spreads(ranges: Ranges) -> Table:
     for entry in ranges.rows:
         spread = (entry.wall_ns / entry.count, entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns)
         table.add_row(
-            Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
+            range_name(entry, _NAME_WIDTH),
             units.format_count(entry.count),
             *map(units.format_ns, spread),
         )
     return table
 
 
-def _for_script(report: ReportData, index: int, entry: RangeData, number: dict[str, int]) -> dict[str, Any]:
+def _for_script(report: ReportData, index: int, entry: RangeResult, number: dict[str, int]) -> dict[str, Any]:
     activity = report.activity
     # Managed memory in a range, as its section tells of the whole recording.
     tiles = uvm_tiles(activity, activity.ranges[index]) if activity else []
@@ -136,16 +146,14 @@ def _for_script(report: ReportData, index: int, entry: RangeData, number: dict[s
         "wall": entry.wall_ns,
         "spread": [entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns],
         "leaves": [
-            [[number[leaf], weight] for leaf, weight in part.leaves.items()]
-            if (part := entry.event(event.name))
-            else []
-            for event in report.events
+            [[number[leaf], weight] for leaf, weight in part.by_leaf.items()] if part.total else []
+            for part in entry.events
         ],
         "tiles": [(tile.value, tile.label, tile.warn) for tile in tiles],
     }
 
 
-def label(entry: RangeData) -> str:
+def label(entry: RangeResult) -> str:
     """A range's name beside its bar, indented by its depth, as text that plotly does not read as markup."""
-    name = "\u00a0" * (3 * entry.indent) + shortened(entry.name, _LABEL_WIDTH)
+    name = "\u00a0" * (3 * min(entry.depth, DEEPEST)) + shortened(entry.name, _LABEL_WIDTH)
     return name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;").replace("$", "&#36;")

@@ -5,7 +5,7 @@ On the page it stands among the ranges (`ranges_wall.html.j2`), in the terminal 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -14,11 +14,10 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
-from pinprof.analyze.results import RangeWall
-from pinprof.report.data import RangeData, ReportData, Shared
-from pinprof.report.names import shortened
+from pinprof.analyze.results import RangeResult, RangeWall
+from pinprof.report.data import ReportData, Shared
 from pinprof.report.section import Section, picked
-from pinprof.report.terminal.layout import cause, leaf_style, ranges_table, titled
+from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled
 
 REMAINDER = "not explained"
 _MOST, _NAME_WIDTH = 3, 24
@@ -29,8 +28,8 @@ _SMALLEST = 0.002
 
 
 @dataclass(frozen=True, slots=True)
-class WallPart:
-    """One part of the wall time."""
+class Part:
+    """One part of a time."""
 
     leaf: str
     """A leaf of the taxonomy; empty for small parts together, and for what nothing explains."""
@@ -38,6 +37,16 @@ class WallPart:
     ns: int
     share: float
     """Part of all parts, 0 to 1."""
+
+
+def parts_of(causes: Sequence[tuple[str, int]], left_ns: int, left: str, smallest: float) -> list[Part]:
+    """As a bar shows them: (leaf, ns) of `causes`, those below `smallest` together, what is left; shares sum to 1."""
+    explained = sum(ns for _, ns in causes)
+    whole = explained + max(left_ns, 0)
+    large = [(leaf, leaf, ns) for leaf, ns in causes if whole and ns >= smallest * whole]
+    rest = explained - sum(ns for _, _, ns in large)
+    parts = [*large, *([("", "others", rest)] if rest else []), *([("", left, left_ns)] if left_ns > 0 else [])]
+    return [Part(leaf, label, ns, ns / whole) for leaf, label, ns in parts]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,21 +60,12 @@ class Wall:
         """Whether the range is long against the error of sampling; shares of a shorter one are chance."""
         return self.result.wall_ns >= _ERRORS * self.result.error_ns
 
-    def parts(self) -> list[WallPart]:
-        """As a bar shows them: processor time by cause, waits, small parts, the remainder; shares sum to 1."""
-        whole = self.result.on_cpu_ns + self.result.off_cpu_ns + max(self.result.remainder_ns, 0)
-        if not whole:
-            return []
+    def parts(self) -> list[Part]:
+        """Processor time by cause, waits, small parts, the remainder."""
         causes = [*self.result.on_cpu.items(), *self.result.off_cpu.items()]
-        parts = [WallPart(leaf, leaf, ns, ns / whole) for leaf, ns in causes if ns >= _SMALLEST * whole]
-        rest = sum(ns for _, ns in causes) - sum(part.ns for part in parts)
-        if rest:
-            parts.append(WallPart("", "others", rest, rest / whole))
-        if self.result.remainder_ns > 0:
-            parts.append(WallPart("", REMAINDER, self.result.remainder_ns, self.result.remainder_ns / whole))
-        return parts
+        return parts_of(causes, self.result.remainder_ns, REMAINDER, _SMALLEST)
 
-    def most(self, count: int = 4, share: float = 0.02) -> list[WallPart]:
+    def most(self, count: int = 4, share: float = 0.02) -> list[Part]:
         """The heaviest causes and waits."""
         large = [part for part in self.parts() if part.leaf and part.share >= share]
         return sorted(large, key=lambda part: -part.ns)[:count]
@@ -83,7 +83,7 @@ class Walls(Section):
 
     key = "walls"
 
-    rows: tuple[tuple[RangeData, Wall], ...]
+    rows: tuple[tuple[RangeResult, Wall], ...]
 
     @classmethod
     def build(cls, _: Analysis, shared: Shared) -> Self | None:
@@ -109,7 +109,7 @@ class Walls(Section):
                 return units.format_share(ns, whole_ns) if known else "–"
 
             table.add_row(
-                Text("  " * entry.indent + shortened(entry.name, _NAME_WIDTH)),
+                range_name(entry, _NAME_WIDTH),
                 units.format_ns(result.wall_ns / entry.count),
                 share(result.on_cpu_ns),
                 *((share(result.gpu_ns),) if gpu else ()),

@@ -8,7 +8,7 @@ from typing import Any, Self
 from pinprof.analyze import Analysis
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import shortened
-from pinprof.report.section import ForScripts, Section
+from pinprof.report.section import ForScripts, Section, listed, picked
 from pinprof.report.sections.timeline.lanes import timeline
 from pinprof.report.sections.timeline.model import Timeline
 
@@ -46,29 +46,20 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
             {
                 "heading": shortened(density.heading, NAME_WIDTH),
                 "title": density.title,
-                "bin": density.bin.tolist(),
-                "cause": density.cause.tolist(),
-                "weight": density.weight.tolist(),
+                **listed(density, "bin cause weight"),
             }
             for density in timeline.densities
         ],
         "lanes": [
             {
                 "heading": shortened(lane.heading, NAME_WIDTH),
-                "title": lane.title,
-                "kind": lane.kind,
-                "total": lane.total,
+                **picked(lane, "title kind total"),
                 **lane.spans.columns(),
             }
             for lane in timeline.lanes
         ],
         "memory": [
-            {
-                "title": use.title,
-                "style": use.style,
-                "time": use.time_ns.tolist(),
-                "level": use.level_bytes.tolist(),
-            }
+            picked(use, "title style") | {"time": use.time_ns.tolist(), "level": use.level_bytes.tolist()}
             for use in timeline.memory
         ],
         "styles": [asdict(style) for style in timeline.styles],

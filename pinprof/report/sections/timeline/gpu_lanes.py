@@ -9,11 +9,11 @@ import numpy as np
 from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind, PageFaultTable
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.model import Int32, Int64
-from pinprof.report.flame_tables import Strings
-from pinprof.report.sections.timeline.model import LANE_LIMIT, Lane, MemoryUse, Styles
+from pinprof.report.flame_tables import Numbered
+from pinprof.report.sections.timeline.model import LANE_LIMIT, Lane, MemoryUse
 from pinprof.report.sections.uvm.migration_field import FIELD_STYLES, cause_styles
 from pinprof.report.styles import DIRECTIONS as DIRECTION_WORDS
-from pinprof.report.styles import FAULT_GROUP, KERNEL, MEMSET, memory_style
+from pinprof.report.styles import FAULT_GROUP, KERNEL, MEMSET, Style, memory_style
 from pinprof.report.thinning import Spans, thin
 
 STREAMS = 8
@@ -23,7 +23,7 @@ MEMORY_STEPS = 1_000
 _MEMORY_LEVELS = (("pinned", MemoryKind.PINNED), ("managed", MemoryKind.MANAGED), ("device", MemoryKind.DEVICE))
 
 
-def gpu_lanes(operations: GpuOpTable, start: int, names: Strings, styles: Styles) -> Iterator[Lane]:
+def gpu_lanes(operations: GpuOpTable, start: int, names: Numbered[str], styles: Numbered[Style]) -> Iterator[Lane]:
     """Kernels, copies, memsets and migrations of each GPU.
 
     Rows are numbers into `operations` throughout: there may be millions, of many columns.
@@ -52,7 +52,7 @@ def gpu_lanes(operations: GpuOpTable, start: int, names: Strings, styles: Styles
 
 
 def _copy_lanes(
-    operations: GpuOpTable, copies: Int64, heading: str, start: int, names: Strings, styles: Styles
+    operations: GpuOpTable, copies: Int64, heading: str, start: int, names: Numbered[str], styles: Numbered[Style]
 ) -> Iterator[Lane]:
     direction = DIRECTION[operations.copy_kind[copies]]
     for number, key in enumerate(DIRECTIONS):
@@ -67,7 +67,7 @@ def _copy_lanes(
 
 
 def _migration_lanes(
-    operations: GpuOpTable, moved: Int64, heading: str, start: int, names: Strings, styles: Styles
+    operations: GpuOpTable, moved: Int64, heading: str, start: int, names: Numbered[str], styles: Numbered[Style]
 ) -> Iterator[Lane]:
     direction = DIRECTION[operations.copy_kind[moved]]
     for number, key in enumerate(DIRECTIONS):
@@ -85,10 +85,10 @@ def _lane(
 ) -> Lane:
     begin, end = operations.start_ns[rows] - start, operations.end_ns[rows] - start
     spans = Spans.single(begin, end, style, name, size_bytes=operations.size_bytes[rows])
-    return Lane(heading, title, kind, thin(spans, LANE_LIMIT)[0], len(rows))
+    return Lane(heading, title, kind, thin(spans, LANE_LIMIT).spans, len(rows))
 
 
-def fault_lanes(faults: PageFaultTable, start: int, styles: Styles) -> Iterator[Lane]:
+def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> Iterator[Lane]:
     """A lane for each GPU whose faults were recorded."""
     for device in np.unique(faults.device).tolist():
         if device < 0:
@@ -99,10 +99,10 @@ def fault_lanes(faults: PageFaultTable, start: int, styles: Styles) -> Iterator[
         spans = Spans.single(
             part.time_ns - start, part.time_ns - start + part.duration_ns, look, nothing, size_bytes=part.count
         )
-        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT)[0], len(part))
+        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT).spans, len(part))
 
 
-def allocations(usage: MemoryUsageTable, start: int, styles: Styles) -> Iterator[MemoryUse]:
+def allocations(usage: MemoryUsageTable, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
     """What the program allocated by its CUDA calls."""
     for title, kind in _MEMORY_LEVELS:
         mine = usage.take(usage.memory_kind == kind)

@@ -14,11 +14,11 @@ from pinprof.analyze.activity.calls import purpose_of
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.model import CONTINUED, Capture, Int32, Int64
-from pinprof.report.flame_tables import Strings
+from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, range_threads, thread_names, thread_numbers, timed_span
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
-from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Styles, Timeline
+from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Timeline
 from pinprof.report.styles import MARK, PURPOSES, RANGE, Style
 from pinprof.report.thinning import Spans, thin
 
@@ -29,6 +29,9 @@ QUIET = 0.05
 BINS = 1_200
 """Steps of time in a density."""
 
+Threads = dict[tuple[int, int], str]
+"""(pid, tid) → heading of the threads with lanes of their own."""
+
 
 def timeline(analysis: Analysis) -> Timeline | None:
     """What happened when; None where nothing has a time."""
@@ -37,7 +40,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
     if span is None:
         return None
     (start, end), timed = span, is_timed(capture) and len(capture.samples) > 0
-    names, styles = Strings(), Styles()
+    names, styles = Numbered[str](), Numbered[Style]()
     chosen, left_out = _threads(analysis)
     numbers = thread_numbers(capture)
     main = analysis.main
@@ -66,7 +69,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         lanes=tuple(lane for lane in lanes if lane.total),
         memory=memory,
         styles=tuple(styles.index),
-        names=names.all(),
+        names=tuple(names.index),
         left_out=left_out,
         threads={heading: numbers[pair] for pair, heading in chosen.items() if pair in numbers},
     )
@@ -80,7 +83,7 @@ def _typical_ns(analysis: Analysis) -> int:
     return main.total // max(main.samples, 1)
 
 
-def _threads(analysis: Analysis) -> tuple[dict[tuple[int, int], str], int]:
+def _threads(analysis: Analysis) -> tuple[Threads, int]:
     """(pid, tid) → heading of the threads that get lanes, in order, and how many do not.
 
     Threads with ranges or calls come first: they are what the program's author wants to see. Others need `QUIET` of
@@ -110,7 +113,7 @@ def _amounts(pid: Int32, tid: Int32) -> dict[tuple[int, int], int]:
     return dict(zip(zip(*(key.tolist() for key in cells.keys), strict=True), cells.count.tolist(), strict=True))
 
 
-def _densities(analysis: Analysis, start: int, bin_ns: int, chosen: dict[tuple[int, int], str]) -> Iterator[Density]:
+def _densities(analysis: Analysis, start: int, bin_ns: int, chosen: Threads) -> Iterator[Density]:
     """One per chosen thread, and one for all other threads together."""
     samples, main = analysis.capture.samples, analysis.main
     assert main is not None
@@ -138,7 +141,7 @@ def _density(analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: s
 
 
 def _range_lanes(
-    analysis: Analysis, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+    analysis: Analysis, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
 ) -> Iterator[Lane]:
     ranges = analysis.capture.ranges
     if not len(ranges):
@@ -151,11 +154,11 @@ def _range_lanes(
         spans = Spans.single(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
-        yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT)[0], len(row))
+        yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT).spans, len(row))
 
 
 def _mark_lanes(
-    capture: Capture, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+    capture: Capture, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
 ) -> Iterator[Lane]:
     """Instants that the program marked."""
     marks = capture.marks if len(capture.marks) or capture.activity is None else capture.activity.marks
@@ -166,11 +169,16 @@ def _mark_lanes(
         rows = np.flatnonzero((marks.pid == pid) & (marks.tid == tid))
         begin, look = marks.time_ns[rows] - start, np.full(len(rows), styles.add(MARK), np.int32)
         spans = Spans.single(begin, begin, look, text[marks.name[rows]])
-        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT)[0], len(rows))
+        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT).spans, len(rows))
 
 
 def _wait_lanes(
-    analysis: Analysis, start: int, end: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+    analysis: Analysis,
+    start: int,
+    end: int,
+    names: Numbered[str],
+    styles: Numbered[Style],
+    chosen: Threads,
 ) -> Iterator[Lane]:
     """What each thread waited for while it was off the processors."""
     samples = analysis.capture.samples
@@ -189,11 +197,11 @@ def _wait_lanes(
         until = np.minimum(begin + samples.weight[mine], end)
         drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
         total = int((samples.wait[mine] & CONTINUED == 0).sum())
-        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT)[0], total or len(mine))
+        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT).spans, total or len(mine))
 
 
 def _call_lanes(
-    analysis: Analysis, start: int, names: Strings, styles: Styles, chosen: dict[tuple[int, int], str]
+    analysis: Analysis, start: int, names: Numbered[str], styles: Numbered[Style], chosen: Threads
 ) -> Iterator[Lane]:
     activity = analysis.capture.activity
     if activity is None or not len(activity.calls):
@@ -207,10 +215,10 @@ def _call_lanes(
         spans = Spans.single(
             calls.start_ns[row] - start, calls.end_ns[row] - start, look[calls.name[row]], text[calls.name[row]]
         )
-        yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT)[0], len(row))
+        yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT).spans, len(row))
 
 
-def _held(analysis: Analysis, start: int, styles: Styles) -> Iterator[MemoryUse]:
+def _held(analysis: Analysis, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:
     """What the program's processes held by the kernel's account, where it was recorded."""
     if analysis.memory is not None:
         for _, style, time, level in Memory(analysis.memory, start).curves():

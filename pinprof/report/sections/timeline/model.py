@@ -76,14 +76,3 @@ class Timeline:
     """Threads without lanes of their own; `other threads` has their samples."""
     threads: Mapping[str, int]
     """Heading → index into `Shared.threads`, for headings that are one thread."""
-
-
-class Styles:
-    """Styles by index, each kept once."""
-
-    def __init__(self) -> None:
-        self.index: dict[Style, int] = {}
-
-    def add(self, style: Style) -> int:
-        """The index of a style, a new one for a new style."""
-        return self.index.setdefault(style, len(self.index))

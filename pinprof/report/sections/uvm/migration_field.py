@@ -149,19 +149,19 @@ def _extent(operations: GpuOpTable, moved: GpuOpTable) -> tuple[int, int, Spans]
     if len(busy):
         start, end = min(start, int(busy.start[0])), max(end, int(busy.end[-1]))
     nothing = np.zeros(len(busy), np.int32)
-    return start, end, thin(Spans.single(busy.start - start, busy.end - start, nothing, nothing), FIELD_KERNELS)[0]
+    return start, end, thin(Spans.single(busy.start - start, busy.end - start, nothing, nothing), FIELD_KERNELS).spans
 
 
 def _marks(spans: Spans, place: Int64, apart: Int64) -> Marks:
-    drawn, row = thin(spans, FIELD_LIMIT, apart)
-    return Marks(drawn, place[row])
+    drawn = thin(spans, FIELD_LIMIT, apart)
+    return Marks(drawn.spans, place[drawn.first])
 
 
 def _faults(faults: PageFaultTable, start: int, end: int) -> Spans:
     faults = faults.take((faults.device >= 0) & (faults.time_ns >= start) & (faults.time_ns < end))
     time, nothing = faults.time_ns - start, np.zeros(len(faults), np.int32)
     groups = Spans.single(time, time + faults.duration_ns, nothing, nothing, size_bytes=faults.count)
-    return thin(groups, FIELD_GROUPS)[0]
+    return thin(groups, FIELD_GROUPS).spans
 
 
 def _places(blocks: UInt64, address: UInt64) -> Int64:

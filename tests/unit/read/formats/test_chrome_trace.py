@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.activity import UNRECORDED, Activity, Api, CopyKind, MemoryKind, OpKind, SyncKind
@@ -17,8 +17,9 @@ from pinprof.errors import FormatError, PinprofError
 from pinprof.model import Capture
 from pinprof.read import byte_source, read
 from pinprof.read.formats import chrome_trace, kineto
+from tests.support.examples import examples
 
-ANY_CAPTURE = settings(max_examples=100)
+ANY_CAPTURE = examples(100)
 
 
 def x(category: str, name: str, ts: float, dur: float, tid: int | str = 7, **args: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
@@ -20,6 +20,7 @@ from pinprof.read.assembly import MAX_DEPTH
 from pinprof.read.formats import folded
 from pinprof.report.export.plain import write_folded
 from tests.support import h200
+from tests.support.examples import examples
 from tests.support.profiles import Sample, capture_of, samples, weights
 
 
@@ -143,7 +144,7 @@ def test_counts_beyond_64_bits_are_an_error(tmp_path: Path) -> None:
         parse(tmp_path, "a 9000000000000000000\nb 900000000000000000\n")
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(samples)
 def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[Sample]) -> None:
     for name in ("cpu-clock/freq=999/", "alloc"):
@@ -163,7 +164,7 @@ def test_what_the_export_writes_reads_back_the_same(tmp_path: Path, found: list[
         assert weights(folded.read(path)) == weights(again)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(
     st.binary(max_size=400)
     | st.lists(st.sampled_from([b"a;b", b" 1", b"\n", b"_[k]", b"\xff", b"`", b";"])).map(b"".join)

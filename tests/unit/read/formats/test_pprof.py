@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.analyze import analyze
@@ -16,10 +16,11 @@ from pinprof.model import KERNEL, NO_NODE, Capture
 from pinprof.read import read
 from pinprof.read.formats import pprof, protobuf
 from pinprof.report.export.pprof import write
+from tests.support.examples import examples
 from tests.support.profiles import Sample, capture_of, samples, weights
 
 DATA = Path(__file__).parents[3] / "data" / "profiles"
-ANY_CAPTURE = settings(max_examples=80)
+ANY_CAPTURE = examples(80)
 
 
 def exported(capture: Capture) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.errors import FormatError, PinprofError
@@ -16,9 +16,10 @@ from pinprof.model import NO_NODE, Capture
 from pinprof.read import read
 from pinprof.read.formats import speedscope
 from pinprof.report.export.speedscope import write_capture
+from tests.support.examples import examples
 from tests.support.profiles import Sample, capture_of, samples, weights
 
-ANY_CAPTURE = settings(max_examples=80)
+ANY_CAPTURE = examples(80)
 
 
 def document(*profiles: dict[str, Any], frames: tuple[str, ...] = ("main", "work", "idle"), **more: Any) -> str:

@@ -8,12 +8,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.file import Kind
 from pinprof.read.nvtx.injection import DEEPEST, LoadedNvtx, combine, read_folder
+from tests.support.examples import examples
 from tests.support.nvtx_events import PAGE, Writer
 
 
@@ -154,7 +155,7 @@ _EVENT = st.tuples(
 
 
 @given(st.lists(_EVENT, max_size=100))
-@settings(max_examples=50)
+@examples(50)
 def test_matching_is_that_of_stacks(events: list[tuple[Kind, int, int, int]]) -> None:
     writer = Writer()
     stacks: dict[tuple[int, int], list[int]] = defaultdict(list)
@@ -201,7 +202,7 @@ WHOLE = whole_file()
 @given(
     st.lists(st.tuples(st.integers(0, len(WHOLE) - 1), st.integers(0, 255)), max_size=40), st.integers(0, len(WHOLE))
 )
-@settings(max_examples=60)
+@examples(60)
 def test_no_damage_crashes_the_reader(changes: list[tuple[int, int]], length: int) -> None:
     data = bytearray(WHOLE)
     for place, value in changes:
@@ -214,7 +215,7 @@ def test_no_damage_crashes_the_reader(changes: list[tuple[int, int]], length: in
 
 
 @given(st.binary(max_size=3 * PAGE))
-@settings(max_examples=30)
+@examples(30)
 def test_no_bytes_crash_the_reader(data: bytes) -> None:
     for guess in (data, WHOLE[:PAGE] + data, WHOLE[: PAGE + 16] + data):
         file = nvtx_file.parse(guess)

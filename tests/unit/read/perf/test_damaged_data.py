@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import zstandard
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof import read
@@ -18,6 +18,7 @@ from pinprof.errors import PinprofError
 from pinprof.model import NO_NODE, Capture
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
+from tests.support.examples import examples
 
 H200 = Path(__file__).parents[3] / "data" / "h200"
 
@@ -92,7 +93,7 @@ def test_small_file_cut_at_every_byte(tmp_path: Path) -> None:
         read_or_refuse(path)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=12))
 def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: list[tuple[int, int]]) -> None:
     raw = bytearray(SMALL)
@@ -101,7 +102,7 @@ def test_altered_bytes_raise_nothing_but_our_errors(tmp_path: Path, changes: lis
     read_or_refuse(tmp_path / "perf.data", bytes(raw))
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(st.integers(0, len(SMALL) // 8 - 1), st.integers(0, 2**64 - 1), st.booleans())
 def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, value: int, near: bool) -> None:
     raw = bytearray(SMALL)
@@ -111,7 +112,7 @@ def test_altered_words_raise_nothing_but_our_errors(tmp_path: Path, place: int, 
     read_or_refuse(tmp_path / "perf.data", bytes(raw))
 
 
-@settings(max_examples=100)
+@examples(100)
 @given(st.binary(max_size=400), st.booleans())
 def test_any_bytes_behind_a_header_raise_nothing_but_our_errors(tmp_path: Path, tail: bytes, pipe: bool) -> None:
     spec = pf.Spec()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.model import NO_NODE, Dso, UInt64
@@ -12,6 +12,7 @@ from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.perf.records import CommRecord, MapRecord
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.symbols.resolver import Resolver
+from tests.support.examples import examples
 
 KERNEL = 2**63
 ADDRESSES = np.array([0x10, 0x11, 0x20, 0x90, KERNEL + 1, KERNEL + 2, KERNEL + 0x50], np.uint64)
@@ -60,7 +61,7 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
 CHAIN = st.lists(st.integers(0, len(ADDRESSES) - 1), max_size=12)
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(st.lists(st.tuples(CHAIN, st.integers(0, 2)), min_size=1, max_size=60), st.randoms(), st.booleans())
 def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them: bool) -> None:  # type: ignore[no-untyped-def]
     chains, versions = [list(chain) for chain, _ in samples], [version for _, version in samples]
@@ -96,3 +97,44 @@ def test_chains_that_meet_in_the_hash_are_still_told_apart(monkeypatch) -> None:
 def test_samples_without_chain_have_no_node() -> None:
     assert build([[], [0], []], [1, 1, 1], [0, 1, 2]).node.tolist() == [NO_NODE, 0, NO_NODE]
     assert len(build([[], []], [0, 0], [1, 0]).table) == 0
+
+
+RUNS = {0x10: [("outer", 3)], 0x1F: [("inner", 7), ("outer", 4)]}
+"""Known lines by instruction; a call at 0x1f returns to 0x20."""
+
+
+class Inlining(Names):
+    """Names with the lines of `RUNS`."""
+
+    def __init__(self) -> None:
+        super().__init__(recording=True)
+        self.lines.paths.append("/src/a.cpp")
+        for run in RUNS.values():
+            self.lines.runs.append(tuple((self._intern(name), 0, line) for name, line in run))
+
+    def runs(self, dso: Dso, file_offsets: UInt64) -> np.ndarray[tuple[int], np.dtype[np.int32]]:
+        known = list(RUNS)
+        return np.array([known.index(at) if at in known else -1 for at in file_offsets.tolist()], np.int32)
+
+
+@settings(max_examples=100)
+@given(st.lists(CHAIN, min_size=1, max_size=60))
+def test_an_address_with_inlined_functions_is_several_frames(chains: list[list[int]]) -> None:
+    length = np.array([len(chain) for chain in chains], np.int32)
+    start = np.cumsum(length, dtype=np.int64) - length
+    flat = np.array([address for chain in chains for address in chain], np.int32)
+    version = np.ones(len(chains), np.int32)
+    built = build_stacks(flat, start, length, version, ADDRESSES, spaces(), Inlining())
+    frames = built.table.frames
+    for chain, node in zip(chains, built.node.tolist(), strict=True):
+        wanted, called = [], False
+        for index in chain:
+            value = int(ADDRESSES[index])
+            run = RUNS.get(value - called) if value < KERNEL else None
+            wanted += [f"{name} (a.cpp:{line})" for name, line in run] if run else [expected(index, 1)]
+            called = called or value < KERNEL
+        assert [frames.symbol[int(built.table.frame[above])] for above in built.table.chain(node)] == wanted
+    for index, symbol in enumerate(frames.symbol):
+        named = symbol.endswith(")")
+        assert frames.source_of(index) == ("/src/a.cpp" if named else "")
+        assert frames.function(index) == (symbol.partition(" (")[0] if named else symbol)

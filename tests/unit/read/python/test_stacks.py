@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.read.python.stacks import load
+from tests.support.examples import examples
 
 
 def one(start: int, times: list[int], stacks: list[int], **more: Any) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def test_a_segment_that_is_not_as_documented_is_left_out(tmp_path: Path, change:
 
 
 @given(st.binary(max_size=200))
-@settings(max_examples=50)
+@examples(50)
 def test_any_bytes_are_read_without_a_crash(data: bytes) -> None:
     path = Path("/dev/shm") / "pinprof-test-stacks"
     for content in (data, gzip.compress(data), gzip.compress(b'{"frames": [' + data)):

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.read.symbols.elf import ElfSymbols, read_elf, read_elf_bytes, same_build_id
 from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
 from pinprof.read.symbols.vdso import own_vdso
+from tests.support.examples import examples
 
 ROOT = Path("/")
 
@@ -164,7 +165,7 @@ def test_the_vdso_of_this_process_has_its_functions() -> None:
     assert read_elf_bytes(own_vdso(), "00" * 20) is None
 
 
-@settings(max_examples=150)
+@examples(150)
 @given(data=st.data())
 def test_mutated_programs_never_raise(
     program: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

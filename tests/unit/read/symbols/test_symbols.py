@@ -285,6 +285,12 @@ VALID = {
     "names": ["f"],
     "kernel": {"hidden": False, "dsos": ["[nvidia]"], "ips": [1], "dso": [0], "name": [0]},
     "user": [{"path": "/a", "build_id": "", "kind": "file", "pid": 0, "offsets": [1, 2], "name": [0, -1]}],
+    "lines": {
+        "paths": ["/a.c"],
+        "runs": [[0, 0, 3], [0, 0, 3, 0, 0, 7]],
+        "left": 0,
+        "user": [{"path": "/a", "build_id": "", "kind": "file", "pid": 0, "offsets": [1, 2], "run": [0, 1]}],
+    },
 }
 
 
@@ -306,6 +312,14 @@ VALID = {
         {"user": [VALID["user"][0] | {"offsets": [2, 1]}]},
         {"user": [VALID["user"][0] | {"path": 3}]},
         {"user": [VALID["user"][0] | {"name": [0, 1]}]},
+        {"lines": None},
+        {"lines": VALID["lines"] | {"paths": []}},
+        {"lines": VALID["lines"] | {"runs": [[0, 0]]}},
+        {"lines": VALID["lines"] | {"runs": [[1, 0, 3], [0, 0, 3]]}},
+        {"lines": VALID["lines"] | {"runs": [[0, 0, -3], [0, 0, 3]]}},
+        {"lines": VALID["lines"] | {"runs": [[0, 0, 3], [0, 0, 3] * 1000]}},
+        {"lines": VALID["lines"] | {"runs": [[0, 0, 3]]}},
+        {"lines": VALID["lines"] | {"left": "many"}},
     ],
 )
 def test_sealed_files_that_contradict_themselves_are_refused(change: dict[str, object], tmp_path: Path) -> None:
@@ -325,6 +339,30 @@ def test_any_sealed_file_is_read_or_refused(
     path.write_bytes(gzip.compress(body) if compressed else body)
     with pytest.raises(CaptureError):
         SealedSymbols.load(path)
+
+
+def own(path: str = "/home/me/prog") -> Dso:
+    return Dso(path, "", "file")
+
+
+def test_sealed_lines_read_back_and_captures_without_them_are_as_before(tmp_path: Path) -> None:
+    path = tmp_path / "symbols.json.gz"
+    path.write_bytes(gzip.compress(json.dumps(VALID).encode()))
+    resolver = Resolver(sealed=SealedSymbols.load(path))
+    assert resolver.lines.wanted
+    runs = resolver.runs(own("/a"), u64(2, 1, 9))
+    assert [len(resolver.lines.runs[run]) if run >= 0 else 0 for run in runs.tolist()] == [2, 1, 0]
+    name, source, line = resolver.lines.runs[int(runs[0])][1]
+    assert (resolver.names[name], resolver.lines.paths[source], line) == ("f", "/a.c", 7)
+    SealedSymbols.load(path).save(tmp_path / "again.json.gz")
+    assert SealedSymbols.load(tmp_path / "again.json.gz").lines.runs == SealedSymbols.load(path).lines.runs
+    old = {key: value for key, value in VALID.items() if key != "lines"}
+    path.write_bytes(gzip.compress(json.dumps(old).encode()))
+    resolver = Resolver(sealed=SealedSymbols.load(path))
+    assert not resolver.lines.wanted
+    assert resolver.runs(own("/a"), u64(1, 2)).tolist() == [-1, -1]
+    SealedSymbols.load(path).save(path)
+    assert "lines" not in json.loads(gzip.decompress(path.read_bytes()))
 
 
 def test_names_are_interned_once(kallsyms: Path) -> None:

@@ -1,9 +1,11 @@
-"""Which Python line a sample belongs to: the innermost one of the program's own code, else the innermost of all.
+"""Which line a sample belongs to: the innermost one of the program's own code, else the innermost of all.
 
-Library code (installed packages, the standard library) is what the line called, and stands beside it: `loss.backward()`
-in train.py is the answer, torch/_tensor.py the way there. Only a thread that runs no code of the program, such as
-PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines add up; where
-the recording does not tell which, it counts as undecided.
+Library code (installed packages, the standard library, the system's headers) is what the line called, and stands beside
+it: `loss.backward()` in train.py is the answer, torch/_tensor.py the way there. Only a thread that runs no code of the
+program, such as PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines
+add up; where the recording does not tell which one, it counts as undecided.
+
+Python's lines are one view, those of all languages another: there a line of C++ that Python called is the one.
 """
 
 from __future__ import annotations
@@ -18,12 +20,20 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
-from pinprof.model import UNDECIDED_LINE, Capture, Dso, Int32, Int64, StackTable
+from pinprof.model import UNDECIDED_LINE, Capture, Int32, Int64, StackTable
 
 _LIBRARY = re.compile(
     r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
     re.DOTALL,
 )
+_HEADERS = re.compile(
+    r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
+    r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
+    r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
+    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
+    re.DOTALL,
+)
+"""Sources that are a library's: C, C++, CUDA, Rust."""
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
 _NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
@@ -32,8 +42,8 @@ NOTHING = -1
 
 
 @dataclass(frozen=True)
-class PythonLine:
-    """One line of Python, or one function where lines are unknown, with the weight of one event."""
+class SourceLine:
+    """One line, or one function of Python where lines are unknown, with the weight of one event."""
 
     file: str
     """As short as it can be told from others: `train.py`, `torch/_tensor.py`."""
@@ -63,18 +73,18 @@ class PythonLine:
 
 
 @dataclass(frozen=True)
-class PythonEvent:
-    """One event by Python line."""
+class EventLines:
+    """One event by line."""
 
     event: int
     """Index into the capture's events."""
     total: int
-    """Of the event, with and without Python."""
+    """Of the event, with and without lines."""
     weight: int
-    """Of the samples with Python functions: what `lines` and `undecided` add up to."""
+    """Of the samples with such functions: what `lines` and `undecided` add up to."""
     undecided: int
     """Of those that are in the program's own code, but at which of its lines is not known."""
-    lines: tuple[PythonLine, ...]
+    lines: tuple[SourceLine, ...]
     """Heaviest first."""
 
     @property
@@ -85,7 +95,7 @@ class PythonEvent:
 
 @dataclass(frozen=True)
 class _Place:
-    """A Python frame."""
+    """A frame whose file is known."""
 
     path: str
     line: int
@@ -94,14 +104,29 @@ class _Place:
     """The path within its library; empty for the program's own code."""
 
 
-def python_lines(capture: Capture, attribution: Attribution) -> tuple[PythonEvent, ...]:
+def python_lines(capture: Capture, attribution: Attribution) -> tuple[EventLines, ...]:
     """Per event with such samples its weight by Python line; empty for a capture without Python functions."""
     frames = capture.stacks.frames
-    places = {
-        index: _place(frames.symbol[index], frames.dsos[dso])
+    python = {
+        index: _place(frames.symbol[index], frames.dsos[dso].path)
         for index, dso in enumerate(frames.dso.tolist())
         if frames.dsos[dso].kind == "python"
     }
+    return _by_line(capture, attribution, python)
+
+
+def lines_of_all(capture: Capture, attribution: Attribution, python: tuple[EventLines, ...]) -> tuple[EventLines, ...]:
+    """As `python_lines`, for every language; the same where only Python's are known."""
+    frames = capture.stacks.frames
+    if not frames.source:
+        return python
+    places = {
+        index: _place(frames.symbol[index], path) for index in range(len(frames)) if (path := frames.source_of(index))
+    }
+    return _by_line(capture, attribution, places)
+
+
+def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, _Place]) -> tuple[EventLines, ...]:
     if not places:
         return ()
     line, inside = _nearest(capture.stacks, places)
@@ -114,25 +139,25 @@ def python_lines(capture: Capture, attribution: Attribution) -> tuple[PythonEven
     return tuple(found)
 
 
-def _place(symbol: str, dso: Dso) -> _Place:
+def _place(symbol: str, path: str) -> _Place:
     named = _NAMED.fullmatch(symbol)
     function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
-    library = _LIBRARY.search(dso.path)
+    library = _LIBRARY.search(path) or _HEADERS.search(path)
     short = next((part for part in library.groups() if part), "") if library else ""
-    return _Place(dso.path, line, function, short)
+    return _Place(path, line, function, short)
 
 
 def _nearest(stacks: StackTable, places: Mapping[int, _Place]) -> tuple[Int32, Int32]:
-    """Per node, one more for NO_NODE: the frame that its weight belongs to, and Python's innermost one (or NOTHING)."""
+    """Per node, one more for NO_NODE: the frame that its weight belongs to, and the innermost of all (or NOTHING)."""
     count = len(stacks.frames)
-    is_python, is_own = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    is_known, is_own = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
     for index, place in places.items():
-        is_python[index], is_own[index] = True, not place.short
+        is_known[index], is_own[index] = True, not place.short
     own, inner = np.full(len(stacks) + 1, NOTHING, np.int32), np.full(len(stacks) + 1, NOTHING, np.int32)
     for nodes in stacks.levels():
         frame, parent = stacks.frame[nodes], stacks.parent[nodes]
         own[nodes] = np.where(is_own[frame], frame, own[parent])
-        inner[nodes] = np.where(is_python[frame], frame, inner[parent])
+        inner[nodes] = np.where(is_known[frame], frame, inner[parent])
     return np.where(own != NOTHING, own, inner), inner
 
 
@@ -145,7 +170,7 @@ def _event(
     inside: Int32,
     places: Mapping[int, _Place],
     files: Mapping[str, str],
-) -> PythonEvent:
+) -> EventLines:
     samples = capture.samples
     weight, node = samples.weight[rows], samples.stack[rows]
     distinct, which = np.unique(line[node], return_inverse=True)
@@ -164,7 +189,7 @@ def _event(
         deepest, deepest_weight = next(iter(within.most_common(1)), (NOTHING, 0))
         pids, tids = samples.pid[rows[mine]], samples.tid[rows[mine]]
         lines.append(
-            PythonLine(
+            SourceLine(
                 file=files[place.path],
                 line=place.line,
                 function=place.function,
@@ -179,7 +204,7 @@ def _event(
         )
     lines.sort(key=lambda found: (-found.weight, found.place, found.function))
     total = int(samples.weight[samples.event == event].sum())
-    return PythonEvent(event, total, int(weight.sum()), undecided, tuple(lines))
+    return EventLines(event, total, int(weight.sum()), undecided, tuple(lines))
 
 
 def _text(place: _Place, files: Mapping[str, str]) -> str:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.python_lines import PythonEvent, python_lines
+from pinprof.analyze.lines import EventLines, lines_of_all, python_lines
 from pinprof.model import Capture
 from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
@@ -25,7 +25,7 @@ def python(plain: Capture) -> Capture:
     return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, dsos=dsos)))
 
 
-def lines(*samples: Sample, **more: object) -> tuple[PythonEvent, ...]:
+def lines(*samples: Sample, **more: object) -> tuple[EventLines, ...]:
     made = python(capture(list(samples), **more))  # type: ignore[arg-type]
     return python_lines(made, attribute(made))
 
@@ -98,3 +98,62 @@ def test_nothing_of_a_capture_without_python() -> None:
     plain = capture([Sample(["main@/app/a.out"])])
     assert python_lines(plain, attribute(plain)) == ()
     assert np.array_equal(plain.samples.stack, [0])
+
+
+SOURCES = {
+    "load(int) (load.cpp:12)@/app/libload.so": "/home/me/app/src/load.cpp",
+    "main (load.cpp:7)@/app/prog": "/home/me/app/test/load.cpp",
+    "std::sort<int*> (stl_algo.h:4820)@/app/libload.so": "/usr/include/c++/12/bits/stl_algo.h",
+    "core::hint::black_box (hint.rs:491)@/app/libload.so": f"/rustc/{'0a' * 20}/library/core/src/hint.rs",
+    "serde::parse (lib.rs:3)@/app/prog": "/home/me/.cargo/registry/src/index.crates.io-6f17/serde-1.0/src/lib.rs",
+    "memcpy (fast.cpp:3)@/app/prog": "/home/me/app/src/fast.cpp",
+}
+LOAD, MAIN_CPP, SORT, BLACK_BOX, SERDE, OWN_COPY = SOURCES
+
+
+def sourced(plain: Capture) -> Capture:
+    """The capture, native functions with their source files."""
+    frames = plain.stacks.frames
+    keys = [f"{symbol}@{frames.dsos[dso].path}" for symbol, dso in zip(frames.symbol, frames.dso.tolist(), strict=True)]
+    source = tuple(SOURCES.get(key, "") for key in keys)
+    return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, source=source)))
+
+
+def all_lines(*samples: Sample) -> tuple[tuple[EventLines, ...], tuple[EventLines, ...]]:
+    """Of Python alone, and of all languages."""
+    made = sourced(python(capture(list(samples))))
+    attribution = attribute(made)
+    alone = python_lines(made, attribution)
+    return alone, lines_of_all(made, attribution, alone)
+
+
+def test_a_native_line_that_python_called_is_the_one() -> None:
+    (alone,), (event,) = all_lines(Sample([TRAIN, LOAD, *FAULT], weight=5), Sample([TRAIN, *FAULT], weight=3))
+    assert [(row.place, row.weight) for row in alone.lines] == [("train.py:88", 8)]
+    assert [(row.place, row.function, row.weight) for row in event.lines] == [
+        ("load.cpp:12", "load(int)", 5),
+        ("train.py:88", "train", 3),
+    ]
+
+
+def test_headers_of_the_system_and_crates_are_libraries() -> None:
+    alone, (event,) = all_lines(
+        Sample([MAIN_CPP, LOAD, SORT, *FAULT], weight=5),
+        Sample([MAIN_CPP, BLACK_BOX], weight=3),
+        Sample([SERDE], weight=2),
+        Sample(["start@/lib/libc.so.6"], weight=4),
+    )
+    assert alone == ()
+    assert [(row.place, row.inside, row.library, row.weight) for row in event.lines] == [
+        ("src/load.cpp:12", "bits/stl_algo.h:4820", False, 5),
+        ("test/load.cpp:7", "library/core/src/hint.rs:491", False, 3),
+        ("serde-1.0/src/lib.rs:3", "", True, 2),
+    ]
+    assert (event.total, event.weight) == (14, 10)
+
+
+def test_a_line_in_a_name_does_not_change_the_cause() -> None:
+    made = sourced(capture([Sample([OWN_COPY])]))
+    without = capture([Sample(["memcpy@/app/prog"])])
+    assert attribute(made).leaf.tolist() == attribute(without).leaf.tolist()
+    assert attribute(made).leaf.tolist() != attribute(capture([Sample(["f@/app/prog"])])).leaf.tolist()

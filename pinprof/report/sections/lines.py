@@ -1,4 +1,4 @@
-"""Lines of Python: each event's weight by line, cut to the heavy ones, what is left out summed up."""
+"""Lines of all languages: each event's weight by line, cut to the heavy ones, what is left out summed up."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
-from pinprof.analyze.python_lines import PythonEvent, PythonLine
+from pinprof.analyze.lines import EventLines, SourceLine
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section, picked
@@ -30,19 +30,19 @@ _NAME_WIDTH = 28
 
 
 @dataclass(frozen=True, slots=True)
-class PythonTable:
-    """One event by line of Python (by function, where no line is known)."""
+class LineTable:
+    """One event by line (by function of Python, where no line is known)."""
 
     event: str
     unit: str
     total: int
-    """Weight of the event, with and without Python."""
+    """Weight of the event, with and without lines."""
     weight: int
-    """Weight of the samples with Python functions."""
+    """Weight of the samples that have such a line, or an undecided one."""
     undecided: int
     """Weight of those at a line that is not known."""
     has_lines: bool
-    rows: tuple[PythonLine, ...]
+    rows: tuple[SourceLine, ...]
     """Heaviest first."""
     rest: int
     """How many lines are left out."""
@@ -62,51 +62,49 @@ def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
 
 
 @dataclass(frozen=True)
-class Python(Section):
-    """The events that have Python functions, in the order of the recording."""
+class Lines(Section):
+    """The events that have lines, in the order of the recording."""
 
-    key, title = "python", "Python"
-    absent = (("python", ()),)
+    key, title = "lines", "Lines"
+    absent = (("python", ()), ("lines", ()))
 
-    tables: tuple[PythonTable, ...]
+    tables: tuple[LineTable, ...]
+    python: tuple[LineTable, ...] = ()
+    """Python alone; equal where there is nothing else."""
 
     main_threads = staticmethod(main_threads)
 
     @classmethod
     def build(cls, analysis: Analysis, _: Shared) -> Self | None:
-        """None without Python functions."""
-        return cls(tuple(_table(analysis, result) for result in analysis.python)) if analysis.python else None
+        """None without lines."""
+        if not analysis.lines:
+            return None
+        tables, python = (
+            tuple(_table(analysis, event) for event in events) for events in (analysis.lines, analysis.python)
+        )
+        return cls(tables, python)
 
-    def table(self, event: str) -> PythonTable | None:
+    def table(self, event: str) -> LineTable | None:
         """The table of one event."""
         return next((table for table in self.tables if table.event == event), None)
 
     def to_json(self) -> dict[str, Any]:
         """Every table."""
         return {
-            "python": [
-                picked(table, "event total weight undecided")
-                | {
-                    "lines": [
-                        asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)}
-                        for line in table.rows
-                    ],
-                }
-                | picked(table, "rest rest_weight")
-                for table in self.tables
-            ]
+            "python": [_table_json(table) for table in self.python],
+            "lines": [_table_json(table) for table in self.tables],
         }
 
     def to_text(self, report: ReportData, _: Console) -> Iterator[RenderableType]:
         """A table for each event."""
         for table in self.tables:
-            yield from titled(f"Python {table.noun}s · {printable(table.event)}", _table_text(table, report))
+            yield from titled(f"{table.noun.capitalize()}s · {printable(table.event)}", _table_text(table, report))
 
 
-def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
+def _table(analysis: Analysis, result: EventLines) -> LineTable:
     event = analysis.capture.events[result.event]
     rows = [line for line in result.lines[:MOST_LINES] if line.weight >= SMALLEST_SHARE * result.total]
-    return PythonTable(
+    return LineTable(
         event=event.name,
         unit=event.unit,
         total=result.total,
@@ -119,7 +117,19 @@ def _table(analysis: Analysis, result: PythonEvent) -> PythonTable:
     )
 
 
-def _table_text(data: PythonTable, report: ReportData) -> Table:
+def _table_json(table: LineTable) -> dict[str, Any]:
+    return (
+        picked(table, "event total weight undecided")
+        | {
+            "lines": [
+                asdict(line) | {"leaves": dict(line.leaves), "threads": dict(line.threads)} for line in table.rows
+            ],
+        }
+        | picked(table, "rest rest_weight")
+    )
+
+
+def _table_text(data: LineTable, report: ReportData) -> Table:
     table = plain_table()
     table.add_column("share", justify="right", no_wrap=True)
     table.add_column("weight", justify="right", no_wrap=True)
@@ -149,7 +159,7 @@ def _table_text(data: PythonTable, report: ReportData) -> Table:
     rest = (
         (left, f"(other {data.noun}s)"),
         (data.undecided, "(line undecided)"),
-        (data.total - data.weight, "(no Python on the stack)"),
+        (data.total - data.weight, f"(no {data.noun} known)"),
     )
     for weight, label in rest:
         if weight:

@@ -1,0 +1,39 @@
+"""What plotly's figures have in common; the page colours them (`meta` is a level of the taxonomy, or `limit`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+def layout(x: dict[str, Any], y: dict[str, Any], height: int, left: int = 60, **more: Any) -> dict[str, Any]:
+    """A layout of two axes that cannot be zoomed; sizes in pixels, `left` is the margin for the y axis."""
+    fixed = {"fixedrange": True, "zeroline": False}
+    return {
+        "height": height,
+        "margin": {"l": left, "r": 12, "t": 8, "b": 44},
+        "xaxis": x | fixed,
+        "yaxis": y | fixed,
+        "legend": {"traceorder": "normal"},
+        **more,
+        "hovermode": "closest",
+        "dragmode": False,
+    }
+
+
+def title(text: str) -> dict[str, Any]:
+    """An axis's title."""
+    return {"title": {"text": text, "standoff": 8}}
+
+
+def limit(name: str, ends: tuple[float, float], height: float, hover: str, dash: str = "dash") -> dict[str, Any]:
+    """A horizontal line from one end of the x axis to the other."""
+    return {
+        "type": "scatter",
+        "mode": "lines",
+        "name": name,
+        "meta": "limit",
+        "x": list(ends),
+        "y": [height, height],
+        "line": {"width": 1.5, "dash": dash},
+        "hovertemplate": hover,
+    }
