@@ -166,13 +166,8 @@ class _Grafting:
         return chain
 
     def _roots(self) -> tuple[list[tuple[int, ...]], Int64]:
-        """Distinct beginnings of threads, the empty one first, and per sample the number of its thread's.
-
-        What py-spy saw is shown as it was recorded.
-        """
+        """Distinct beginnings of threads, the empty one first, and per sample the number of its thread's."""
         samples = self._capture.samples
-        if self._stacks.changes:
-            return [()], np.zeros(len(samples), np.int64)
         threads, of_thread = np.unique(pack(samples.pid, samples.tid), return_inverse=True)
         of_thread = of_thread.reshape(-1).astype(np.int64)
         rows, count = np.unique(pack(of_thread, samples.stack), return_counts=True)
@@ -185,6 +180,8 @@ class _Grafting:
     def _grafted(self, chain: list[int], stack: int, root: tuple[int, ...], *, named: bool) -> list[int]:
         """The frames of a sample: its chain, its Python stack, and where its thread began."""
         whole = self._beginnings.whole(chain)
+        if self._stacks.changes:  # what py-spy saw is shown as it was recorded
+            whole, root = True, ()
         if named:
             return [*([] if whole else self._folded(root)), *self._with_lines(chain, stack)]
         if stack == NO_STACK or not chain:
