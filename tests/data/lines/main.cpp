@@ -19,10 +19,7 @@ static volatile unsigned whole = 1;
 static volatile double real = 1;
 static std::vector<int> numbers(60000);
 
-__attribute__((noinline)) static void spin_whole()
-{
-    spin(whole, 1500000);
-}
+__attribute__((noinline)) static void spin_whole() { spin(whole, 1500000); }
 
 __attribute__((noinline)) static void spin_real()
 {
@@ -33,7 +30,8 @@ __attribute__((noinline)) static void spin_real()
 __attribute__((noinline)) static void sort_numbers()
 {
     unsigned state = 1;
-    for (int &number : numbers) number = state = state * 1664525 + 1013904223;
+    for (int &number : numbers)
+        number = state = state * 1664525 + 1013904223;
     std::sort(numbers.begin(), numbers.end()); // here: sort
     asm volatile("" : : : "memory");
 }
