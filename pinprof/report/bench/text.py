@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import Any
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
@@ -16,9 +16,6 @@ from pinprof.report.bench.data import BenchReport, speed
 from pinprof.report.names import printable
 from pinprof.report.terminal.layout import console_of, kept, plain_table, sentence, tidy, titled
 from pinprof.units import format_bytes, format_ns, format_share
-
-if TYPE_CHECKING:
-    from pinprof.bench.compare import Comparison
 
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
@@ -53,15 +50,15 @@ def _bench(report: BenchReport, console: Console) -> Iterator[RenderableType]:
         yield from titled("Stability, as pyperf sees it", _stability(report))
 
 
-def print_comparison(comparison: Comparison) -> None:
-    """Print the benchmarks whose means differ significantly, and how many do not."""
+def print_comparison(comparison: Any) -> None:
+    """Print the benchmarks whose means differ significantly, and how many do not (`bench.compare.Comparison`)."""
     console = console_of()
     with tidy(console):
         for part in _comparison(comparison):
             console.print(part)
 
 
-def _comparison(comparison: Comparison) -> Iterator[RenderableType]:
+def _comparison(comparison: Any) -> Iterator[RenderableType]:
     differing = [row for row in comparison.rows if row.significant]
     same = len(comparison.rows) - len(differing)
     verdict = f"{len(differing)} of {len(comparison.rows)} differ" if differing else "No significant change"
