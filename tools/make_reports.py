@@ -18,12 +18,14 @@ from pathlib import Path
 
 from scenario_table import SUFFIX, Row, captures, row_of
 
-from pinprof import rates, read, report
+from pinprof import rates, read
 from pinprof.analyze import Analysis, analyze
 from pinprof.cli.list import FAMILIES
 from pinprof.errors import PinprofError
 from pinprof.read import machine_rates
+from pinprof.report.gather import build
 from pinprof.report.page.bundle import asset
+from pinprof.report.page.html import write_html
 from pinprof.units import format_bytes, format_ns, format_share
 
 ROOT = Path(__file__).parents[1]
@@ -68,7 +70,7 @@ def page(path: Path, reports: Path) -> Analysis:
     """Write the page of one capture."""
     analysis = analyze(machine_rates.stored(read.read(path)))
     target = reports / f"{path.name.removesuffix(SUFFIX)}.html"
-    report.write_html(report.build(analysis), target, reports)
+    write_html(build(analysis), target, reports)
     return analysis
 
 
