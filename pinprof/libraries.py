@@ -17,6 +17,9 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+_HERE = Path(__file__).parent
+_HEADER = _HERE / "cursor.h"
+"""What the sources share."""
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
 _OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
@@ -35,7 +38,11 @@ class Library:
     @property
     def name(self) -> str:
         """Its file name."""
-        made_of = self.source.read_bytes() + " ".join((*_FLAGS, self.link, platform.machine())).encode()
+        made_of = (
+            self.source.read_bytes()
+            + _HEADER.read_bytes()
+            + " ".join((*_FLAGS, self.link, platform.machine())).encode()
+        )
         return f"{self.prefix}{hashlib.sha256(made_of).hexdigest()[:12]}.so"
 
     def compile_into(self, folder: Path) -> Path:
@@ -43,7 +50,7 @@ class Library:
         target = folder / self.name
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as place:
             made = Path(place) / target.name
-            command = [*compiler(), *_FLAGS, self.link, str(self.source), "-o", str(made)]
+            command = [*compiler(), *_FLAGS, self.link, f"-I{_HERE}", str(self.source), "-o", str(made)]
             # A signal ends the compiler before it can remove its temporary files: they go with the place.
             own = {**os.environ, "TMPDIR": place}
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=own)
@@ -98,8 +105,6 @@ def compiler() -> tuple[str, ...]:
             return command
     return ()
 
-
-_HERE = Path(__file__).parent
 
 NVTX = Library(
     "NVTX library",

@@ -7,6 +7,7 @@ its tools. A recording (run.py) takes all tools through the same steps, in the o
 from __future__ import annotations
 
 import signal
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -48,11 +49,7 @@ class Tool:
     """One part of one recording; a step in which it has nothing to do stays as it is here."""
 
     recorder: Recorder | None = None
-    """Its process, from `launch` or `attach` on."""
-
-    def launch(self, signals: HeldSignals) -> Program:
-        """Start the program, which then waits behind its gate: of a collector that `launches`."""
-        raise NotImplementedError
+    """Its process, from `attach` on, or `launch`."""
 
     def attach(self, program: Program) -> None:
         """Begin with a program that waits; raises why that cannot be."""
@@ -72,7 +69,15 @@ class Tool:
         return ToolResult({})
 
 
-class Waiter:
+class Launcher(Tool, ABC):
+    """A tool that starts the program itself: the first of a collector that `launches`."""
+
+    @abstractmethod
+    def launch(self, signals: HeldSignals) -> Program:
+        """Start the program, which then waits behind its gate."""
+
+
+class Waiter(ABC):
     """Whoever waits for the processes of a recording."""
 
     def __init__(self, tools: Sequence[Tool]) -> None:
@@ -87,9 +92,9 @@ class Waiter:
         """The processes that the tools have started so far."""
         return [tool.recorder for tool in self.tools if tool.recorder is not None]
 
+    @abstractmethod
     def wait(self, timeout_s: float) -> None:
-        """Wait for something to happen, at most so long, and note which recorder has ended."""
-        raise NotImplementedError
+        """Wait for something to happen, for `timeout_s` seconds at most, and note which recorder has ended."""
 
     def wait_ready(self, timeout_s: float) -> None:
         """The same while a recorder begins: KeyboardInterrupt when the user gives up."""

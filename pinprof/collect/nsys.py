@@ -27,7 +27,7 @@ from pathlib import Path
 
 from pinprof import nsys as tool
 from pinprof.collect import chosen, nsys_export
-from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
+from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
 from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, listen, private_folder, shim_command
 from pinprof.collect.program import HeldSignals, find_program
 from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
@@ -137,7 +137,7 @@ def command_line(nsys: Nsys, request: RecordRequest, output: Path, *, samples: b
     return argv, notes
 
 
-class Launched(Tool):
+class Launched(Launcher):
     """nsys at work on a program that it launches."""
 
     recorder: NsysRecorder

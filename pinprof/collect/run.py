@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pinprof.collect import BESIDE, chosen, counters, kallsyms, leaves, load
 from pinprof.collect.attach import RunningProgram
-from pinprof.collect.collector import Setup, Tool, Waiter
+from pinprof.collect.collector import Launcher, Setup, Tool, Waiter
 from pinprof.collect.program import HeldSignals, Program, ending_note, exit_status
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
@@ -33,16 +33,13 @@ class Run:
         self._setup.notes.append(kallsyms.save(directory))
         self._modules = kallsyms.modules()
         self.tools: list[Tool] = []
-        self._launcher: Tool | None = None
         for part in (*chosen(request), *map(load, beside)):
-            tools = part.join(self._setup)
-            self.tools += tools
-            self._launcher = tools[0] if part.launches else self._launcher
+            self.tools += part.join(self._setup)
 
     def program(self, signals: HeldSignals) -> Program:
         """The program, waiting behind its gate, or the one that runs already."""
-        if self._launcher:
-            return self._launcher.launch(signals)
+        if launcher := next((tool for tool in self.tools if isinstance(tool, Launcher)), None):
+            return launcher.launch(signals)
         if self._request.pid:
             return RunningProgram(self._request.pid, self._request.duration_s)
         return Program(self._request.command, self._setup.environment, signals)

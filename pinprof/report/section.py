@@ -6,6 +6,7 @@ sees the data as `section` and what sections share as `report`.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -33,7 +34,7 @@ class ForScripts:
     """Whether a script draws with plotly, besides `figures`."""
 
 
-class Section:
+class Section(ABC):
     """The data of one section. All methods but `build` may be left out."""
 
     key: ClassVar[str]
@@ -44,9 +45,9 @@ class Section:
     """Its entries of the JSON where it does not apply: keys stay."""
 
     @classmethod
+    @abstractmethod
     def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
         """The data of one recording; None where the section does not apply."""
-        raise NotImplementedError
 
     @classmethod
     def of(cls, report: ReportData) -> Self | None:

@@ -29,6 +29,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "cursor.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 #if defined(__x86_64__)
@@ -171,56 +173,6 @@ static bool address_of(const struct file *file, uint64_t offset, uint64_t *addre
 
 /* ---- encoded values ---- */
 
-struct cursor {
-    const uint8_t *at, *end;
-    uint64_t address; /* of `at` in the file's memory, for values relative to their own place */
-    bool bad;
-};
-
-static uint64_t take(struct cursor *c, size_t size)
-{
-    uint64_t value = 0;
-    if (c->bad || (size_t)(c->end - c->at) < size) {
-        c->bad = true;
-        return 0;
-    }
-    memcpy(&value, c->at, size);
-    c->at += size;
-    c->address += size;
-    return value;
-}
-
-static uint64_t take_uleb(struct cursor *c)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0;; shift += 7) {
-        uint64_t byte = take(c, 1);
-        if (c->bad)
-            return 0;
-        if (shift < 64)
-            value |= (byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-}
-
-static int64_t take_sleb(struct cursor *c)
-{
-    uint64_t value = 0, byte;
-    unsigned shift = 0;
-    do {
-        byte = take(c, 1);
-        if (c->bad)
-            return 0;
-        if (shift < 64)
-            value |= (byte & 0x7f) << shift;
-        shift += 7;
-    } while (byte & 0x80);
-    if (shift < 64 && byte & 0x40)
-        value |= ~0ull << shift;
-    return (int64_t)value;
-}
-
 static int64_t signed_of(uint64_t value, size_t size)
 {
     unsigned shift = 64 - 8 * (unsigned)size;
@@ -303,7 +255,7 @@ static void load_headers(struct file *file)
     size_t size = left < sizeof raw ? left : sizeof raw;
     if (!file_read(file, offset, raw, size) || raw[0] != 1 || raw[3] != 0x3b)
         return; /* only the sorted table that every linker writes: pairs of sdata4, relative to the header */
-    struct cursor c = {raw + 4, raw + size, frame_header + 4, false};
+    struct cursor c = {raw + 4, raw + size, false, frame_header + 4};
     take_encoded(&c, raw[1], frame_header);
     uint64_t entries = take_encoded(&c, raw[2], frame_header);
     uint64_t skip = (uint64_t)(c.at - raw);
@@ -562,7 +514,7 @@ static bool read_cie(const struct file *file, uint64_t address, struct cie *cie)
     size_t size = left < sizeof raw ? left : sizeof raw;
     if (!file_read(file, offset, raw, size))
         return false;
-    struct cursor c = {raw, raw + size, address, false};
+    struct cursor c = {raw, raw + size, false, address};
     uint64_t length = take(&c, 4);
     if (c.bad || length < 8 || length > size - 4)
         return false;
@@ -717,8 +669,7 @@ static bool run(
             row->expression_size = (uint8_t)size;
             if (row->cfa == CFA_EXPRESSION)
                 memcpy(row->expression, c.at, size);
-            c.at += size;
-            c.address += size;
+            skip(&c, size);
             break;
         }
         case 0x10:   /* expression */
@@ -728,12 +679,11 @@ static bool run(
             if (size > (uint64_t)(c.end - c.at))
                 return false;
             /* `breg(fp) n` beside a realigned stack: the register lies at fp + n. */
-            struct cursor e = {c.at, c.at + size, 0, false};
+            struct cursor e = {c.at, c.at + size, false, 0};
             bool at_fp = op == 0x10 && take(&e, 1) == 0x70 + DW_FP;
             int64_t offset = at_fp ? take_sleb(&e) : 0;
             set_rule(row, reg, at_fp && !e.bad && e.at == e.end ? EXPRESSION : UNDEFINED, offset);
-            c.at += size;
-            c.address += size;
+            skip(&c, size);
             break;
         }
         case 0x11: /* offset_extended_sf */
@@ -767,7 +717,7 @@ static bool run(
     return !c.bad;
 }
 
-static bool find_row(const struct file *file, uint64_t address, uint64_t lookup, struct row *row)
+static bool find_row(const struct file *file, uint64_t lookup, struct row *row)
 {
     uint32_t low = 0, high = file->entries;
     int32_t pair[2];
@@ -795,7 +745,7 @@ static bool find_row(const struct file *file, uint64_t address, uint64_t lookup,
     struct cie cie;
     bool good = file_read(file, offset, raw, length + 4);
     if (good) {
-        struct cursor c = {raw + 4, raw + 4 + length, place + 4, false};
+        struct cursor c = {raw + 4, raw + 4 + length, false, place + 4};
         uint64_t back = take(&c, 4);
         good = back && read_cie(file, place + 4 - back, &cie);
         if (good) {
@@ -806,8 +756,7 @@ static bool find_row(const struct file *file, uint64_t address, uint64_t lookup,
                 if (extra > (uint64_t)(c.end - c.at))
                     c.bad = true;
                 else {
-                    c.at += extra;
-                    c.address += extra;
+                    skip(&c, extra);
                 }
             }
             good = !c.bad && lookup >= begin && lookup - begin < range;
@@ -817,7 +766,7 @@ static bool find_row(const struct file *file, uint64_t address, uint64_t lookup,
                 row->cfa = CFA_NONE;
                 row->signal_frame = cie.signal_frame;
                 struct row none = *row;
-                struct cursor first = {cie.program, cie.program + cie.program_size, 0, false};
+                struct cursor first = {cie.program, cie.program + cie.program_size, false, 0};
                 good = run(first, &cie, 0, UINT64_MAX, row, &none);
                 struct row initial = *row;
                 good = good && run(c, &cie, begin, lookup, row, &initial);
@@ -826,7 +775,6 @@ static bool find_row(const struct file *file, uint64_t address, uint64_t lookup,
     }
     if (raw != small)
         free(raw);
-    (void)address;
     return good;
 }
 
@@ -868,7 +816,7 @@ static const struct row *row_of(struct unwinder *u, const struct mapping *map, u
             u->row_count++;
             row->file = map->file;
             row->pc = address;
-            row->known = find_row(map->file, address, address, row);
+            row->known = find_row(map->file, address, row);
             return row->known ? row : NULL;
         }
     }
@@ -887,7 +835,7 @@ static bool word_at(const struct stack *stack, uint64_t address, uint64_t *word)
 /* The operations that compilers use for the frame address: of PLT entries and of realigned stacks. */
 static bool evaluate(const struct row *row, const struct frame *f, const struct stack *stack, uint64_t *value)
 {
-    struct cursor c = {row->expression, row->expression + row->expression_size, 0, false};
+    struct cursor c = {row->expression, row->expression + row->expression_size, false, 0};
     uint64_t values[8];
     int depth = 0;
     while (c.at < c.end && !c.bad) {
@@ -1085,11 +1033,9 @@ static uint64_t word(const uint8_t *at)
 }
 
 /* One sample without its registers and stack, with the chain that they complete; 0 when it is not laid out so. */
-static size_t rewrite_sample(struct unwinder *u, const uint8_t *record, size_t size, uint8_t *out)
+static size_t rewrite_sample(
+    struct unwinder *u, const struct event *event, const uint8_t *record, size_t size, uint8_t *out)
 {
-    const struct event *event = size >= 16 ? event_of(u, word(record + 8)) : NULL;
-    if (!event || !(event->sample_type & S_STACK))
-        return 0;
     size_t fixed = 8 + 8 * (size_t)__builtin_popcountll(event->sample_type & S_WORDS), at = fixed;
     if (at + 8 > size)
         return 0;
@@ -1203,13 +1149,15 @@ EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const uint8_t *in, size
                 if (type != RECORD_SAMPLE)
                     note(u, type, misc, in + at + 8, length - 8u);
             } else {
-                size_t made = type == RECORD_SAMPLE ? rewrite_sample(u, in + at, length, out + written) : 0;
-                if (!made && !(type == RECORD_SAMPLE && length >= 16 && event_of(u, word(in + at + 8)) &&
-                                 event_of(u, word(in + at + 8))->sample_type & S_STACK)) {
+                const struct event *event =
+                    type == RECORD_SAMPLE && length >= 16 ? event_of(u, word(in + at + 8)) : NULL;
+                if (event && event->sample_type & S_STACK) {
+                    /* One that is not laid out as its event says is left out: it may hold a stack. */
+                    written += rewrite_sample(u, event, in + at, length, out + written);
+                } else {
                     memcpy(out + written, in + at, length);
-                    made = length;
+                    written += length;
                 }
-                written += made;
             }
             at += length;
         }

@@ -18,6 +18,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "cursor.h"
+
 #define EXPORT __attribute__((visibility("default")))
 
 enum { INFO, ABBREV, LINE, STR, LINE_STR, RANGES, RNGLISTS, ADDR, STR_OFFSETS, SECTIONS };
@@ -62,11 +64,6 @@ enum {
 };
 
 enum { MOST_INLINED = 24, MOST_REFERENCES = 8, MOST_ABBREVIATIONS = 1 << 16 };
-
-struct cursor {
-    const uint8_t *at, *end;
-    bool bad;
-};
 
 struct unit {
     uint64_t start, end, dies; /* offsets in the section of units */
@@ -140,57 +137,6 @@ static bool late(void)
 }
 
 /* ---- reading ---- */
-
-static uint64_t take(struct cursor *c, size_t size)
-{
-    uint64_t value = 0;
-    if (c->bad || (size_t)(c->end - c->at) < size) {
-        c->bad = true;
-        return 0;
-    }
-    memcpy(&value, c->at, size);
-    c->at += size;
-    return value;
-}
-
-static void skip(struct cursor *c, uint64_t size)
-{
-    if (c->bad || (uint64_t)(c->end - c->at) < size)
-        c->bad = true;
-    else
-        c->at += size;
-}
-
-static uint64_t take_uleb(struct cursor *c)
-{
-    uint64_t value = 0;
-    for (unsigned shift = 0;; shift += 7) {
-        uint64_t byte = take(c, 1);
-        if (c->bad)
-            return 0;
-        if (shift < 64)
-            value |= (byte & 0x7f) << shift;
-        if (!(byte & 0x80))
-            return value;
-    }
-}
-
-static int64_t take_sleb(struct cursor *c)
-{
-    uint64_t value = 0, byte;
-    unsigned shift = 0;
-    do {
-        byte = take(c, 1);
-        if (c->bad)
-            return 0;
-        if (shift < 64)
-            value |= (byte & 0x7f) << shift;
-        shift += 7;
-    } while (byte & 0x80);
-    if (shift < 64 && byte & 0x40)
-        value |= ~0ull << shift;
-    return (int64_t)value;
-}
 
 static const char *take_text(struct cursor *c)
 {
