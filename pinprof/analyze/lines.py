@@ -79,11 +79,11 @@ class EventLines:
     event: int
     """Index into the capture's events."""
     total: int
-    """Of the event, with and without lines."""
+    """The weight of the event, with and without lines."""
     weight: int
-    """Of the samples with such functions: what `lines` and `undecided` add up to."""
+    """The weight of the samples with such functions: what `lines` and `undecided` add up to."""
     undecided: int
-    """Of those that are in the program's own code, but at which of its lines is not known."""
+    """The weight of those in the program's own code at a line that is not known."""
     lines: tuple[SourceLine, ...]
     """Heaviest first."""
 
@@ -131,12 +131,12 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, _P
         return ()
     line, inside = _nearest(capture.stacks, places)
     files = _short_files(places.values())
-    found = []
+    events = []
     for event in range(len(capture.events)):
         rows = np.flatnonzero((capture.samples.event == event) & (line[capture.samples.stack] != NOTHING))
         if len(rows):
-            found.append(_event(capture, attribution, event, rows, line, inside, places, files))
-    return tuple(found)
+            events.append(_event(capture, attribution, event, rows, line, inside, places, files))
+    return tuple(events)
 
 
 def _place(symbol: str, path: str) -> _Place:
@@ -202,7 +202,7 @@ def _event(
                 threads=_by_thread(capture, pids, tids, weight[mine]),
             )
         )
-    lines.sort(key=lambda found: (-found.weight, found.place, found.function))
+    lines.sort(key=lambda row: (-row.weight, row.place, row.function))
     total = int(samples.weight[samples.event == event].sum())
     return EventLines(event, total, int(weight.sum()), undecided, tuple(lines))
 
@@ -224,13 +224,13 @@ def _by_leaf(attribution: Attribution, rows: Int64, weight: Int64) -> dict[str, 
 
 
 def _by_thread(capture: Capture, pids: Int32, tids: Int32, weight: Int64) -> dict[str, int]:
-    found: Counter[str] = Counter()
+    names: Counter[str] = Counter()
     distinct, which = np.unique(pack(pids, tids), return_inverse=True)
     sums = np.zeros(len(distinct), np.int64)
     np.add.at(sums, which.reshape(-1), weight)
     for thread, value in zip(pairs_of(distinct), sums.tolist(), strict=True):
-        found[capture.threads.get(thread, "")] += value
-    return dict(found.most_common())
+        names[capture.threads.get(thread, "")] += value
+    return dict(names.most_common())
 
 
 def _short_files(places: Iterable[_Place]) -> dict[str, str]:

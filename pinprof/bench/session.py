@@ -15,7 +15,7 @@ from pinprof.errors import ScenarioError
 from pinprof.units import format_bytes
 
 _CALIBRATION_SHARE = 0.45
-"""Of the time allowed: what is not calibrated by then is left out."""
+"""The part of the time allowed; what is not calibrated by then is left out."""
 _OVERTIME_SHARE = 0.15
 """By how much of the time allowed it may be exceeded."""
 _MOST_QUICK, _MOST = 5, 10

@@ -7,6 +7,7 @@
     program.py      the program behind its gate; attach.py: one that runs already
     recorder.py     a tool's process
     session.py      signals, and waiting for all processes
+    proc.py         what /proc says of processes
     control.py      perf's control FIFOs, which the native collector obeys too
     native/         pinprof's own collector; calls.py: CUDA calls beside any sampler
     perf.py         Linux perf; perf_host_name.py: its file without the machine's name

@@ -13,6 +13,7 @@ import select
 import time
 from pathlib import Path
 
+from pinprof.collect.proc import alive
 from pinprof.collect.program import Program
 from pinprof.errors import CollectError
 
@@ -70,10 +71,7 @@ class RunningProgram(Program):
         """Whether it has ended, reaped or not."""
         if self._process >= 0:
             return bool(select.select([self._process], [], [], 0)[0])
-        try:
-            return Path(f"/proc/{self.pid}/stat").read_bytes().rpartition(b")")[2].split()[0] in (b"Z", b"X")
-        except OSError:
-            return True
+        return not alive(self.pid)
 
     def left_s(self) -> float:
         """Seconds until the time is up; 0.1 at most, since no signal tells of the end of another's process."""

@@ -19,6 +19,7 @@ import time
 from typing import Any
 
 from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
 from pinprof.store import MEMORY
 
@@ -79,7 +80,7 @@ class MemoryWatch(Tool):
             return
         now = time.monotonic()
         if now >= self._tree_due:
-            self._tree, self._tree_due = self._descendants(), now + TREE_INTERVAL_S
+            self._tree, self._tree_due = tree(self._root, MOST_PROCESSES, MOST_THREADS), now + TREE_INTERVAL_S
         line: dict[str, Any] = {"t": time.monotonic_ns(), "machine": _machine(), "processes": []}
         for pid in self._tree:
             if facts := self._process(pid, now):
@@ -102,7 +103,7 @@ class MemoryWatch(Tool):
             self._file = -1
 
     def _process(self, pid: int, now: float) -> dict[str, Any] | None:
-        status = _contents(f"/proc/{pid}/status")
+        status = contents(f"/proc/{pid}/status")
         if not status:
             return None
         facts: dict[str, Any] = {"pid": pid}
@@ -119,7 +120,7 @@ class MemoryWatch(Tool):
             return None
         if now >= self._huge_due.get(pid, 0.0):
             begin = time.thread_time()
-            rollup = _HUGE.search(_contents(f"/proc/{pid}/smaps_rollup"))
+            rollup = _HUGE.search(contents(f"/proc/{pid}/smaps_rollup"))
             took = time.thread_time() - begin
             self._huge_spent += took
             self._huge_due[pid] = now + max(HUGE_INTERVAL_S, took / HUGE_COST) if took < HUGE_LIMIT_S else float("inf")
@@ -127,36 +128,9 @@ class MemoryWatch(Tool):
                 facts["huge"] = int(rollup[1]) * 1024
         return facts
 
-    def _descendants(self) -> list[int]:
-        """The process and those below it, its own first."""
-        tree: list[int] = []
-        queue = [self._root]
-        while queue and len(tree) < MOST_PROCESSES:
-            pid = queue.pop(0)
-            tree.append(pid)
-            queue += _children(pid)
-        return tree
-
-
-def _children(pid: int) -> list[int]:
-    threads = [str(pid)]
-    with contextlib.suppress(OSError):
-        listed = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - ten times a second: plain strings cost least
-        threads = listed if len(listed) <= MOST_THREADS else threads
-    lists = (_contents(f"/proc/{pid}/task/{thread}/children") for thread in threads)
-    return [int(child) for children in lists for child in children.split()]
-
 
 def _machine() -> dict[str, int]:
-    return {match[1].decode(): int(match[2]) for match in _COUNTER.finditer(_contents("/proc/vmstat"))}
-
-
-def _contents(path: str) -> bytes:
-    try:
-        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - likewise
-            return file.read()
-    except OSError:
-        return b""
+    return {match[1].decode(): int(match[2]) for match in _COUNTER.finditer(contents("/proc/vmstat"))}
 
 
 COLLECTOR = Collector(lambda setup: [MemoryWatch(setup)])

@@ -26,6 +26,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.py_spy_trace import segment
 
 SEGMENT_S = 60.0
@@ -226,17 +227,8 @@ def _as_others(pid: int) -> None:
 
 def cpu_seconds(pid: int) -> float:
     """What a process has used of the processors; 0 when it is gone."""
-    fields = _read(pid, "stat").rpartition(b")")[2].split()
+    fields = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return status.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
 
 
 def has_interpreter(pid: int) -> bool:
@@ -244,22 +236,15 @@ def has_interpreter(pid: int) -> bool:
 
     Not before it is the program itself: until then it is a copy of pinprof, our parent, and a Python of its own.
     """
-    if _read(pid, "cmdline") == _read(os.getppid(), "cmdline"):
+    if contents(f"/proc/{pid}/cmdline") == contents(f"/proc/{os.getppid()}/cmdline"):
         return False
-    waiting = [pid]
-    while waiting:
-        process = waiting.pop()
+    for process in tree(pid):
         try:
             name = Path(f"/proc/{process}/exe").readlink().name
         except OSError:
             continue
-        if _NAMED.fullmatch(name) or b"/libpython" in _read(process, "maps"):
+        if _NAMED.fullmatch(name) or b"/libpython" in contents(f"/proc/{process}/maps"):
             return True
-        for task in Path(f"/proc/{process}/task").glob("[0-9]*/children"):
-            try:
-                waiting += [int(child) for child in task.read_text().split()]
-            except OSError:
-                continue
     return False
 
 
@@ -270,13 +255,6 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
     except subprocess.TimeoutExpired:
         return False
     return True
-
-
-def _read(pid: int, name: str) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ _NONE = np.zeros(0, np.int64)
 _NUMBERS = _NONE.astype(np.int32)
 _NO_EVENTS = EventRows(_NUMBERS, _NONE, _NONE, _NONE, _NUMBERS, _NUMBERS, _NONE, _NONE)
 _NO_ROWS = ActivityRows(*(_NO_EVENTS,) * 3, CallTime(_NONE, _NUMBERS, _NONE), *(_NONE,) * 4)
-"""Of a recording without activity."""
+"""The rows of a recording without activity."""
 _SINGLE = ("time_call", "time_leaf", "time_ns", "scope", "scope_start_ns", "scope_length_ns", "scope_pid")
 
 

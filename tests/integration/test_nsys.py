@@ -24,7 +24,7 @@ from pinprof.analyze import analyze
 from pinprof.collect import permission
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.nsys_keeper import TOOLS
-from pinprof.collect.py_spy_keeper import alive
+from pinprof.collect.proc import alive
 from pinprof.errors import PinprofError
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read

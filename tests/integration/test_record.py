@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pinprof.collect import permission
-from pinprof.collect.py_spy_keeper import alive
+from pinprof.collect.proc import alive
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 

@@ -10,7 +10,7 @@ from . import libc
 from .memory import Allocations, HostArray
 
 HUGE_PAGE_BYTES = 2 << 20
-"""Of x86-64, and of arm64 with pages of 4 KiB."""
+"""The size on x86-64, and on arm64 with pages of 4 KiB."""
 
 
 def private_pages(owner: Allocations, size_bytes: int, *, huge: bool) -> HostArray:

@@ -19,14 +19,15 @@ import sys
 import time
 from pathlib import Path
 
+from pinprof.collect.proc import alive
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.collect.python_frames.processes import Processes, alive
+from pinprof.collect.python_frames.processes import Processes
 from pinprof.collect.python_frames.timeline import Timeline
 
 SEGMENT_S = 60.0
 MOST_ROWS = 500_000
-"""Of a segment: memory is bounded."""
+"""The most that a segment holds, so that memory is bounded."""
 MOST_SHARE = 0.1
 _IDLE_S = 0.02
 """Between two searches while nothing runs Python."""

@@ -34,7 +34,7 @@ _SHIM = 3
 """`owner` of the frame by which C calls Python, from there on."""
 _FRAME_BYTES = 80
 _LONGEST_NS = 200_000
-"""Of one look: when it was is not known any better, as when this process was kept from running meanwhile."""
+"""A look that takes longer does not count: this process was kept from running meanwhile, and when it was is unknown."""
 _WORD = struct.Struct("<Q")
 _ELSEWHERE = 4
 _MOST_ASKED = 3
@@ -111,16 +111,16 @@ class Interpreter:
 
     def names(self) -> dict[int, str]:
         """Thread id → name, of threads that were not asked for theirs before."""
-        found: dict[int, str] = {}
+        names: dict[int, str] = {}
         if self._layout.version >= NAMED_BY_INTERPRETER:
-            return found
+            return names
         for thread in self._threads:
             if thread.tid != self.pid and thread.outermost and thread.asked < _MOST_ASKED:
                 thread.asked += 1
                 with contextlib.suppress(LookupError, ValueError):
-                    found[thread.tid] = thread_name(self.pid, self._layout, thread.outermost)
+                    names[thread.tid] = thread_name(self.pid, self._layout, thread.outermost)
                     thread.asked = _MOST_ASKED
-        return found
+        return names
 
     def list_threads(self) -> None:
         """Walk along the interpreters and their threads."""

@@ -61,9 +61,9 @@ class Layout:
     """In a str."""
     text_length: int
     text_size: int
-    """Of an ASCII str's header: its characters follow."""
+    """Bytes of an ASCII str's header: its characters follow."""
     text_wide: int
-    """Of another's: theirs do."""
+    """Bytes of any other str's header, likewise."""
     text_shift: int
     """Bit of the state at which its kind begins."""
     bytes_length: int
@@ -143,17 +143,17 @@ def interpreter_name(pid: int) -> str:
 
 def _images(pid: int) -> list[tuple[str, int, int]]:
     """(path that opens it, first address, its offset) of each file that may hold an interpreter."""
-    found: dict[str, tuple[str, int, int]] = {}
+    images: dict[str, tuple[str, int, int]] = {}
     try:
         for line in Path(f"/proc/{pid}/maps").read_text("utf-8", "replace").splitlines():
             fields = line.split(None, 5)
-            if len(fields) < 6 or fields[5] in found or not _NAMED.fullmatch(fields[5].rpartition("/")[2]):
+            if len(fields) < 6 or fields[5] in images or not _NAMED.fullmatch(fields[5].rpartition("/")[2]):
                 continue
             path = f"/proc/{pid}/root{fields[5]}"
-            found[fields[5]] = path, int(fields[0].partition("-")[0], 16), int(fields[2], 16)
+            images[fields[5]] = path, int(fields[0].partition("-")[0], 16), int(fields[2], 16)
     except OSError:
         return []
-    return sorted(found.values(), key=lambda image: "libpython" not in image[0])
+    return sorted(images.values(), key=lambda image: "libpython" not in image[0])
 
 
 def _identity(path: str) -> tuple[int, int, int]:
@@ -163,7 +163,7 @@ def _identity(path: str) -> tuple[int, int, int]:
 
 @lru_cache(maxsize=64)
 def _runtime_of(path: str, _identity: tuple[int, int, int]) -> tuple[int, int, list[tuple[int, int]]] | None:
-    """Of a file `_PyRuntime`, `Py_Version` (0 unknown) and (file page, virtual page) of what is loaded; or None."""
+    """A file's `_PyRuntime`, `Py_Version` (0 unknown) and (file page, virtual page) of what is loaded; or None."""
     try:
         with Path(path).open("rb") as stream:
             elf = ELFFile(stream)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from pathlib import Path
 
+from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.python_frames import layout
 from pinprof.collect.python_frames.interpreter import Interpreter
 from pinprof.collect.python_frames.memory import Gone
@@ -13,7 +13,7 @@ from pinprof.collect.python_frames.memory import Gone
 _SOON_S, _SELDOM_S = 0.02, 0.5
 """Between two attempts to find an interpreter in a process: doubling from one to the other."""
 _SHARE = 0.02
-"""Of the time, which the search may take."""
+"""The part of the time that the search may take."""
 _SETTLED_S = 0.1
 """Once it has been tried for so long, a process has become what it is."""
 _OURS = b"\0pinprof.collect"
@@ -37,7 +37,7 @@ class Processes:
         begun, used = time.monotonic(), time.thread_time()
         if begun < self._next:
             return
-        present = set(tree(self._root))
+        present = {pid for pid in tree(self._root) if alive(pid)}
         self._attempts = {pid: attempt for pid, attempt in self._attempts.items() if pid in present}
         for pid in present - self.interpreters.keys():
             due, pause = self._attempts.get(pid, (0.0, _SOON_S))
@@ -52,9 +52,9 @@ class Processes:
         self._attempts.pop(pid, None)
 
     def _try(self, pid: int) -> None:
-        command = _command(pid)
+        command = contents(f"/proc/{pid}/cmdline")
         # Until the program is itself it is a copy of pinprof, our parent, and a Python of its own.
-        if pid == self._root and pid != os.getppid() and command == _command(os.getppid()):
+        if pid == self._root and pid != os.getppid() and command == contents(f"/proc/{os.getppid()}/cmdline"):
             self._attempts.pop(pid)
             return
         if _OURS in command:
@@ -65,40 +65,9 @@ class Processes:
                 self.unknown.add(name)
             return
         try:
-            found = Interpreter(pid, *place)
+            interpreter = Interpreter(pid, *place)
         except Gone:
             return
-        if found.running:
-            self.interpreters[pid] = found
+        if interpreter.running:
+            self.interpreters[pid] = interpreter
             self._attempts.pop(pid, None)
-
-
-def tree(pid: int) -> list[int]:
-    """A process and its descendants that run."""
-    found, waiting = [], [pid]
-    while waiting:
-        process = waiting.pop()
-        if alive(process):
-            found.append(process)
-        for task in Path(f"/proc/{process}/task").glob("[0-9]*/children"):
-            try:
-                waiting += [int(child) for child in task.read_text().split()]
-            except OSError:
-                continue
-    return found
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and waits for its parent does not."""
-    try:
-        status = Path(f"/proc/{pid}/stat").read_bytes()
-    except OSError:
-        return False
-    return status.rpartition(b")")[2].split()[0] not in (b"Z", b"X")
-
-
-def _command(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

@@ -15,7 +15,7 @@ from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
 
 @dataclass
 class _Runs:
-    """Of one thread; columns of one length, ns of CLOCK_MONOTONIC."""
+    """What was seen of one thread: columns of one length, times in ns of CLOCK_MONOTONIC."""
 
     first: list[int] = field(default_factory=list)
     last: list[int] = field(default_factory=list)

@@ -40,9 +40,9 @@ _EDGE_NS = 100_000
 _OWN_DOING_NS = 200_000
 """A look may itself keep a thread from running for so long, on its processor."""
 _TELLING = 0.3
-"""Of what is left to chance, by how much the time since a wait must tell more of the line."""
+"""The part of what is left to chance that the time since a wait must explain, to count as telling the line."""
 _BY_MISTAKE = 0.02
-"""Of the looks at a wait: they may be of some microseconds later."""
+"""The part of the looks at a wait that saw what came some microseconds later."""
 _NOWHERE = -1
 _TOP = 1 << 31
 
@@ -76,7 +76,7 @@ class Matched:
 
     @classmethod
     def nothing(cls, count: int) -> Matched:
-        """Of samples that nothing is known of yet."""
+        """`count` samples, of which nothing is known yet."""
         none = np.full(count, NO_STACK, np.int32)
         return cls(none, none.copy(), np.zeros(count, np.uint8))
 
@@ -144,7 +144,7 @@ class _Habits:
 
 @dataclass
 class _Edge:
-    """Of samples or looks: the stack of the wait on one side, and how long they are away from it in own time."""
+    """The wait on one side of samples or looks: its stack, and how long they are away from it in own time."""
 
     stack: Int32
     distance: Int64
@@ -275,9 +275,9 @@ class _View:
         self._between(rows[~decided & (before >= 0) & (after >= 0)], habits)
         neither = ~decided & (before < 0) & (after < 0)
         some = np.select([always != NO_STACK, some_start != NO_STACK], [always, some_start], some_end).astype(np.int32)
-        found = neither & (some != NO_STACK)
-        self.runs.put(rows[found], some[found], NEARER)
-        self._leave_open(rows[~decided & ~found & ((before < 0) | (after < 0))])
+        alike = neither & (some != NO_STACK)
+        self.runs.put(rows[alike], some[alike], NEARER)
+        self._leave_open(rows[~decided & ~alike & ((before < 0) | (after < 0))])
 
     def _between(self, rows: NDArray[np.intp], habits: _Habits) -> None:
         """Samples between two looks that differ."""
@@ -298,7 +298,7 @@ class _View:
         """The waits before and after a time in a stretch."""
         count = len(self.thread.wait_start)
         wait_start = self._own(self.thread.wait_start)
-        found = []
+        edges = []
         for wait, bound in ((stretch - 1, self._wait_end), (stretch, wait_start)):
             known = (wait >= 0) & (wait < count)
             place = np.where(known, wait, 0)
@@ -308,8 +308,8 @@ class _View:
                 distance = np.where(known, np.clip(np.abs(own_time - bound[place]), 0, _TOP - 1), distance)
                 known &= np.isin(self.waits.how[place], (CERTAIN, NEARER))
                 stack = np.where(known, self.waits.stack[place], NO_STACK).astype(np.int32)
-            found.append(_Edge(stack, distance))
-        return found[0], found[1]
+            edges.append(_Edge(stack, distance))
+        return edges[0], edges[1]
 
     def _like_others(self, mine: _Edge, others: _Edge) -> tuple[Int32, Int32]:
         """What looks saw as long after, or before, a wait in the same line, NO_STACK where there is no such look; and

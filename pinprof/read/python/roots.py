@@ -15,7 +15,7 @@ from pinprof.model import USER, FrameTable
 _START = re.compile(r"_start|(__GI_)?_*clone3?|start_thread|thread_start")
 _MOST_FRAMES = 12
 _SHARED = 0.9
-"""Of the whole chains; others are of moments such as the dynamic linker's."""
+"""The part of the whole chains that must share a root; the others are of moments such as the dynamic linker's."""
 
 
 class Roots:

@@ -91,7 +91,7 @@ class SealedLines:
 
     @classmethod
     def from_json(cls, raw: Any, name_count: int) -> Self:
-        """Of the decoded object; ValueError, TypeError or LookupError where it is not as documented."""
+        """The symbols in a decoded object; ValueError, TypeError or LookupError where it is not as documented."""
         paths = tuple(_texts(raw["paths"]))
         runs = [np.array(run, np.int64).reshape(-1, 3) for run in raw["runs"]]
         if max(map(len, runs), default=0) > MOST_INLINED:

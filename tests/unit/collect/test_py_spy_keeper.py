@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from pinprof.collect import py_spy_keeper
-from pinprof.collect.py_spy_keeper import Spy, alive, has_interpreter
+from pinprof.collect.proc import alive
+from pinprof.collect.py_spy_keeper import Spy, has_interpreter
 
 
 def soon(pid: int) -> bool:

@@ -1,0 +1,44 @@
+"""What /proc says of processes, cheaply enough to ask many times a second."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from math import inf
+
+
+def contents(path: str) -> bytes:
+    """What a file holds; empty where it is gone or not ours to read."""
+    try:
+        with open(path, "rb", buffering=0) as file:  # noqa: PTH123 - plain strings cost least
+            return file.read()
+    except OSError:
+        return b""
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and waits for its parent does not."""
+    state = contents(f"/proc/{pid}/stat").rpartition(b")")[2].split()[:1]
+    return bool(state) and state[0] not in (b"Z", b"X")
+
+
+def tree(pid: int, most_processes: float = inf, most_threads: float = inf) -> list[int]:
+    """A process and its descendants, itself first; those that have ended are among them until they are reaped.
+
+    At most `most_processes`; in a process with more than `most_threads`, only children of its main thread.
+    """
+    processes: list[int] = []
+    queue = [pid]
+    while queue and len(processes) < most_processes:
+        processes.append(queue.pop(0))
+        queue += _children(processes[-1], most_threads)
+    return processes
+
+
+def _children(pid: int, most_threads: float) -> list[int]:
+    threads = [str(pid)]
+    with contextlib.suppress(OSError):
+        listed = os.listdir(f"/proc/{pid}/task")  # noqa: PTH208 - likewise
+        threads = listed if len(listed) <= most_threads else threads
+    lists = (contents(f"/proc/{pid}/task/{thread}/children") for thread in threads)
+    return [int(child) for children in lists for child in children.split()]
