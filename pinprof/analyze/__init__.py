@@ -14,6 +14,7 @@ from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.headline import headline
+from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.python_lines import python_lines
 from pinprof.analyze.ranges.membership import membership
@@ -37,8 +38,9 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so. Runs
     of frames without a name become one frame, unless all frames are wanted.
     """
-    capture = recorded = cut(_joined(with_runs_apart(capture)))
-    attribution, members = attribute(capture), membership(capture)
+    recorded = cut(_joined(with_runs_apart(capture)))
+    capture, attribution = idle_apart(recorded, attribute(recorded))
+    recorded, members = capture, membership(capture)
     if not all_frames:
         capture, runs = with_runs_joined(recorded)
         attribution = replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
