@@ -33,7 +33,9 @@ Event = dict[str, Any]
 class _Thread:
     """One thread's stacks: `stacks[i]` from `times[i]` on, in ns after the trace's start."""
 
-    name: str
+    name: str = ""
+    stale: str = ""
+    """The name of the thread that had its address before: py-spy goes on to say it for a while."""
     times: list[int] = field(default_factory=list)
     stacks: list[int] = field(default_factory=list)
     left_at: int = -1
@@ -60,6 +62,8 @@ class _Segment:
     frames: dict[tuple[str, str, int], int] = field(default_factory=dict)
     nodes: dict[tuple[int, int], int] = field(default_factory=dict)
     threads: dict[tuple[int, int], _Thread] = field(default_factory=dict)
+    named: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+    """(process, address) → the last thread there, and what py-spy called it."""
     unnamed: set[int] = field(default_factory=set)
     """Addresses of threads whose kernel id is not known."""
 
@@ -81,9 +85,12 @@ class _Segment:
             self.unnamed.add(owner["tid"])
             return None
         key = (owner["pid"], owner["pid"] if number is None else int(number))
-        thread = self.threads.setdefault(key, _Thread(""))
-        # Names are looked up now and then: a young thread has none at first.
-        thread.name = name or thread.name
+        before, called = self.named.get((key[0], owner["tid"]), (key[1], ""))
+        thread = self.threads.setdefault(key, _Thread(stale=called if before != key[1] else ""))
+        self.named[key[0], owner["tid"]] = key[1], name or ""
+        # Names are looked up by address now and then: a young thread has none at first, or that of the one before.
+        if name != thread.stale:
+            thread.name = name or thread.name
         thread.saw(time_ns, self.node(stack[root + 1 :]), self.period_ns)
         return thread
 

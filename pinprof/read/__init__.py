@@ -56,9 +56,9 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
         capture, stacks if stacks.is_file() else None, keep_interpreter=options.interpreter_frames
     )
     if (path / MEMORY).is_file():
-        from pinprof.read.memory import read_memory
+        from pinprof.read.memory import read_memory, with_names
 
-        log = read_memory(path / MEMORY)
+        log = with_names(read_memory(path / MEMORY), capture.threads)
         capture = replace(capture, memory=log)
         if log is not None and log.bad_lines:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")

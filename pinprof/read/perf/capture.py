@@ -28,6 +28,7 @@ from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.read.thread_names import with_nvtx_names
 
 _KALLSYMS = Path("/proc/kallsyms")
 _SCRIPT_FIELDS = (
@@ -108,8 +109,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     if (directory / store.CALLS_DATA).is_file():
         called = cuda_calls.load(directory / store.CALLS_DATA, resolver)
         capture = replace(capture.with_notes(*called.notes), activity=called.activity)
-    named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
-    return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+    capture = with_nvtx_names(capture, ranges.thread_names)
+    return replace(capture, path=str(directory), marks=ranges.marks)
 
 
 def _in_pieces(directory: Path) -> bool:

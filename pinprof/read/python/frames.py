@@ -28,6 +28,7 @@ from pinprof.model import LONGEST_NAME, NO_NODE, USER, Bool, Capture, Dso, Int32
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
+from pinprof.read.thread_names import with_python_names
 from pinprof.units import format_counted, format_ns, format_share
 
 _TRAMPOLINE = re.compile(r"py::(.*?):((?:/|<|[^:]*\.pyx?$).*)", re.DOTALL)
@@ -84,7 +85,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         capture,
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
-        threads=_thread_names(capture, stacks),
+        threads=with_python_names(capture, stacks),
         losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
     return grafted.with_notes(*notes)
@@ -252,16 +253,6 @@ def _python_of(capture: Capture, stacks: PythonStacks) -> Int32:
         if thread in stacks.threads:
             stack[rows] = stacks.at(*thread, times[rows])
     return stack
-
-
-def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int], str]:
-    """Names given to the kernel win; a thread that only has its process's name gets the one Python knows."""
-    names = dict(capture.threads)
-    for (pid, tid), name in stacks.names.items():
-        inherited = (pid, tid) in names and names[pid, tid] == names.get((pid, pid), names[pid, tid])
-        if inherited and tid != pid and name:
-            names[pid, tid] = name
-    return names
 
 
 def _notes(

@@ -112,7 +112,7 @@ def _take(
         made.append(((int(thread["pid"]), int(thread["tid"])), str(thread["name"]), (times, stack_of[which])))
     for of_thread, name, piece in made:
         pieces.setdefault(of_thread, []).append(piece)
-        loaded.names[of_thread] = name
+        loaded.names[of_thread] = name or loaded.names.get(of_thread, "")
     loaded.uncertainty_ns = max(loaded.uncertainty_ns, int(raw["uncertainty_ns"]))
     loaded.unnamed_threads = max(loaded.unnamed_threads, int(raw["unnamed_threads"]))
 
