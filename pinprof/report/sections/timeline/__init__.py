@@ -49,6 +49,7 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
                 "bin": density.bin.tolist(),
                 "cause": density.cause.tolist(),
                 "weight": density.weight.tolist(),
+                "threads": density.threads,
             }
             for density in timeline.densities
         ],
@@ -73,5 +74,5 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
         ],
         "styles": [asdict(style) for style in timeline.styles],
         "names": [shortened(name, NAME_WIDTH) for name in timeline.names],
-        "threads": {shortened(heading, NAME_WIDTH): number for heading, number in timeline.threads.items()},
+        "threads": {shortened(heading, NAME_WIDTH): numbers for heading, numbers in timeline.threads.items()},
     }
