@@ -285,6 +285,8 @@ class Capture:
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""
+    inherited: frozenset[tuple[int, int]] = frozenset()
+    """(pid, tid) of threads that nobody named: they are called as what started them."""
     kernel_chains: bool = True
     """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
 

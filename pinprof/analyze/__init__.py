@@ -14,6 +14,7 @@ from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.headline import headline
+from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.ranges.membership import membership
@@ -23,6 +24,7 @@ from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
+from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "Category",
@@ -30,13 +32,18 @@ __all__ = [
 ]  # fmt: skip
 
 
-def analyze(capture: Capture) -> Analysis:
+def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     """Explain a capture; never fails on a valid one, however little it holds.
 
-    What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so.
+    What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so. Runs
+    of frames without a name become one frame, unless all frames are wanted.
     """
-    capture = cut(_joined(capture))
-    attribution, members = attribute(capture), membership(capture)
+    recorded = cut(_joined(with_runs_apart(capture)))
+    capture, attribution = idle_apart(recorded, attribute(recorded))
+    recorded, members = capture, membership(capture)
+    if not all_frames:
+        capture, runs = with_runs_joined(recorded)
+        attribution = replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
     events, ranges = summarise(capture, attribution, members)
     activity = analyze_activity(capture, attribution, members)
     # Samples that end at the kernel's door cannot say what memory calls spend their time on.
@@ -51,7 +58,7 @@ def analyze(capture: Capture) -> Analysis:
         attribution=attribution,
         events=events,
         ranges=ranges,
-        findings=findings(capture, events, ranges, activity),
+        findings=findings(recorded, events, ranges, activity),
         headline=sentence,
         members=members,
         memory=summarise_memory(capture),

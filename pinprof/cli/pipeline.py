@@ -16,12 +16,12 @@ from pinprof.errors import CollectError
 from pinprof.read import machine_rates
 
 
-def explain(path: Path, options: read.ReadOptions) -> Analysis:
+def explain(path: Path, options: read.ReadOptions, *, all_frames: bool = False) -> Analysis:
     """Read a recording and give every sample its cause."""
     with working(f"Reading {path.name}"):
         capture = machine_rates.stored(read.read(path, options))
     with working(f"Giving every sample of {path.name} its cause"):
-        return analyze.analyze(capture)
+        return analyze.analyze(capture, all_frames=all_frames)
 
 
 def present(

@@ -30,6 +30,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--symfs", type=_FILE, help="Directory under which the recorded binaries lie.")
 @click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
+@click.option("--all-frames", is_flag=True, help="Show each frame of a run of functions without a name.")
 @click.option("--event", help="The event to fold (default: the first recorded).")
 @click.option("--explain", metavar="LEAF", help="List the top stacks of one cause and the frame that decided.")
 @click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
@@ -46,6 +47,7 @@ def command(
     paths: tuple[Path, ...],
     form: str | None,
     output: Path | None,
+    all_frames: bool,
     event: str | None,
     explain: str | None,
     shared_assets: Path | None,
@@ -75,14 +77,14 @@ def command(
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
     if form == "folded":
-        _fold(paths[0], options, output, event)
+        _fold(paths[0], options, output, event, all_frames=all_frames)
         return
 
     from pinprof import analyze
     from pinprof.cli import pipeline
     from pinprof.report.gather import build
 
-    analyses = [pipeline.explain(path, options) for path in paths]
+    analyses = [pipeline.explain(path, options, all_frames=all_frames) for path in paths]
     if explain:
         from pinprof.report.terminal.text import print_explanation
 
@@ -110,12 +112,14 @@ def command(
         formats.export(form, analyses[0], output)
 
 
-def _fold(path: Path, options: ReadOptions, output: Path | None, event: str | None) -> None:
+def _fold(path: Path, options: ReadOptions, output: Path | None, event: str | None, *, all_frames: bool) -> None:
     """Folding needs no analysis: this way imports nothing but the reader."""
     from pinprof import read
     from pinprof.report.export import plain, streams
+    from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
     with working(f"Reading {path.name}"):
         capture = read.read(path, options)
+        capture = with_runs_apart(capture) if all_frames else with_runs_joined(capture)[0]
     with streams.text_output(output) as stream:
         plain.write_folded(capture, stream, event)

@@ -49,7 +49,7 @@ class MemoryWatch(Tool):
         setup.places.callback(self.close)
         self._root, self._file = 0, -1
         self._tree: list[int] = []
-        self._named: set[int] = set()
+        self._names: dict[int, bytes] = {}
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._huge_spent = 0.0
@@ -107,8 +107,8 @@ class MemoryWatch(Tool):
         if not status:
             return None
         facts: dict[str, Any] = {"pid": pid}
-        if pid not in self._named and (name := _NAME.search(status)):
-            self._named.add(pid)
+        if (name := _NAME.search(status)) and name[1] != self._names.get(pid):
+            self._names[pid] = name[1]
             facts["name"] = name[1].decode("utf-8", "replace")
         for match in _FIELD.finditer(status):
             if match[3]:

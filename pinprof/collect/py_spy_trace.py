@@ -35,7 +35,9 @@ Event = dict[str, Any]
 class _Thread:
     """One thread's stacks: `stacks[i]` from `times[i]` on, in ns after the trace's start."""
 
-    name: str
+    name: str = ""
+    stale: str = ""
+    """The name of the thread that had its address before: py-spy goes on to say it for a while."""
     times: list[int] = field(default_factory=list)
     stacks: list[int] = field(default_factory=list)
     left_at: int = -1
@@ -63,6 +65,8 @@ class _Segment:
     nodes: dict[tuple[int, int], int] = field(default_factory=dict)
     threads: dict[tuple[int, int], _Thread] = field(default_factory=dict)
     """(pid, tid) → thread; where the kernel's id is not known, its address with a minus."""
+    named: dict[tuple[int, int], tuple[int, str]] = field(default_factory=dict)
+    """(process, address) → the last thread there, and what py-spy called it."""
 
     def node(self, frames: list[Event]) -> int:
         node = NO_STACK
@@ -80,9 +84,12 @@ class _Segment:
         number, name = _THREAD.fullmatch(owner["name"]).groups()  # type: ignore[union-attr]  # _is_thread matched
         tid = int(number) if number is not None else owner["pid"] if name == _MAIN else -owner["tid"]
         key = (owner["pid"], tid)
-        thread = self.threads.setdefault(key, _Thread(""))
-        # Names are looked up now and then: a young thread has none at first.
-        thread.name = name or thread.name
+        before, called = self.named.get((key[0], owner["tid"]), (tid, ""))
+        thread = self.threads.setdefault(key, _Thread(stale=called if before != tid else ""))
+        self.named[key[0], owner["tid"]] = tid, name or ""
+        # Names are looked up by address now and then: a young thread has none at first, or that of the one before.
+        if name != thread.stale:
+            thread.name = name or thread.name
         thread.saw(time_ns, self.node(stack[root + 1 :]), self.period_ns)
         return thread
 

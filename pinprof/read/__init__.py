@@ -54,9 +54,9 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     stacks = part(path, PYTHON_STACKS)
     capture = python_frames.settle(capture, stacks, keep_interpreter=options.interpreter_frames)
     if memory := part(path, MEMORY):
-        from pinprof.read.memory import read_memory
+        from pinprof.read.memory import read_memory, with_names
 
-        log = read_memory(memory)
+        log = with_names(read_memory(memory), capture.threads)
         capture = replace(capture, memory=log)
         if log is not None and log.bad_lines:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")

@@ -8,6 +8,8 @@ Lines that are no such object, times that run backwards and numbers outside 0 â€
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +46,7 @@ def read_memory(path: Path) -> MemoryLog | None:
             _append(machine, known | dict(fresh), len(times))
             for process in entry["processes"]:
                 pid = process.pop("pid")
-                names.setdefault(pid, str(process.pop("name", "")))
+                names[pid] = str(process.pop("name", "")) or names.get(pid, "")
                 columns = processes.setdefault(pid, {"t": []})
                 _append(columns, process, len(columns["t"]))
                 columns["t"].append(entry["t"])
@@ -65,6 +67,14 @@ def read_memory(path: Path) -> MemoryLog | None:
         ),
         bad_lines=bad,
     )
+
+
+def with_names(log: MemoryLog | None, threads: Mapping[tuple[int, int], str]) -> MemoryLog | None:
+    """The log with each process called as its main thread is, where that is known."""
+    if log is None:
+        return None
+    named = tuple(replace(one, name=threads.get((one.pid, one.pid)) or one.name) for one in log.processes)
+    return replace(log, processes=named)
 
 
 def _entry(line: bytes) -> dict[str, Any] | None:

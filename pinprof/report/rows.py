@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -34,6 +35,9 @@ def _dso_name(name: str, mode: int) -> str:
 def chain(stacks: StackTable, node: int) -> list[int]:
     """Frame indices of a stack, root first; empty for NO_NODE."""
     return [int(stacks.frame[inner]) for inner in stacks.chain(node)][::-1]
+
+
+_NUMBER = re.compile(r"\d+|\?")
 
 
 @dataclass(frozen=True)
@@ -98,6 +102,25 @@ def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
         calls = capture.activity.calls
         known |= {*zip(calls.pid.tolist(), calls.tid.tolist(), strict=True)}
     return {thread: capture.threads.get(thread) or _nameless(thread[1]) for thread in sorted(known)}
+
+
+def pool_name(name: str) -> str:
+    """What the threads of a pool have in common: `ThreadPoolExecutor-0_3` → `ThreadPoolExecutor-*_*`."""
+    return _NUMBER.sub("*", name)
+
+
+def pools(names: Mapping[tuple[int, int], str]) -> dict[str, list[tuple[int, int]]]:
+    """`worker-* × 8` → the threads of one process whose names are equal up to digits, two or more, no main one."""
+    alike: dict[tuple[int, str], list[tuple[int, int]]] = {}
+    for (pid, tid), name in names.items():
+        if tid not in (0, pid) and name != _nameless(tid):
+            alike.setdefault((pid, pool_name(name)), []).append((pid, tid))
+    made: dict[str, list[tuple[int, int]]] = {}
+    for (pid, name), threads in alike.items():
+        if len(threads) > 1:
+            title = f"{name} × {len(threads)}"
+            made[f"{title} · {pid}" if title in made else title] = threads
+    return made
 
 
 def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:

@@ -10,7 +10,18 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-FOUNDATION = {"errors", "libraries", "units", "columns", "activity", "cuda_functions", "manifest", "model", "rates"}
+FOUNDATION = {
+    "errors",
+    "libraries",
+    "units",
+    "columns",
+    "activity",
+    "cuda_functions",
+    "manifest",
+    "model",
+    "rates",
+    "unnamed_runs",
+}
 ALLOWED = {
     "errors": set(),
     "libraries": {"errors"},
@@ -21,6 +32,7 @@ ALLOWED = {
     "manifest": set(),
     "rates": {"errors"},
     "model": {"columns", "activity", "manifest", "rates"},
+    "unnamed_runs": {"columns", "model"},
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},
     "scenario": {"errors", "units"},

@@ -433,6 +433,9 @@ CATEGORIES: tuple[Category, ...] = (
         "wait.other", "W", "a wait without a row of its own", "See the call tree.", strength=0, by_system_call=True,
         role="wait",
     ),
+    Category(
+        "wait.idle", "W", "threads of the program's pools, without work", "Nothing waits for them.", role="idle thread",
+    ),
 )  # fmt: skip
 
 LEAF = {category.name: index for index, category in enumerate(CATEGORIES)}

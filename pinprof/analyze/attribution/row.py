@@ -11,7 +11,7 @@ Scope = Literal["k", "nv", "uv", "fn", "so"]
 
 Role = Literal[
     "", "uvm", "nvidia", "module", "kernel", "address space", "interrupt", "driver interrupt", "idle", "no stack",
-    "gpu fault", "wait", "gpu wait", "cuda thread", "runnable", "mmap lock", "kernel lock",
+    "gpu fault", "wait", "gpu wait", "cuda thread", "idle thread", "runnable", "mmap lock", "kernel lock",
     "program", "python", "vdso", "anonymous", "polling",
 ]  # fmt: skip
 """What the machine recognises by more than a frame's name. Each role has exactly one row."""

@@ -29,6 +29,7 @@ from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+from pinprof.read.thread_names import with_nvtx_names
 from pinprof.units import format_counted
 
 _KALLSYMS = Path("/proc/kallsyms")
@@ -110,9 +111,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     if calls := store.part(directory, store.CALLS_DATA):
         called = cuda_calls.load(calls, resolver)
         capture = replace(capture.with_notes(*called.notes), activity=called.activity)
-    capture = capture.with_notes(*_lines_left(resolver))
-    named = {thread: ranges.thread_names.get(thread, name) for thread, name in capture.threads.items()}
-    return replace(capture, path=str(directory), threads=named, marks=ranges.marks)
+    capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
+    return replace(capture, path=str(directory), marks=ranges.marks)
 
 
 def _lines_left(resolver: Resolver) -> tuple[str, ...]:

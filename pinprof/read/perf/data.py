@@ -46,6 +46,7 @@ from pinprof.read.perf.samples import RawSamples
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.perf.stream import Raw, RecordReader, TaskRecord
 from pinprof.read.symbols.resolver import Resolver
+from pinprof.read.thread_names import kernel_names
 from pinprof.store import new_manifest
 
 CLOCK_MONOTONIC = 1
@@ -111,6 +112,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     weights = _weights(header.sources, samples)
     wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
     weights, cut = summable(weights)
+    threads, inherited = kernel_names(tasks, pairs_of(np.unique(pack(samples.pid, samples.tid))))
     order = np.argsort(samples.clock, kind="stable")
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
@@ -138,7 +140,8 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         ),
         stacks=stacks.table,
         ranges=ranges,
-        threads=_threads(tasks, samples),
+        threads=threads,
+        inherited=inherited,
         clock=clock,
         losses=Losses(
             lost_samples=raw.lost_samples,
@@ -300,18 +303,6 @@ def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
         if fixed is not None:
             weights[samples.source == index] = fixed
     return weights
-
-
-def _threads(tasks: list[tuple[int, TaskRecord]], samples: RawSamples) -> dict[tuple[int, int], str]:
-    """Names of the threads that have samples: the last one given, or inherited when the thread began."""
-    names: dict[int, str] = {0: "swapper"}
-    for _, record in tasks:
-        if isinstance(record, rec.CommRecord):
-            names[record.tid] = record.name
-        elif isinstance(record, rec.ForkRecord) and record.parent_tid in names:
-            names[record.tid] = names[record.parent_tid]
-    threads = pairs_of(np.unique(pack(samples.pid, samples.tid)))
-    return {(pid, tid): names[tid] for pid, tid in threads if tid in names}
 
 
 def clock_of(sources: list[EventSource]) -> ClockSync:

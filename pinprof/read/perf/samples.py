@@ -71,6 +71,8 @@ class SampleGatherer:
         self._chains: list[Int32] = []
         self._chained = 0
         self._payloads: list[UInt64] = []
+        self._kept = 0
+        self._promises: list[tuple[Int64, UInt64]] = []
 
     @property
     def addresses(self) -> UInt64:
@@ -93,11 +95,22 @@ class SampleGatherer:
         """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample where any event has them, else none."""
         return np.concatenate(self._payloads) if self._payloads else _zeros(0).reshape(0, PAYLOAD_WORDS)
 
+    def promised(self) -> tuple[Int64, UInt64]:
+        """The samples whose user call chain comes in a record of its own, and the cookie that it will have."""
+        none = (np.zeros(0, np.int64), _zeros(0))
+        rows, cookies = zip(*(none, *self._promises), strict=True)
+        return np.concatenate(rows), np.concatenate(cookies)
+
+    def number(self, addresses: UInt64) -> Int32:
+        """Addresses as callchains hold them."""
+        return self._addresses.ids(addresses)
+
     def take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
         """Turn the samples at `starts` into columns."""
         words, at = words_of(buffer, end, starts)
         size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
         source = self._sources_of(words, at, size)
+        promises = len(self._promises)
         chunk = RawSamples.of(len(at))
         valid = np.zeros(len(at), np.bool_)
         payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in self.layouts) else None
@@ -113,6 +126,10 @@ class SampleGatherer:
             chunk = chunk.take(valid)
         if payload is not None:
             self._payloads.append(payload[valid])
+        if len(self._promises) > promises:
+            place = self._kept + np.cumsum(valid) - 1
+            self._promises[promises:] = [(place[row], cookie) for row, cookie in self._promises[promises:]]
+        self._kept += len(chunk.clock)
         self.count += len(starts)
         self._chunks.append(chunk)
 
@@ -173,7 +190,9 @@ class SampleGatherer:
         if layout.callchain:
             first, length = _chain_extent(words, base, bound, fits, layout)
             behind = first + length
-            entries, length = _strip_markers(words, first, length)
+            entries, length, chain, cookies = address_chains(words, first, length)
+            if len(chain):
+                self._promises.append((np.arange(len(chunk.clock))[rows][chain], cookies))
             self._chains.append(self._addresses.ids(entries))
             chunk.chain_start[rows] = self._chained + np.cumsum(length) - length
             chunk.chain_length[rows] = length
@@ -224,8 +243,9 @@ def _payload(words: UInt64, place: Int64, bound: Int64) -> UInt64:
     return np.asarray((raw[:, :-1] >> half) | (raw[:, 1:] << half))
 
 
-def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64]:
-    """The addresses of all chains end to end without their context markers, and each chain's length without them.
+def address_chains(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, Int64, Int64, UInt64]:
+    """The addresses of all chains end to end without their context markers, and each chain's length without them; the
+    chains whose user part comes later, and their cookies (deferred.py).
 
     Addresses that contradict their context (a user frame with a kernel address is a forged or torn frame) and guest
     addresses, which mean nothing to the host's symbols, are replaced by the stand-ins at the top of this module.
@@ -234,6 +254,12 @@ def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, 
     begins = ends - length
     total = int(ends[-1]) if len(ends) else 0
     entries = words[np.arange(total) + np.repeat(first - begins, length)]
+    later = np.flatnonzero(entries == np.uint64(rec.CONTEXT_USER_DEFERRED))
+    later_chain = np.searchsorted(ends, later, side="right")
+    has_cookie = later + 1 < ends[later_chain]
+    later_chain, cookie_at = later_chain[has_cookie], later[has_cookie] + 1
+    cookies = entries[cookie_at]
+    entries[cookie_at] = rec.CONTEXT_USER
     markers = np.flatnonzero(entries >= np.uint64(rec.CONTEXT_LOWEST))
     # Segments of one mode begin at each marker, and at each chain that does not begin with one.
     plain = begins[(length > 0)]
@@ -259,7 +285,7 @@ def _strip_markers(words: UInt64, first: Int64, length: Int64) -> tuple[UInt64, 
         entries[odd & (mode == _MODE_KERNEL)] = UNKNOWN_KERNEL
         entries[mode == _MODE_GUEST] = GUEST
     inside = np.searchsorted(markers, ends) - np.searchsorted(markers, begins)
-    return entries, length - inside
+    return entries, length - inside, later_chain, cookies
 
 
 def words_of(buffer: bytearray, end: int, starts: list[int]) -> tuple[UInt64, Int64]:

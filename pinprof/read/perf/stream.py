@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 
 from pinprof.model import Int32, UInt64
 from pinprof.read.perf import records as rec
+from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.header import EventSource, Header, name_sources
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, SampleGatherer
@@ -63,6 +64,7 @@ class RecordReader:
         self._header = header
         self._samples = SampleGatherer()
         self._samples.sources_changed(header.sources)
+        self._deferred = DeferredChains()
         self._switches = SwitchGatherer()
         self._switches.sources_changed(header.sources)
         self._tasks: list[tuple[int, TaskRecord]] = []
@@ -117,7 +119,9 @@ class RecordReader:
     def result(self) -> Raw:
         """Everything read."""
         timed = all(layout.time is not None for layout in self._samples.layouts)
-        samples, chains = self._samples.result()
+        samples, chains, missing = self._deferred.joined(self._samples, *self._samples.result())
+        if missing:
+            self._header.notes.append(f"{missing:,} samples lack their callers in the program: these were lost.")
         return Raw(
             samples=samples,
             chains=chains,
@@ -185,6 +189,7 @@ class RecordReader:
             rec.COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
             rec.FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
             rec.EXIT: self._on_exit,
+            rec.CALLCHAIN_DEFERRED: self._on_deferred,
             rec.LOST: self._on_lost,
             rec.LOST_SAMPLES: self._on_lost_samples,
             rec.HEADER_ATTR: self._on_attr,
@@ -217,10 +222,8 @@ class RecordReader:
     def _add_task(self, record: TaskRecord, body: bytes) -> None:
         self._tasks.append((self._clock(body), record))
 
-    def _clock(self, body: bytes) -> int:
-        """The time in a record's sample_id trailer; its place among the samples when the recording has no times."""
-        if not self._samples.layouts:
-            return 0
+    def _trailer(self, body: bytes) -> rec.SampleLayout:
+        """The layout of a record's sample_id trailer."""
         layout = self._samples.layouts[0]
         attr = self._header.sources[0].attr
         if (
@@ -231,6 +234,13 @@ class RecordReader:
         ):
             (number,) = struct.unpack_from("<Q", body, len(body) - 8)
             layout = self._samples.layouts[self._samples.source_of_id.get(number, 0)]
+        return layout
+
+    def _clock(self, body: bytes) -> int:
+        """The time in a record's sample_id trailer; its place among the samples when the recording has no times."""
+        if not self._samples.layouts:
+            return 0
+        layout = self._trailer(body)
         if layout.time is None:
             return self._samples.count + len(self._starts)
         if layout.trailer_time is None or len(body) < 8 * layout.trailer_time:
@@ -243,6 +253,13 @@ class RecordReader:
         """EXIT: `u32 pid, ppid, tid, ptid; u64 time`."""
         pid, _, tid = struct.unpack_from("<iii", body)
         self._exits[pid, tid] = self._clock(body)
+
+    def _on_deferred(self, _misc: int, body: bytes) -> None:
+        """CALLCHAIN_DEFERRED: a call chain, of the thread that its trailer names."""
+        place = self._trailer(body).trailer_tid if self._samples.layouts else None
+        if place is None or len(body) < 8 * place:
+            raise IndexError("a call chain of no thread")
+        self._deferred.take(struct.unpack_from("<i", body, len(body) - 8 * place + 4)[0], body[: len(body) - 8 * place])
 
     def _on_lost(self, _misc: int, body: bytes) -> None:
         self._lost_records += _count(body, 8)

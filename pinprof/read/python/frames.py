@@ -34,6 +34,7 @@ from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
+from pinprof.read.thread_names import with_python_names
 from pinprof.units import format_counted, format_ns, format_share
 
 _TRAMPOLINE = re.compile(r"py::(.*?):((?:/|<|[^:]*\.pyx?$).*)", re.DOTALL)
@@ -96,7 +97,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         capture,
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
-        threads=_thread_names(capture, stacks),
+        threads=with_python_names(capture, stacks),
         losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
     return grafted.with_notes(*notes)
@@ -339,16 +340,6 @@ def _called(capture: Capture, kinds: _Kinds) -> Int64:
         within = (called[table.parent[nodes]] + frame.astype(np.uint64) + np.uint64(1)) * _FACTOR
         called[nodes] = np.where(barrier[frame], np.uint64(0), within)
     return (called[:-1] >> np.uint64(24)).astype(np.int64)
-
-
-def _thread_names(capture: Capture, stacks: PythonStacks) -> dict[tuple[int, int], str]:
-    """Names given to the kernel win; a thread that only has its process's name gets the one Python knows."""
-    names = dict(capture.threads)
-    for (pid, tid), name in stacks.names.items():
-        inherited = (pid, tid) in names and names[pid, tid] == names.get((pid, pid), names[pid, tid])
-        if inherited and tid != pid and name:
-            names[pid, tid] = name
-    return names
 
 
 def _notes(

@@ -92,6 +92,13 @@ class PythonStacks:
         """Those whose Python was seen."""
         return sorted({pid for pid, _ in (*self.threads, *self.changes)})
 
+    def of(self, pid: int, tid: int) -> list[int]:
+        """The distinct stacks of a thread, the one seen last first."""
+        parts = [runs.stack for runs in self.threads.get((pid, tid), ())]
+        if (pid, tid) in self.changes:
+            parts.append(self.changes[pid, tid][1])
+        return list(dict.fromkeys(stack for part in parts[::-1] for stack in part[::-1].tolist()))
+
     def at(self, pid: int, tid: int, times: Int64) -> Int32:
         """The stack that a thread had at each time by py-spy's changes, NO_STACK where none is known."""
         since, stack = self.changes.get((pid, tid), (np.zeros(0, np.int64), np.zeros(0, np.int32)))

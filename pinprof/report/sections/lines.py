@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Self
@@ -15,6 +16,7 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.lines import EventLines, SourceLine
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
+from pinprof.report.rows import pool_name
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, kept, leaf_style, plain_table, titled
 
@@ -55,8 +57,12 @@ class LineTable:
 
 
 def main_threads(threads: Mapping[str, int], most: int = 2) -> str:
-    """Names of the threads that a line ran in, heaviest first: `pt_data_pin`, `main, worker + 3 more`."""
-    names = [name for name in threads if name]
+    """Names of the threads that a line ran in, heaviest first: `pt_data_pin`, `main, worker-* × 4 + 3 more`."""
+    alike = Counter(map(pool_name, threads))
+    named = (
+        f"{pool_name(name)} × {alike[pool_name(name)]}" if alike[pool_name(name)] > 1 else name for name in threads
+    )
+    names = [name for name in dict.fromkeys(named) if name]
     more = f" + {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
 

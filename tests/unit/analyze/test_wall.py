@@ -67,7 +67,7 @@ def test_waiting_for_the_gpu_counts_spinning_and_blocking() -> None:
 
 
 def test_only_the_thread_that_opened_the_range_counts() -> None:
-    samples = [on(10, 40), on(20, 900, tid=101), off(60, 500), off(60, 800, LOCK, tid=101)]
+    samples = [on(10, 40), on(20, 900, tid=101), off(60, 500), off(60, 800, tid=101)]
     found = told(capture(samples, [own("work", 0, 1000)], events=EVENTS))
     wall = found.ranges[0].wall
     assert wall is not None
@@ -93,7 +93,7 @@ def test_a_thread_without_any_sample_claims_nothing() -> None:
 
 
 def test_a_wait_across_the_edges_of_another_threads_range_counts_its_overlap_once() -> None:
-    samples = [on(5, 10, tid=100), off(100, 1000, LOCK, tid=101)]
+    samples = [on(5, 10, tid=100), off(100, 1000, tid=101)]
     ranges = [own("outer", 0, 800), own("inner", 300, 600, depth=1)]
     found = told(capture(samples, ranges, events=EVENTS))
     assert [(entry.name, entry.events[1].total, entry.events[1].samples) for entry in found.ranges] == [
@@ -108,14 +108,14 @@ def test_a_wait_across_the_edges_of_another_threads_range_counts_its_overlap_onc
 
 
 def test_pieces_keep_whether_the_thread_could_have_run() -> None:
-    found = capture([on(5, 10), off(100, 1000, LOCK, tid=101)], [own("outer", 0, 800)], events=EVENTS)
+    found = capture([on(5, 10), off(100, 1000, tid=101)], [own("outer", 0, 800)], events=EVENTS)
     found = replace(found, samples=replace(found.samples, wait=np.array([0, READY], np.uint8)))
     assert told(found).events[1].by_leaf == {"wait.runnable": 1000}
 
 
 def test_too_many_pieces_are_counted_where_they_began_and_a_note_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(spans_module, "MOST_PIECES", 1)
-    samples = [on(5, 10), off(100, 1000, LOCK, tid=101)]
+    samples = [on(5, 10), off(100, 1000, tid=101)]
     found = told(capture(samples, [own("outer", 0, 800), own("inner", 300, 600, depth=1)], events=EVENTS))
     assert [entry.events[1].total for entry in found.ranges] == [700, 0]
     found = told(capture(samples, [own("one", 0, 800), own("two", 850, 900)], events=EVENTS))

@@ -122,6 +122,17 @@ def test_names_that_come_later_count() -> None:
     assert [(thread["tid"], thread["name"]) for thread in made["threads"]] == [(9, "Thread-1 (pin)")]
 
 
+def test_name_of_the_thread_before_at_the_address_is_no_name() -> None:
+    trace = Trace().look(100, 7, 1, "thread (8): Thread-64 (serve)", [("serve", 3)])
+    trace.look(200, 7, 1, "", []).look(300, 7, 1, "thread (9): Thread-64 (serve)", [("serve", 3)])
+    trace.look(400, 7, 1, "thread (10): Thread-64 (serve)", [("serve", 3)])
+    trace.look(500, 7, 1, "thread (10): Thread-66 (serve)", [("serve", 4)])
+    trace.look(500, 7, 2, "thread (11): Thread-64 (serve)", [("serve", 4)])
+    made = segment(trace.text(), 0, 0, 10 * MS)
+    names = {thread["tid"]: thread["name"] for thread in made["threads"]}
+    assert names == {8: "Thread-64 (serve)", 9: "", 10: "Thread-66 (serve)", 11: "Thread-64 (serve)"}
+
+
 def test_a_trace_that_was_cut_off_counts_as_far_as_it_goes() -> None:
     trace = Trace()
     for line in range(50):

@@ -15,6 +15,8 @@ from pinprof.model import MemoryLog, ProcessMemory
 from pinprof.report import gather
 from pinprof.report.export import trace as export_trace
 from pinprof.report.page import html
+from pinprof.report.rows import pools
+from pinprof.report.sections.lines import main_threads
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline import OverTime
 from pinprof.report.sections.timeline.lanes import timeline
@@ -52,6 +54,27 @@ def test_without_recorded_waits_there_is_no_such_lane() -> None:
     found = timeline(analyze(capture(SAMPLES[::2], events=(CLOCK,))))
     assert found is not None
     assert not [lane for lane in found.lanes if lane.kind == "wait"]
+
+
+def test_equal_threads_share_a_row_with_their_number() -> None:
+    pool = [Sample(["main@/app"], MS, MS, tid=tid) for tid in range(101, 105)]
+    names = {(100, 100): "app-1", **{(100, tid): f"app-{tid}" for tid in range(101, 105)}}
+    ranges = [Range("own", 0, 10 * MS, 0, 100, 104)]
+    found = timeline(analyze(capture([*SAMPLES[::2], *pool], ranges, threads=names)))
+    assert found is not None
+    rows = {density.heading: (density.threads, int(density.weight.sum())) for density in found.densities}
+    assert rows == {"app-104 · 104": (1, MS), "app-1 · 100": (1, 2 * MS), "app-* × 3": (3, 3 * MS)}
+    assert {heading: len(threads) for heading, threads in found.threads.items()} == {
+        "app-104 · 104": 1, "app-1 · 100": 1, "app-* × 3": 3,
+    }  # fmt: skip
+    assert found.left_out == 0
+
+
+def test_pools_are_threads_of_one_process_that_have_names() -> None:
+    names = {(1, 1): "a", (1, 2): "OpenBLAS 1", (1, 3): "OpenBLAS 22", (1, 4): "thread 4", (1, 5): "thread 5"}
+    names |= {(2, 6): "OpenBLAS 3", (2, 7): "Thread-? (serve)", (2, 8): "Thread-9 (serve)"}
+    assert pools(names) == {"OpenBLAS * × 2": [(1, 2), (1, 3)], "Thread-* (serve) × 2": [(2, 7), (2, 8)]}
+    assert main_threads({"w-1": 9, "main": 5, "w-22": 3, "": 1, "io": 1}) == "w-* × 2, main + 1 more"
 
 
 def test_marks_have_a_lane_under_their_threads_ranges() -> None:

@@ -91,6 +91,13 @@ export class Store {
     this.set({ [key]: list.includes(value) ? list.filter((other) => other !== value) : [...list, value] });
   }
 
+  /** Adds all values to a list, or takes them out of it where it has them all. */
+  toggleAll(key, values) {
+    const others = this.state[key].filter((other) => !values.includes(other));
+    const all = this.state[key].length - others.length === values.length;
+    this.set({ [key]: all ? others : [...others, ...values] });
+  }
+
   undo() {
     if (!this.past.length) return;
     this.future.push(this.state);

@@ -12,6 +12,9 @@ export function chipOf(label, text, takeBack) {
   return chip;
 }
 
+// Of one kind; a pool of threads is chosen as a whole.
+const MOST_CHIPS = 12;
+
 export class FilterStrip {
   constructor(page, store) {
     Object.assign(this, { page, store });
@@ -28,6 +31,10 @@ export class FilterStrip {
     const inside = byId("filters").contains(document.activeElement);
     const chips = [];
     const list = (key, label, name) => {
+      if (state[key].length > MOST_CHIPS) {
+        chips.push(chipOf(label, `${state[key].length} chosen`, () => store.clear([key])));
+        return;
+      }
       for (const value of state[key]) chips.push(chipOf(label, name(value), () => store.toggle(key, value)));
     };
     if (state.range >= 0) chips.push(chipOf("range", page.ranges[state.range].name, () => store.clear(["range"])));

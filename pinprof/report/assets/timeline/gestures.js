@@ -22,9 +22,9 @@ export function watchTimeline(panel) {
   canvas.addEventListener("pointerdown", (event) => {
     if (event.button) return;
     const [x, y] = point(event);
-    const thread = panel.threadAt(x, y);
-    if (thread !== undefined) panel.store.toggle("threads", thread);
-    if (thread !== undefined || x < painter.gutter) return;
+    const threads = panel.threadsAt(x, y);
+    if (threads) panel.store.toggleAll("threads", threads);
+    if (threads || x < painter.gutter) return;
     canvas.setPointerCapture(event.pointerId);
     drag = { x, from: painter.time(x), pan: event.shiftKey ? [...panel.view] : null };
   });

@@ -83,7 +83,8 @@ export class TimelinePainter {
     context.font = `600 ${font}`;
     const title = fitText(context, row.title, this.right);
     row.wide = context.measureText(title).width;
-    context.fillStyle = this.shown.threads.includes(this.timeline.threads[row.title]) ? ink.accent : ink.ink;
+    const own = this.timeline.threads[row.title] ?? [];
+    context.fillStyle = own.some((thread) => this.shown.threads.includes(thread)) ? ink.accent : ink.ink;
     context.fillText(title, 0, row.top + row.height / 2 + 3);
     context.font = font;
   }
@@ -204,8 +205,8 @@ export class TimelinePainter {
     const boxes = [];
     let away = false;
     for (const row of this.rows) {
-      const thread = this.timeline.threads[row.title];
-      if (row.kind === "heading") away = thread !== undefined && !threads.includes(thread);
+      const own = this.timeline.threads[row.title];
+      if (row.kind === "heading") away = own !== undefined && !own.some((thread) => threads.includes(thread));
       else if (away) boxes.push([this.gutter, row.top, this.right, row.height]);
     }
     this.#cover(0.66, boxes);

@@ -151,8 +151,8 @@ export class TimelinePanel {
     if (hit) this.show(hit.start - hit.length * 0.1, hit.start + hit.length * 1.1);
   }
 
-  /** The thread whose heading is at a point; undefined for none. */
-  threadAt(x, y) {
+  /** The threads whose heading is at a point, several of a pool; undefined for none. */
+  threadsAt(x, y) {
     const row = this.painter.rowAt(y);
     if (row?.kind !== "heading" || this.page.threads.length < 2) return undefined;
     return x < Math.max(this.painter.gutter, row.wide ?? 0) ? this.timeline.threads[row.title] : undefined;
@@ -167,7 +167,7 @@ export class TimelinePanel {
   }
 
   hover(x, y, event) {
-    this.canvas.style.cursor = this.threadAt(x, y) === undefined ? "" : "pointer";
+    this.canvas.style.cursor = this.threadsAt(x, y) === undefined ? "" : "pointer";
     const [title, ...lines] = this.#words(x, y);
     this.tip.hidden = !title;
     if (title) showTip(this.tip, event, title, ...lines.map((text) => element("p", "", text)));

@@ -48,9 +48,9 @@ function headingsOf({ densities, lanes }) {
   );
 }
 
-// What fills a density's height: all of one processor, or the heaviest step of what is no time.
-function fullHeight({ unit, bin: step }, { bin, weight }) {
-  if (unit === "ns") return step;
+// What fills a density's height: all of one processor, or the heaviest step of a pool and of what is no time.
+function fullHeight({ unit, bin: step }, { bin, weight, threads }) {
+  if (unit === "ns" && threads === 1) return step;
   const sums = new Map();
   bin.forEach((at, index) => {
     sums.set(at, (sums.get(at) ?? 0) + weight[index]);

@@ -47,6 +47,7 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
                 "heading": shortened(density.heading, NAME_WIDTH),
                 "title": density.title,
                 **listed(density, "bin cause weight"),
+                "threads": density.threads,
             }
             for density in timeline.densities
         ],
@@ -64,5 +65,5 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
         ],
         "styles": [asdict(style) for style in timeline.styles],
         "names": [shortened(name, NAME_WIDTH) for name in timeline.names],
-        "threads": {shortened(heading, NAME_WIDTH): number for heading, number in timeline.threads.items()},
+        "threads": {shortened(heading, NAME_WIDTH): numbers for heading, numbers in timeline.threads.items()},
     }

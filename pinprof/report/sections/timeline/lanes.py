@@ -13,9 +13,10 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.activity.calls import purpose_of
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
+from pinprof.columns import pack
 from pinprof.model import CONTINUED, Capture, Int32, Int64
 from pinprof.report.flame_tables import Numbered
-from pinprof.report.rows import is_timed, range_threads, thread_names, thread_numbers, timed_span
+from pinprof.report.rows import is_timed, pools, range_threads, thread_names, thread_numbers, timed_span
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
 from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Timeline
@@ -24,6 +25,8 @@ from pinprof.report.thinning import Spans, thin
 
 THREADS = 12
 """Threads with lanes of their own: those with most to show."""
+POOLS = 8
+"""Pools with a row of their own."""
 QUIET = 0.05
 """Threads without ranges or calls and with less of the samples than this share one lane."""
 BINS = 1_200
@@ -41,11 +44,11 @@ def timeline(analysis: Analysis) -> Timeline | None:
         return None
     (start, end), timed = span, is_timed(capture) and len(capture.samples) > 0
     names, styles = Numbered[str](), Numbered[Style]()
-    chosen, left_out = _threads(analysis)
+    chosen, pooled, left_out = _threads(analysis)
     numbers = thread_numbers(capture)
     main = analysis.main
     bin_ns = max(-(-(end - start) // BINS), 2 * _typical_ns(analysis), 1)
-    densities = tuple(_densities(analysis, start, bin_ns, chosen)) if timed and main else ()
+    densities = tuple(_densities(analysis, start, bin_ns, chosen, pooled)) if timed and main else ()
     lanes = [
         *_range_lanes(analysis, start, names, styles, chosen),
         *_mark_lanes(capture, start, names, styles, chosen),
@@ -71,7 +74,10 @@ def timeline(analysis: Analysis) -> Timeline | None:
         styles=tuple(styles.index),
         names=tuple(names.index),
         left_out=left_out,
-        threads={heading: numbers[pair] for pair, heading in chosen.items() if pair in numbers},
+        threads={
+            **{heading: (numbers[pair],) for pair, heading in chosen.items() if pair in numbers},
+            **{heading: tuple(numbers[pair] for pair in pairs if pair in numbers) for heading, pairs in pooled.items()},
+        },
     )
 
 
@@ -83,11 +89,12 @@ def _typical_ns(analysis: Analysis) -> int:
     return main.total // max(main.samples, 1)
 
 
-def _threads(analysis: Analysis) -> tuple[Threads, int]:
-    """(pid, tid) → heading of the threads that get lanes, in order, and how many do not.
+def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int]]], int]:
+    """(pid, tid) → heading of the threads that get lanes, in order; heading → threads of pools that share a row; how
+    many threads have neither.
 
     Threads with ranges or calls come first: they are what the program's author wants to see. Others need `QUIET` of
-    the samples.
+    the samples, alone or together with the threads whose names are equal up to digits.
     """
     capture = analysis.capture
     work = _amounts(capture.samples.pid, capture.samples.tid)
@@ -95,10 +102,16 @@ def _threads(analysis: Analysis) -> tuple[Threads, int]:
     active = set(range_threads(capture))
     if capture.activity is not None:
         active |= set(_amounts(capture.activity.calls.pid, capture.activity.calls.tid))
-    wanted = [pair for pair in {*work, *active} if pair in active or work[pair] >= threshold]
     titles = thread_names(capture)
+    alike = pools({pair: name for pair, name in titles.items() if pair in work and pair not in active})
+    shared = {pair for pairs in alike.values() for pair in pairs}
+    wanted = [pair for pair in {*work, *active} - shared if pair in active or work[pair] >= threshold]
     busiest = sorted(wanted, key=lambda pair: (pair not in active, -work.get(pair, 0), pair))[:THREADS]
-    return {pair: _heading(titles.get(pair, ""), pair[1]) for pair in busiest}, len({*work, *active}) - len(busiest)
+    amount = {title: sum(work[pair] for pair in pairs) for title, pairs in alike.items()}
+    heaviest = sorted((title for title in alike if amount[title] >= threshold), key=lambda title: -amount[title])
+    pooled = {title: alike[title] for title in heaviest[:POOLS]}
+    left_out = len({*work, *active}) - len(busiest) - sum(map(len, pooled.values()))
+    return {pair: _heading(titles.get(pair, ""), pair[1]) for pair in busiest}, pooled, left_out
 
 
 def _heading(name: str, tid: int) -> str:
@@ -113,20 +126,26 @@ def _amounts(pid: Int32, tid: Int32) -> dict[tuple[int, int], int]:
     return dict(zip(zip(*(key.tolist() for key in cells.keys), strict=True), cells.count.tolist(), strict=True))
 
 
-def _densities(analysis: Analysis, start: int, bin_ns: int, chosen: Threads) -> Iterator[Density]:
-    """One per chosen thread, and one for all other threads together."""
+def _densities(
+    analysis: Analysis, start: int, bin_ns: int, chosen: Threads, pooled: dict[str, list[tuple[int, int]]]
+) -> Iterator[Density]:
+    """One per chosen thread, one per pool, and one for all other threads together."""
     samples, main = analysis.capture.samples, analysis.main
     assert main is not None
     event = next(number for number, result in enumerate(analysis.events) if result is main)
-    rest = samples.event == event
-    for (pid, tid), heading in chosen.items():
-        mine = rest & (samples.pid == pid) & (samples.tid == tid)
+    rest, thread = samples.event == event, pack(samples.pid, samples.tid)
+    for heading, pairs in (*((heading, [pair]) for pair, heading in chosen.items()), *pooled.items()):
+        pids, tids = (np.array(column) for column in zip(*pairs, strict=True))
+        mine = rest & np.isin(thread, pack(pids, tids))
         rest &= ~mine
-        yield from _density(analysis, np.flatnonzero(mine), start, bin_ns, heading)
-    yield from _density(analysis, np.flatnonzero(rest), start, bin_ns, "other threads" if chosen else "all threads")
+        yield from _density(analysis, np.flatnonzero(mine), start, bin_ns, heading, len(pairs))
+    name = "other threads" if chosen or pooled else "all threads"
+    yield from _density(analysis, np.flatnonzero(rest), start, bin_ns, name)
 
 
-def _density(analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: str) -> Iterator[Density]:
+def _density(
+    analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: str, threads: int = 1
+) -> Iterator[Density]:
     if not len(row):
         return
     samples = analysis.capture.samples
@@ -137,6 +156,7 @@ def _density(analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: s
         cells.keys[0].astype(np.int32),
         cells.keys[1].astype(np.int32),
         cells.sum(samples.weight[row]),
+        threads,
     )
 
 

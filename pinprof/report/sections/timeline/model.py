@@ -41,6 +41,8 @@ class Density:
     """Index into the taxonomy."""
     weight: Int64
     """In the unit of the sampled event, of one step."""
+    threads: int = 1
+    """More than one for a pool, which may fill more than one processor."""
 
 
 @dataclass(frozen=True)
@@ -74,5 +76,5 @@ class Timeline:
     names: tuple[str, ...]
     left_out: int
     """Threads without lanes of their own; `other threads` has their samples."""
-    threads: Mapping[str, int]
-    """Heading → index into `Shared.threads`, for headings that are one thread."""
+    threads: Mapping[str, tuple[int, ...]]
+    """Heading → indices into `Shared.threads`, for headings that are a thread or a pool of them."""

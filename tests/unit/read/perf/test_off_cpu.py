@@ -77,7 +77,7 @@ def test_waits_of_damaged_times_still_sum(tmp_path: Path) -> None:
     out = [leave(100 + tid, tid=tid) + switch(OUT, time=100 + tid, tid=tid) for tid in range(1, 9)]
     capture = read_back(tmp_path, *out, switch(IN, time=2**63 - 1, tid=1))
     assert 0 < sum(capture.samples.weight.tolist()) < 2**63
-    assert analyze(capture).events[-1].total == sum(capture.samples.weight.tolist())
+    assert sum(result.total for result in analyze(capture).events) == sum(capture.samples.weight.tolist())
     assert "weigh more than can be" in " ".join(capture.losses.notes)
 
 

@@ -1,0 +1,135 @@
+"""Runs of frames without a name as one frame: nine `[libcuda.so.1]` in a row read `[libcuda.so.1] × 9`.
+
+Where a library has no symbols, all its functions have the library's name. A stack of nine of them says no more than one
+and their number. Attribution reads every frame (what polls shares a caller with what reads the clock), so runs become
+one frame behind it, and those of a file that pinprof wrote are taken apart before it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pinprof.columns import Bool, Int32, Int64, pack, unpack
+from pinprof.model import NO_NODE, Capture, FrameTable, StackTable
+
+_COUNTED = re.compile(r"(\[[^\[\]]+\]) × (\d{1,4})")
+_MOST_NODES = 1 << 24
+"""Stack nodes that runs of a file are taken apart to; a forged one would have more."""
+
+
+@dataclass(frozen=True)
+class JoinedRuns:
+    """A stack table whose runs are one frame each; columns of the length of the table that it comes from."""
+
+    table: StackTable
+    node: Int32
+    """Old node → new node; NO_NODE inside a run, where no sample ends and nothing else is called."""
+    _origin: StackTable
+    _head: Int32
+    _kept: Int32
+
+    def carried(self, ancestor: Int32) -> Int32:
+        """Per new node the new place of what `ancestor` says of its old one: a node between it and its root."""
+        here, wanted = self._kept.copy(), ancestor[self._kept]
+        head = np.append(self._head, np.int32(NO_NODE))
+        away = np.flatnonzero((wanted != NO_NODE) & (head[here] != head[wanted]))
+        while away.size:
+            here[away] = self._origin.parent[head[here[away]]]
+            away = away[head[here[away]] != head[wanted[away]]]
+        return np.where(wanted == NO_NODE, np.int32(NO_NODE), self.node[here])
+
+
+def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
+    """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
+    parent, frames = stacks.parent, stacks.frames
+    unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.symbol], np.bool_)
+    goes_on = (parent != NO_NODE) & (stacks.frame == stacks.frame[parent])
+    goes_on &= unnamed[stacks.frame]
+    if not goes_on.any():
+        return None
+    head, length = _runs(parent, goes_on)
+    inside = np.zeros(len(parent) + 1, np.bool_)
+    inside[parent[goes_on]] = True
+    inside[parent[~goes_on]] = False
+    inside[ends] = False
+    kept = np.flatnonzero(~inside[:-1]).astype(np.int32)
+    node = np.full(len(parent) + 1, NO_NODE, np.int32)
+    node[kept] = np.arange(len(kept), dtype=np.int32)
+    many = np.where(length[kept] > 1, length[kept], 0)
+    counted, which = np.unique(pack(stacks.frame[kept], many), return_inverse=True)
+    number, count = unpack(counted)
+    runs = np.flatnonzero(count)
+    of_run = number[runs].tolist()
+    names = [f"{frames.symbol[own]} × {many}" for own, many in zip(of_run, count[runs].tolist(), strict=True)]
+    number[runs] = len(frames) + np.arange(len(runs))
+    table = StackTable(
+        node[parent[head[kept]]],
+        number[which.reshape(-1)].astype(np.int32),
+        FrameTable(
+            (*frames.symbol, *names),
+            np.append(frames.dso, frames.dso[of_run]),
+            np.append(frames.mode, frames.mode[of_run]),
+            frames.dsos,
+            (*frames.source, *[""] * len(runs)) if frames.source else (),
+        ),
+    )
+    return JoinedRuns(table, node[:-1], stacks, head, kept)
+
+
+def _runs(parent: Int32, goes_on: Bool) -> tuple[Int32, Int64]:
+    """Per node the outermost node of its run, and the frames from there to it; by jumps of doubling length."""
+    head = np.where(goes_on, parent, np.arange(len(parent), dtype=np.int32))
+    length = goes_on.astype(np.int64)
+    while ((further := head[head]) != head).any():
+        length += length[head]
+        head = further
+    return head, length + 1
+
+
+def with_runs_joined(capture: Capture) -> tuple[Capture, JoinedRuns | None]:
+    """The capture with its runs as one frame, and how its nodes have moved; None where it has no runs."""
+    joined = join_runs(capture.stacks, capture.samples.stack)
+    if joined is None:
+        return capture, None
+    node = np.append(joined.node, np.int32(NO_NODE))[capture.samples.stack]
+    return replace(capture, samples=replace(capture.samples, stack=node), stacks=joined.table), joined
+
+
+def with_runs_apart(capture: Capture) -> Capture:
+    """The capture with each frame of a run by itself, where an export of pinprof had them as one."""
+    stacks, frames = capture.stacks, capture.stacks.frames
+    counted = {number: match for number, name in enumerate(frames.symbol) if (match := _COUNTED.fullmatch(name))}
+    count = np.ones(len(frames), np.int64)
+    count[list(counted)] = [max(int(match[2]), 1) for match in counted.values()]
+    many = count[stacks.frame]
+    last = np.cumsum(many) - 1
+    if not counted or not len(last) or last[-1] >= _MOST_NODES:
+        return capture
+    # The frames of a run follow each other: all but the first are called by the one before.
+    parent = np.arange(-1, last[-1], dtype=np.int32)
+    parent[last - many + 1] = np.append(last, NO_NODE)[stacks.parent]
+    symbols = tuple(counted[number][1] if number in counted else name for number, name in enumerate(frames.symbol))
+    first: dict[tuple[str, int, int], int] = {}
+    rows = zip(symbols, frames.dso.tolist(), frames.mode.tolist(), strict=True)
+    same = np.array([first.setdefault(row, number) for number, row in enumerate(rows)], np.int32)
+    table, node = _merged(StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, symbol=symbols)))
+    stack = np.append(node[last], np.int32(NO_NODE))[capture.samples.stack]
+    return replace(capture, samples=replace(capture.samples, stack=stack), stacks=table)
+
+
+def _merged(stacks: StackTable) -> tuple[StackTable, Int32]:
+    """The table with each chain of frames once, and old node → new node."""
+    node = np.full(len(stacks) + 1, NO_NODE, np.int32)
+    parents: list[Int32] = []
+    frames: list[Int32] = []
+    size = 0
+    for nodes in stacks.levels():
+        keys, which = np.unique(pack(node[stacks.parent[nodes]], stacks.frame[nodes]), return_inverse=True)
+        node[nodes] = size + which.reshape(-1)
+        for column, values in zip((parents, frames), unpack(keys), strict=True):
+            column.append(values.astype(np.int32))
+        size += len(keys)
+    return StackTable(np.concatenate(parents), np.concatenate(frames), stacks.frames), node[:-1]
