@@ -1,0 +1,1 @@
+"""What to change, where, and what it saves."""
