@@ -175,7 +175,7 @@ class Opportunity:
     rank: int
     """1 for the largest saving."""
     title: str
-    """One sentence without the saving: `alloc_pairs.cu:11 pins and frees 1,859 buffers of up to 1 MiB again and again`."""
+    """One sentence without the saving: `a.cu:11 pins and frees 1,859 buffers of 1 MiB again and again`."""
     site: Site
     causes: Mapping[str, int]
     """Leaf of the taxonomy → wall time, heaviest first."""
@@ -213,4 +213,4 @@ class Opportunities:
     unseen: tuple[str, ...]
     """What the recording could not show, one sentence each."""
     headline: str
-    """The first opportunity in one sentence with its line and gain, or that there is nothing to gain, with the figure."""
+    """The first opportunity in one sentence with line and gain; else that there is nothing to gain, with the figure."""
