@@ -18,7 +18,7 @@ from pinprof.analyze.groups import group
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.analyze.intervals import Intervals, numbers, union
 from pinprof.analyze.opportunities.critical import Critical
-from pinprof.columns import Bool, Int32, Int64, Table, pack
+from pinprof.columns import Bool, Float64, Int32, Int64, Table, pack
 from pinprof.model import Capture, clock_event
 
 MOST = 0.5
@@ -107,7 +107,7 @@ def _waits_during(waits: Waits, busy: _Busy, left_out: Bool) -> Int64:
     return rows[~left_out[low:high]]
 
 
-def _overlaps(waits: Waits, rows: Int64, shared: np.ndarray[tuple[int], np.dtype[np.float64]], busy: _Busy) -> Charged:
+def _overlaps(waits: Waits, rows: Int64, shared: Float64, busy: _Busy) -> Charged:
     """The time of waits in which a thread was busy, by its sample."""
     first = np.searchsorted(busy.time.end, waits.start_ns[rows], "right")
     last = np.searchsorted(busy.time.start, waits.end_ns[rows], "left")

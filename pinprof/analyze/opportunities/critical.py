@@ -12,15 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.columns import pack, unpack
-from pinprof.model import Bool, Capture, clock_event
+from pinprof.columns import Bool, Int32, Int64, pack, unpack
+from pinprof.model import Capture, clock_event
 
 AWAITS = np.isin(
     [row.name for row in CATEGORIES],
@@ -43,7 +42,7 @@ class Critical:
 
     pid: int
     tid: int
-    pids: NDArray[np.int64]
+    pids: Int64
     """Processes whose threads it may wait for, itself included."""
 
 
@@ -66,7 +65,7 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
     return Critical(*thread, pids)
 
 
-def _program(capture: Capture, timed: Bool) -> NDArray[np.int64]:
+def _program(capture: Capture, timed: Bool) -> Int64:
     """The processes of the program among those with samples: those somebody told of, else all that can be."""
     pids = np.unique(capture.samples.pid[timed]).astype(np.int64)
     if not _system_wide(capture):
@@ -95,7 +94,7 @@ def _system_wide(capture: Capture) -> bool:
     return said or bool((capture.samples.pid == 0).any())
 
 
-def _driving(calls: Calls, pids: NDArray[np.int64]) -> tuple[int, int] | None:
+def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
     """The thread that drives the GPU; None where no process with samples made a call beyond bookkeeping."""
     table = calls.table
     creates = np.array([name.startswith(_CREATES_CONTEXT) for name in calls.names], np.bool_)[calls.name]
@@ -123,14 +122,16 @@ def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Boo
     of = of.reshape(-1)
     weight, waits = samples.weight[timed], spans[timed]
     main = samples.pid[timed] == samples.tid[timed]
-    time = np.bincount(of, np.where(waits, 0, weight), len(pids))
+    time = np.zeros(len(pids), np.int64)
+    np.add.at(time, of, np.where(waits, 0, weight))
     awaits = waits & main & AWAITS[attribution.leaf[timed]]
-    waited = np.bincount(of, np.where(awaits, weight, 0), len(pids))
+    waited = np.zeros(len(pids), np.int64)
+    np.add.at(waited, of, np.where(awaits, weight, 0))
     begin = np.full(len(pids), np.iinfo(np.int64).max)
     end = np.zeros(len(pids), np.int64)
     np.minimum.at(begin, of, samples.time_ns[timed] - np.where(waits, 0, weight))
     np.maximum.at(end, of, samples.time_ns[timed] + np.where(waits, weight, 0))
-    score = np.where(_launchers(capture, pids, time, begin, end), -1.0, time + waited)
+    score = np.where(_launchers(capture, pids, time, begin, end), -1, time + waited)
     # Of equal ones the first: a parent begins before its children.
     process = int(np.lexsort((begin, -score))[0])
     pid = int(pids[process])
@@ -141,10 +142,7 @@ def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Boo
     return pid, int(tids[np.argmax(np.bincount(thread.reshape(-1), weight[mine]))])
 
 
-def _launchers(
-    capture: Capture, pids: NDArray[np.int32], time: NDArray[np.float64], begin: NDArray[np.int64],
-    end: NDArray[np.int64],
-) -> Bool:  # fmt: skip
+def _launchers(capture: Capture, pids: Int32, time: Int64, begin: Int64, end: Int64) -> Bool:
     """Which processes hardly compute while another program, which began later, does."""
     samples = capture.samples
     started = marked(capture.stacks, STARTS_PROGRAM)[samples.stack]

@@ -10,7 +10,7 @@ from pinprof.columns import Int8
 from pinprof.model import KERNEL, LONGEST_NAME, NO_NODE, USER, Bool, FrameTable, StackTable
 
 WORK, START_UP, CONTEXT, EXIT, _JOINED, _EXECVE, UNKNOWN = range(7)
-"""What a stack speaks for, the stronger claim later; UNKNOWN has no frames of the program."""
+"""What a stack speaks for, the stronger claim later; UNKNOWN shows no function of the program."""
 
 STARTS_PROGRAM = re.compile(r"(__(x64|arm64)_)?sys_execveat|(__(x64|arm64)_)?sys_execve|begin_new_exec|load_elf_binary")
 """Kernel functions of execve (Linux, fs/exec.c)."""
@@ -41,6 +41,8 @@ _JOINS = re.compile(r"_shutdown \(threading\.py.*|wait_for_thread_shutdown|_pyth
 _LOADER = re.compile(r"ld-(linux|musl)[\w.-]*|ld-\d[\w.]*\.so|ld\.so\.\d|ld64\.so\.\d")
 _LIBC = re.compile(r"libc(-\d[\w.]*)?\.so(\.\d)?|ld-musl[\w.-]*")
 _LIBC_MAIN = re.compile(r"__libc_start_main.*")
+_INJECTED = re.compile(r"libTools?Injection\w*\.so.*")
+"""What Nsight Systems loads into the program: it works before the program does."""
 _BOOTSTRAP = re.compile(r"<?frozen importlib\._bootstrap(_external)?>?|_bootstrap(_external)?\.py|zipimport(\.py|>)?")
 
 
@@ -63,7 +65,8 @@ def phase_labels(stacks: StackTable) -> Int8:
     frames = stacks.frames
     rank, loader, libc = _frame_columns(frames)
     main = np.array([_LIBC_MAIN.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol], np.bool_)
-    user = frames.mode == USER
+    named = np.array([not name.startswith("[") for name in frames.symbol], np.bool_)
+    shows = (frames.mode == USER) & (named | ~libc)
     size = len(stacks) + 1
     label, depth, known = np.full(size, WORK, np.int8), np.full(size, -1, np.int8), np.zeros(size, np.bool_)
     for nodes in stacks.levels():
@@ -73,7 +76,7 @@ def phase_labels(stacks: StackTable) -> Int8:
         further = np.where((depth[caller] >= 0) & libc[frame], np.minimum(depth[caller] + 1, 2), -1)
         depth[nodes] = np.where(main[frame], 0, further)
         label[nodes] = np.maximum(label[caller], np.where(depth[nodes] == 2, np.maximum(own, EXIT), own))
-        known[nodes] = known[caller] | user[frame]
+        known[nodes] = known[caller] | shows[frame]
     label[label == _JOINED] = WORK
     label[label == _EXECVE] = START_UP
     label[(label == WORK) & ~known] = UNKNOWN
@@ -84,6 +87,7 @@ def _frame_columns(frames: FrameTable) -> tuple[Int8, Bool, Bool]:
     """Per frame: what it alone speaks for, whether it is the loader's, whether it is libc's."""
     rank = np.full(len(frames), WORK, np.int8)
     bootstrap = np.array([_BOOTSTRAP.fullmatch(dso.name) is not None for dso in frames.dsos], np.bool_)
+    bootstrap |= np.array([_INJECTED.fullmatch(dso.name) is not None for dso in frames.dsos], np.bool_)
     rank[bootstrap[frames.dso]] = START_UP
     patterns = {
         USER: ((_JOINS, _JOINED), (_ENDS, EXIT), (_CREATES, CONTEXT), (_STARTS, START_UP)),

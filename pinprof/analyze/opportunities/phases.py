@@ -13,11 +13,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.intervals import Intervals, difference, union
 from pinprof.analyze.opportunities.critical import Critical
-from pinprof.analyze.opportunities.labels import CONTEXT, EXIT, START_UP, UNKNOWN, phase_labels
+from pinprof.analyze.opportunities.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Interval, Phase, PhaseName
-from pinprof.columns import Int8, Int64
+from pinprof.columns import Bool, Int8, Int64
 from pinprof.model import Capture, clock_event
 
 GAP_NS = 5_000_000
@@ -43,7 +44,7 @@ _CONTEXT_CALLS = (
     "cuModuleLoad",
     "cuLibraryLoad",
 )
-_WORK_CALLS = ("copy", "launch", "set", "prefetch", "alloc pinned", "alloc managed", "register")
+_WORK_CALLS: tuple[Purpose, ...] = ("copy", "launch", "set", "prefetch", "alloc pinned", "alloc managed", "register")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Pieces:
     start: Int64
     end: Int64
     label: Int8
+    waits: Bool
+    """Whether the thread was off the processors."""
 
 
 def pieces_of(capture: Capture, critical: Critical) -> Pieces:
@@ -69,11 +72,11 @@ def pieces_of(capture: Capture, critical: Critical) -> Pieces:
     start = samples.time_ns[rows] - np.where(waits, 0, weight)
     end = samples.time_ns[rows] + np.where(waits, weight, 0)
     order = np.argsort(end, kind="stable")
-    start, end, rows = start[order], end[order], rows[order]
+    start, end, rows, waits = start[order], end[order], rows[order], waits[order]
     start[1:] = np.maximum(start[1:], end[:-1])
     kept = end > start
     label = phase_labels(capture.stacks)[samples.stack[rows]]
-    return Pieces(start[kept], end[kept], label[kept])
+    return Pieces(start[kept], end[kept], label[kept], waits[kept])
 
 
 def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: Interval) -> tuple[Phase, ...]:
@@ -81,16 +84,21 @@ def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: I
     pieces = pieces_of(capture, critical)
     least = max(LEAST_NS, PERIODS * _period_ns(capture))
     whole = union(np.array([life.start_ns]), np.array([life.end_ns]))
-    ending = _exit_from(pieces, life)
+    ending = _exit_from(capture, critical, pieces, life)
     before = Interval(life.start_ns, ending)
     context = _context(calls, critical, pieces, least)
-    busy = difference(_work_times(capture, calls, critical, life), context)
+    # What nobody sampled at the start was told to be left out: a program's warm-up, for example.
+    sampled = Interval(int(pieces.start[0]) if len(pieces.start) else life.end_ns, life.end_ns)
+    busy = difference(_inside(_work_times(capture, calls, critical, life), sampled), context)
     context = _inside(_bridged(context, busy), before)
     start_up = _start_up(pieces, busy, life, ending, max(least, LATE_IMPORT_NS))
     start_up = difference(_inside(start_up, before), context)
     # A moment between loading libraries and the context is part of both, not of the work.
     between = difference(_inside(whole, before), _both(start_up, context))
-    short = (between.end - between.start < GAP_NS) & np.isin(between.end, context.start)
+    worked = pieces.label == WORK
+    own = union(pieces.start[worked], pieces.end[worked]).covered(between.start, between.end)
+    short = (own < GAP_NS) & (between.end - between.start < START_GAP_NS) & np.isin(between.end, context.start)
+    short &= busy.covered(between.start, between.end) == 0
     context = _both(context, Intervals(between.start[short], between.end[short]))
     exits = _inside(whole, Interval(ending, life.end_ns))
     work = difference(_inside(whole, before), _both(start_up, context))
@@ -128,38 +136,47 @@ def _context(calls: Calls | None, critical: Critical, pieces: Pieces, least: int
     return union(np.append(seen.start, begin), np.append(seen.end, end))
 
 
-def _exit_from(pieces: Pieces, life: Interval) -> int:
+def _exit_from(capture: Capture, critical: Critical, pieces: Pieces, life: Interval) -> int:
     """The instant from which on most of what the thread did was ending; the end of its life where nothing was."""
     length = pieces.end - pieces.start
-    known = pieces.label != UNKNOWN
-    gain = np.where(pieces.label == EXIT, length, np.where(known, -length, 0))
-    after = np.cumsum(gain[::-1])[::-1]
-    if not len(after) or after.max() <= 0:
-        return life.end_ns
-    return int(pieces.start[np.argmax(after)])
+    gain = np.where(pieces.label == EXIT, length, np.where(pieces.label == UNKNOWN, 0, -length))
+    after = np.cumsum(gain[::-1])
+    if len(after) and after.max() > 0:
+        # Of equally good ones the last.
+        return int(pieces.start[len(after) - 1 - np.argmax(after)])
+    ranges = capture.ranges
+    told = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & (ranges.end_ns < life.end_ns)
+    last = int(ranges.end_ns[told].max()) if told.any() else life.end_ns
+    # A program that was told to be recorded within its ranges waits for the recorder after them.
+    if len(length) and pieces.waits[-1] and pieces.start[-1] >= last:
+        return int(pieces.start[-1])
+    return life.end_ns
 
 
 def _start_up(pieces: Pieces, busy: Intervals, life: Interval, ending: int, least: int) -> Intervals:
     """The start of the process, with what it does between imports, and later imports that are long."""
     mine = (pieces.label == START_UP) & (pieces.end <= ending)
     blocks = _joined(pieces.start[mine], pieces.end[mine])
+    worked = pieces.label == WORK
+    own = union(pieces.start[worked], pieces.end[worked])
     first = int(pieces.start[0]) if len(pieces.start) else life.end_ns
     reach = max(life.start_ns, min(first, ending))
     work = busy.start[busy.end > reach]
     stop = int(work[0]) if len(work) else life.end_ns
     later = 0
     for begin, end in zip(blocks.start.tolist(), blocks.end.tolist(), strict=True):
-        gap = begin - reach
+        gap = int(own.covered(np.array([reach]), np.array([begin]))[0])
         allowed = max(GAP_NS, min(START_GAP_NS, START_GAP_SHARE * (reach - life.start_ns)))
-        if gap > allowed or end > stop:
-            reach = max(reach, min(end, stop)) if gap <= allowed else reach
+        if gap > allowed or begin >= stop:
             break
-        reach, later = max(reach, end), later + 1
+        reach, later = max(reach, min(end, stop)), later + 1
+        if end > stop:
+            break
     late = np.arange(len(blocks)) >= later
     late &= (blocks.end - blocks.start >= least) & (busy.covered(blocks.start, blocks.end) == 0)
     late &= _filled(blocks, pieces.start[mine], pieces.end[mine])
     begins, ends = np.append(blocks.start[late], life.start_ns), np.append(blocks.end[late], reach)
-    return difference(union(begins, ends), busy) if reach <= first else union(begins, ends)
+    return difference(union(begins, ends), busy)
 
 
 def _work_times(capture: Capture, calls: Calls | None, critical: Critical, life: Interval) -> Intervals:
@@ -183,7 +200,7 @@ def _joined(start: Int64, end: Int64) -> Intervals:
     return Intervals(merged.start, merged.end - GAP_NS)
 
 
-def _filled(blocks: Intervals, start: Int64, end: Int64) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def _filled(blocks: Intervals, start: Int64, end: Int64) -> Bool:
     """Per block, whether its pieces fill most of it."""
     inside = union(start, end).covered(blocks.start, blocks.end)
     return np.asarray(inside >= MOSTLY * (blocks.end - blocks.start))
