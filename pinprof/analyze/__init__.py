@@ -24,6 +24,7 @@ from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
+from pinprof.rates import Rates
 from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
 __all__ = [
@@ -63,11 +64,16 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
         members=members,
         memory=summarise_memory(capture),
         activity=activity,
-        counterfactual=counterfactual(capture, events, ranges, capture.rates, sees_kernel=sees_kernel),
+        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
         pinning=curve,
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
     )
+
+
+def _thorough(capture: Capture) -> Rates | None:
+    """The rates of `pinprof bench`: a calibration takes too few sizes for a whole run in other kinds of memory."""
+    return capture.rates if capture.rates and capture.rates.measured_by == "bench" else None
 
 
 def _joined(capture: Capture) -> Capture:

@@ -58,6 +58,7 @@ _OPTIONS = (
         is_flag=True,
         help="Keep nsys's report too: it holds the program's environment.",
     ),
+    _switch_off("calibrate", "Do not measure after the recording what memory operations cost here."),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
 )
 
@@ -93,7 +94,9 @@ def record(
     from pinprof.store import default_name, file_name
 
     about_request = dict(options)
-    output, force, no_report = (about_request.pop(option) for option in ("output", "force", "no_report"))
+    output, force, no_report, calibrate = (
+        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate")
+    )
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
         tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
@@ -106,6 +109,8 @@ def record(
         force=force,
         scenario=scenario,
         rank=rank.facts() if rank else None,
+        # Of many ranks one measures alone: several at a time would measure each other.
+        calibrate=_say_dimly if calibrate and not (rank and rank.number) else None,
     )
     outcome, target = recorded.outcome, recorded.path
     if target is None:
@@ -126,6 +131,10 @@ def record(
             raise outcome.failure
         click.echo(f"pinprof: {outcome.failure}", err=True)
     return outcome.exit_status
+
+
+def _say_dimly(text: str) -> None:
+    click.secho(text, dim=True, err=True)
 
 
 def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going: bool) -> None:

@@ -20,6 +20,7 @@ FOUNDATION = {
     "manifest",
     "model",
     "rates",
+    "rate_book",
     "unnamed_runs",
 }
 ALLOWED = {
@@ -32,6 +33,7 @@ ALLOWED = {
     "manifest": set(),
     "rates": {"errors"},
     "model": {"columns", "activity", "manifest", "rates"},
+    "rate_book": {"model", "rates"},
     "unnamed_runs": {"columns", "model"},
     "nsys": {"errors", "units"},
     "store": {"errors", "manifest"},
@@ -39,7 +41,7 @@ ALLOWED = {
     "bench": FOUNDATION | {"store", "scenario"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
-    "recording": FOUNDATION | {"store", "scenario", "collect", "read"},
+    "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "report": FOUNDATION | {"store", "read", "analyze"},
     "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench", "recording"},
