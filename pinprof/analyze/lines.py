@@ -21,19 +21,8 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
 from pinprof.model import UNDECIDED_LINE, Capture, Int32, Int64, StackTable
+from pinprof.own_code import library_part
 
-_LIBRARY = re.compile(
-    r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
-    re.DOTALL,
-)
-_HEADERS = re.compile(
-    r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
-    r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
-    r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
-    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
-    re.DOTALL,
-)
-"""Sources that are a library's: C, C++, CUDA, Rust."""
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
 _NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
@@ -142,9 +131,7 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, _P
 def _place(symbol: str, path: str) -> _Place:
     named = _NAMED.fullmatch(symbol)
     function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
-    library = _LIBRARY.search(path) or _HEADERS.search(path)
-    short = next((part for part in library.groups() if part), "") if library else ""
-    return _Place(path, line, function, short)
+    return _Place(path, line, function, library_part(path))
 
 
 def _nearest(stacks: StackTable, places: Mapping[int, _Place]) -> tuple[Int32, Int32]:

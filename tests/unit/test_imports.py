@@ -19,6 +19,7 @@ FOUNDATION = {
     "cuda_functions",
     "manifest",
     "model",
+    "own_code",
     "rates",
     "unnamed_runs",
 }
@@ -28,8 +29,9 @@ ALLOWED = {
     "units": {"errors"},
     "columns": set(),
     "activity": {"columns"},
-    "cuda_functions": set(),
+    "cuda_functions": {"activity"},
     "manifest": set(),
+    "own_code": set(),
     "rates": {"errors"},
     "model": {"columns", "activity", "manifest", "rates"},
     "unnamed_runs": {"columns", "model"},
