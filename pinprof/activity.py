@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Self
 
-from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
+from pinprof.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
@@ -146,7 +146,20 @@ class ApiCallTable(Table):
     site: Int32 | None = None
     """Who called, an index into `sites`, -1 where not known; None when stacks were not recorded."""
     sites: tuple[str, ...] = ()
-    """`function (library)`."""
+    """`function (file:line)`, or `function (library)` where no line is known."""
+    copy_kind: UInt8 | None = None
+    """`CopyKind` of copies, UNKNOWN where neither name nor arguments nor addresses say it, UNRECORDED for other calls;
+    None, as with the columns below, where arguments were not recorded."""
+    source_kind: UInt8 | None = None
+    """`MemoryKind` of a copy's source, UNRECORDED for other calls."""
+    target_kind: UInt8 | None = None
+    """`MemoryKind` of a copy's target, UNRECORDED for other calls."""
+    from_file: Bool | None = None
+    """Whether a copy's source lies in a mapped file of data."""
+    granted_bytes: Int64 | None = None
+    """What was mapped for page-locked memory that a call made, -1 where that is not known, and for other calls."""
+    stack: Int32 | None = None
+    """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,9 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
-from pinprof.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.model import UNDECIDED_LINE, Capture, Int32, Int64, StackTable
+from pinprof.own_code import library_part
 
-_LIBRARY = re.compile(
-    r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
-    re.DOTALL,
-)
-_HEADERS = re.compile(
-    r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
-    r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
-    r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
-    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
-    re.DOTALL,
-)
-"""Sources that are a library's: C, C++, CUDA, Rust."""
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
 _NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
@@ -145,9 +134,7 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Pl
 def _place(symbol: str, path: str) -> Place:
     named = _NAMED.fullmatch(symbol)
     function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
-    library = _LIBRARY.search(path) or _HEADERS.search(path)
-    short = next((part for part in library.groups() if part), "") if library else ""
-    return Place(path, line, function, short)
+    return Place(path, line, function, library_part(path))
 
 
 def nearest_places(stacks: StackTable, places: Mapping[int, Place]) -> tuple[Int32, Int32]:
