@@ -20,7 +20,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
-from pinprof.model import UNDECIDED_LINE, Capture, Int32, Int64, StackTable
+from pinprof.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.own_code import library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")

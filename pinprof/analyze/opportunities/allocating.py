@@ -7,16 +7,19 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import Purpose, size_class
-from pinprof.analyze.opportunities.candidate import Candidate, times
+from pinprof.analyze.activity.calls import size_class
+from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Int64
-from pinprof.rates import Estimate
+from pinprof.rate_book import RUN, Estimate
 from pinprof.units import format_bytes, format_counted, format_ns, format_share
 
 LEAST_PAIRS = 3
+ERROR = 0.1
+"""Of the cost of calls, by which one run differs from another."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")
@@ -72,8 +75,8 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
     size = format_bytes(int(np.median(calls.size_bytes[opened]))) if amount else "unknown size"
     site = scene.site_of_calls(opened, scene.rows_inside(opened))
     opening_ns = scene.cost_of_calls(opened, scene.rows_inside(opened))
-    remains = times(Estimate(opening_ns, 0.8 * opening_ns, 1.2 * opening_ns, "this run"), kept)
-    assert remains is not None
+    error = ERROR * cost
+    remains = Estimate(kept * opening_ns, max(kept * opening_ns - error, 0), kept * opening_ns + error, RUN)
     return Candidate(
         title=f"{site.place} {kind.verbs} {format_counted(count, 'buffer', 'buffers')} of {size} again and again.",
         site=site,
@@ -85,8 +88,8 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
         count=count,
         bytes=amount,
         basis=(
-            f"At most {format_counted(live, 'of these buffers is', 'of these buffers are')} alive at once: a pool makes"
-            f" so many, for {format_ns(round(remains.ns))}, and no more.",
+            (f"At most {format_counted(live, 'of these buffers is', 'of these buffers are')} alive at once: a pool makes"
+            f" so many, for {format_ns(round(remains.ns))}, and no more."),
         ),
         evidence=(
             Evidence(f"{format_counted(len(opened), 'allocation takes', 'allocations take')} {format_ns(opening_ns)},"
@@ -111,8 +114,7 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
         if each is None or not cost or created < 0.3 * max(scene.ns(rows), 1):
             continue
         site = scene.site_of_calls(group, rows)
-        remains = times(each, len(group))
-        assert remains is not None
+        remains = each.times(len(group))
         yield Candidate(
             title=f"{site.place} pins {format_bytes(amount)} and creates the pages while it does.",
             site=site,
@@ -123,8 +125,8 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
             cure=cure("touch-then-register", scene.framework),
             count=len(group),
             bytes=amount,
-            basis=(f"Touching {format_bytes(amount)} in huge pages by several threads and registering it takes"
-                   f" {format_ns(round(remains.ns))} ({remains.source}).",),
+            basis=((f"Touching {format_bytes(amount)} in huge pages by several threads and registering it takes"
+                   f" {format_ns(round(remains.ns))} ({remains.source})."),),
             evidence=(Evidence(f"{format_share(created, scene.ns(rows))} of the time in these calls is the creation of"
                                f" pages, {format_ns(cost)} in all."),),
         )  # fmt: skip
@@ -151,7 +153,7 @@ def late_context(scene: Scene) -> Iterator[Candidate]:
             phase="context",
             rows=rows,
             cost_ns=cost,
-            remains=Estimate(0, 0, 0.2 * cost, "this run"),
+            remains=Estimate(0, 0, 0.2 * cost, RUN),
             cure=cure("context-early", scene.framework),
             count=1,
             basis=("The time moves to start-up, or beside other start-up work; it does not vanish.",),

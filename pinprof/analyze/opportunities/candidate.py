@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.analyze.opportunities.results import Cure, Evidence, PhaseName, Saving, Site
 from pinprof.model import Int64
-from pinprof.rates import Estimate
+from pinprof.rate_book import Estimate
 
 
 @dataclass(frozen=True)
@@ -51,10 +51,3 @@ def total(parts: list[Estimate | None], *, source: str = "") -> Estimate | None:
     return Estimate(
         sum(part.ns for part in known), sum(part.low_ns for part in known), sum(part.high_ns for part in known), named
     )
-
-
-def times(estimate: Estimate | None, factor: float) -> Estimate | None:
-    """So many times an estimate."""
-    if estimate is None:
-        return None
-    return Estimate(estimate.ns * factor, estimate.low_ns * factor, estimate.high_ns * factor, estimate.source)

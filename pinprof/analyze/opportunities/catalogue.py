@@ -1,8 +1,8 @@
 """The cures: what to write instead, in the words of the framework in use, and settings that need no change of code.
 
 Settings were measured on an H200 (torch 2.11, glibc 2.39), or are documented by their makers:
-PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; THP_MEM_ALLOC_ENABLE: c10/core/impl/alloc_cpu.cpp;
-GLIBC_TUNABLES, MALLOC_*: the GNU C Library's manual, sections 3.2.3 and 39.1.
+PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; THP_MEM_ALLOC_ENABLE: PyTorch's
+c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C Library's manual, sections 3.2.3 and 39.1.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Take device memory from a pool that keeps what is freed.",
             {
                 NATIVE: (
-                    "cudaMemPool_t pool; cudaDeviceGetDefaultMemPool(&pool, device);\n"
-                    "uint64_t keep = UINT64_MAX; cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);\n"
+                    "cudaMemPool_t pool;\n"
+                    "cudaDeviceGetDefaultMemPool(&pool, device);\n"
+                    "uint64_t keep = UINT64_MAX;\n"
+                    "cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);\n"
                     "cudaMallocAsync(&p, size, stream);  // and cudaFreeAsync(p, stream)"
                 ),
                 PYTORCH: "# keep tensors alive and write into them: torch.mm(a, b, out=c)",
@@ -183,12 +185,14 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Let workers write into shared memory that is made once, instead of new memory for each batch.",
             {
                 PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # once, in turns",
-                PYTORCH: "DataLoader(..., persistent_workers=True, prefetch_factor=2)  # workers fill tensors made once with share_memory_()",
+                PYTORCH: "# workers fill tensors that were made once with share_memory_()\n"
+                "DataLoader(dataset, num_workers=n, persistent_workers=True)",
             },
         ),
     }
 )
 """By id, which is also the entry of docs/opportunities.md."""
+
 
 def cure(name: str, framework: str) -> Cure:
     """A cure in the words of a framework; Python programs get no lines of C."""

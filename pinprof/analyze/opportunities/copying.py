@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pinprof.activity import CopyKind, MemoryKind
-from pinprof.analyze.opportunities.candidate import Candidate, times, total
+from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import CopyTable, Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Int64
-from pinprof.rates import Estimate
+from pinprof.rate_book import Estimate
 from pinprof.units import format_bytes, format_counted, format_ns
 
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
@@ -55,8 +55,7 @@ class _Copies:
     @property
     def distinct(self) -> int:
         """Bytes of the different places of the host that they use."""
-        address, first = np.unique(self.table.address, return_index=True)
-        if not address.any():
+        if not self.table.address.any():
             return self.bytes
         order = np.lexsort((-self.table.size_bytes, self.table.address))
         _, largest = np.unique(self.table.address[order], return_index=True)
@@ -102,14 +101,14 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
                 cure=cure("batch-copies", scene.framework),
                 count=group.count,
                 bytes=group.bytes,
-                basis=(f"One copy of all {format_bytes(group.bytes)} takes {format_ns(round(remains.ns))}"
-                       f" ({remains.source}).", *_without_tracing(scene, group)),
+                basis=((f"One copy of all {format_bytes(group.bytes)} takes {format_ns(round(remains.ns))}"
+                       f" ({remains.source})."), *_without_tracing(scene)),
                 evidence=(Evidence(f"{format_counted(group.count, 'call takes', 'calls take')}"
                                    f" {format_ns(group.cost_ns)}, {format_ns(group.cost_ns // group.count)} each."),),
             )  # fmt: skip
 
 
-def _without_tracing(scene: Scene, group: _Copies) -> tuple[str, ...]:
+def _without_tracing(scene: Scene) -> tuple[str, ...]:
     if not scene.overhead_ns:
         return ()
     return (f"The cost is without {format_ns(scene.overhead_ns)} a call that tracing takes.",)
@@ -120,10 +119,11 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
     for group in _groups(scene, MemoryKind.PAGEABLE):
         if group.table.from_file.mean() > 0.5 or (group.count >= TINY_COPIES and group.each <= TINY_BYTES):
             continue
-        staged = times(scene.rates.cost(f"{group.way}.pageable", group.each), group.count)
-        pinned = times(scene.rates.cost(f"{group.way}.pinned", group.each), group.count)
+        staged = scene.rates.cost(f"{group.way}.pageable", group.each)
+        pinned = scene.rates.cost(f"{group.way}.pinned", group.each)
         if staged is None or pinned is None:
             continue
+        staged, pinned = staged.times(group.count), pinned.times(group.count)
         faults = scene.ns(group.rows[scene.caused_by(*_FAULTS)[group.rows]])
         fresh = faults >= FRESH_SHARE * max(scene.ns(group.rows), 1)
         # A call also waits for what the GPU does before the copy: only the copy itself, and its faults, are its cost.
@@ -131,9 +131,7 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
         yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
 
 
-def _staged(
-    scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool
-) -> Candidate:
+def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
     site = scene.site_of_calls(group.calls, group.rows)
     held = min(group.distinct, group.bytes) if not fresh else min(_most_at_once(scene, group), group.bytes)
     pin = scene.rates.cost("pin.alloc", held)
@@ -153,11 +151,11 @@ def _staged(
         count=group.count,
         bytes=group.bytes,
         basis=(
-            f"Pinned, {format_counted(group.count, 'copy takes', 'copies take')} {format_ns(round(pinned.ns))}"
-            f" ({pinned.source}).",
+            (f"Pinned, {format_counted(group.count, 'copy takes', 'copies take')} {format_ns(round(pinned.ns))}"
+            f" ({pinned.source})."),
             *((f"Pinning {format_bytes(held)} once takes {format_ns(round(pin.ns))}.",) if pin else ()),
-            f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
-            f" ({staged.source}); the rest waits for the GPU.",
+            (f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
+            f" ({staged.source}); the rest waits for the GPU."),
         ),
         evidence=(
             Evidence(f"{format_counted(group.count, 'copy', 'copies')} of {format_bytes(group.each)}"
@@ -198,8 +196,8 @@ def mapped_files(scene: Scene) -> Iterator[Candidate]:
             cure=cure("map-at-once", scene.framework),
             count=group.count,
             bytes=group.bytes,
-            basis=(f"Reading it into two pinned buffers in turns takes {format_ns(round(remains.ns))}"
-                   f" ({remains.source}).",),
+            basis=((f"Reading it into two pinned buffers in turns takes {format_ns(round(remains.ns))}"
+                   f" ({remains.source})."),),
             evidence=(Evidence(f"{format_counted(group.count, 'copy takes', 'copies take')}"
                                f" {format_ns(group.cost_ns)}."),),
         )  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.analyze.opportunities.candidate import Candidate, times, total
+from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
@@ -41,8 +41,7 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
         back = scene.rates.cost("uvm.ondemand", amount)
         again = min(left, round(back.ns)) if back else 0
         left -= again
-        remains = total([times(ahead, 2 if again else 1)])
-        assert remains is not None
+        remains = ahead.times(2 if again else 1)
         site = scene.site_of(group)
         yield Candidate(
             title=f"{site.place} fetches managed memory from the GPU page by page.",
@@ -55,8 +54,8 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
             count=_faults(scene, group),
             bytes=amount,
             basis=(
-                f"By the time it takes, about {format_bytes(amount)} come back; prefetching as much"
-                f" {'both ways ' if again else ''}takes {format_ns(round(remains.ns))} ({remains.source}).",
+                (f"By the time it takes, about {format_bytes(amount)} come back; prefetching as much"
+                f" {'both ways ' if again else ''}takes {format_ns(round(remains.ns))} ({remains.source})."),
             ),
             evidence=(
                 Evidence(f"Faults of the CPU on managed memory take {format_ns(cost)} there."),

@@ -12,7 +12,7 @@ from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Bool, Int64
-from pinprof.rates import Estimate
+from pinprof.rate_book import RUN, Estimate
 from pinprof.units import format_ns, format_share
 
 SMALL_SHARE, HUGE_SHARE, FREE_SHARE = 0.8, 0.15, 0.9
@@ -30,7 +30,7 @@ _HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_
 
 
 def made_again(scene: Scene) -> Iterator[Candidate]:
-    """Anonymous memory that faults in small pages, or that is given back and made again, by the place that writes it."""
+    """Memory that faults in small pages, or that is given back and made again, by the place that writes it."""
     work = scene.in_work() & ~_inside_calls(scene)
     rows = np.flatnonzero(scene.caused_by(*_FAULTS) & work)
     freeing = np.flatnonzero(scene.caused_by(*_FREES) & work)
@@ -57,11 +57,14 @@ def made_again(scene: Scene) -> Iterator[Candidate]:
             phase="work",
             rows=np.unique(both),
             cost_ns=cost,
-            remains=Estimate(remains, max(remains - ERROR * saved, 0), remains + ERROR * saved, "this run"),
+            remains=Estimate(remains, max(remains - ERROR * saved, 0), remains + ERROR * saved, RUN),
             cure=cure(name, scene.framework),
             basis=(
-                f"Faults take {format_ns(small_ns)} with small pages and {format_ns(huge_ns)} with huge ones,"
-                f" giving memory back {format_ns(scene.ns(freed))}.",
+                (
+                    f"Faults take {format_ns(small_ns)} with small pages and {format_ns(huge_ns)} with huge ones, giving memory"
+                    f" back {format_ns(scene.ns(freed))}."
+                    ""
+                ),
             ),
             evidence=(Evidence(f"{format_share(cost, max(scene.phase_ns('work'), 1))} of the work is this."),),
         )
@@ -92,7 +95,7 @@ def _by_share(scene: Scene, rows: Int64, name: str, share: float, what: str) -> 
             phase=scene.phase_of(group),
             rows=group,
             cost_ns=cost,
-            remains=Estimate((1 - share) * cost, (1 - share) * 0.5 * cost, (1 - share / 2) * cost, "this run"),
+            remains=Estimate((1 - share) * cost, (1 - share) * 0.5 * cost, (1 - share / 2) * cost, RUN),
             cure=cure(name, scene.framework),
             evidence=(Evidence(f"These faults take {format_ns(cost)}."),),
         )

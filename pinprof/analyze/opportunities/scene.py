@@ -1,4 +1,4 @@
-"""What detectors look at: the critical thread's time by cause and place, CUDA calls, copies, and what things cost here."""
+"""What detectors look at: the critical thread's time by cause and place, CUDA calls, copies, and costs of this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course
 from pinprof.analyze.opportunities.sites import Sites
 from pinprof.columns import pack
 from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
-from pinprof.rates import RateBook
+from pinprof.rate_book import RateBook
 
 _NAMES = [row.name for row in CATEGORIES]
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
@@ -134,7 +134,8 @@ class Scene:
 
     def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
         """Wall time of the critical thread in calls: its own by their clock without what tracing them costs, others' as
-        far as it waited for them; `rows` are the wall rows inside them."""
+        far as it waited for them; `rows` are the wall rows inside them.
+        """
         assert self.calls is not None
         table, wall = self.calls.table, self.course.wall
         own = (table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)
