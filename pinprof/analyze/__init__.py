@@ -17,6 +17,7 @@ from pinprof.analyze.headline import headline
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
+from pinprof.analyze.opportunities import with_opportunities
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
@@ -54,20 +55,22 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
     if not sentence:
         sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
-    return Analysis(
-        capture=capture,
-        attribution=attribution,
-        events=events,
-        ranges=ranges,
-        findings=findings(recorded, events, ranges, activity),
-        headline=sentence,
-        members=members,
-        memory=summarise_memory(capture),
-        activity=activity,
-        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
-        pinning=curve,
-        python=(python := python_lines(capture, attribution)),
-        lines=lines_of_all(capture, attribution, python),
+    return with_opportunities(
+        Analysis(
+            capture=capture,
+            attribution=attribution,
+            events=events,
+            ranges=ranges,
+            findings=findings(recorded, events, ranges, activity),
+            headline=sentence,
+            members=members,
+            memory=summarise_memory(capture),
+            activity=activity,
+            counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
+            pinning=curve,
+            python=(python := python_lines(capture, attribution)),
+            lines=lines_of_all(capture, attribution, python),
+        )
     )
 
 

@@ -104,7 +104,7 @@ def _parsed(lines: bytes) -> tuple[tuple[Rate, ...], tuple[str, ...]]:
     found: list[Rate] = []
     notes: list[str] = []
     for line in lines.splitlines():
-        with contextlib.suppress(ValueError, TypeError):
+        with contextlib.suppress(ValueError, TypeError, KeyError):
             answer = json.loads(line)
             if "note" in answer:
                 notes.append(f"Calibration: CUDA was not measured. {answer['note']}")

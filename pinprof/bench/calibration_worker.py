@@ -98,7 +98,6 @@ def rate_of(backend: Backend, measure: str, size: int) -> Rate:
     """Median, 10th and 90th percentile of a few values, after a call that warms up."""
     trial, threads = trial_of(measure)
     began = perf_counter()
-    backend.prepare(trial.memory, max(size, 4))
     timer = trial.prepare(Site(backend, size, threads, 3.0))
     warm_s = timer(1)
     loops = min(max(int(_VALUE_S / max(warm_s, 1e-9)), 1), _MOST_CALLS)

@@ -50,7 +50,8 @@ _CALLS: Mapping[str, tuple[str, int | None, tuple[Any, ...]]] = {
     "cuLaunchKernel": ("cuLaunchKernel", None, (c_void_p, *(c_uint,) * 7, c_void_p, c_void_p, c_void_p)),
 }
 """Call of the backend → function of the driver, where it puts what it makes (0: before the arguments), and the types
-of of its arguments (cuda.h, CUDA 11 to 13: the exported names keep these). Addresses tell memory: a copy needs no kind."""
+of its arguments (cuda.h, CUDA 11 to 13: the exported names keep these). An address tells its memory, so that a copy
+needs no kind."""
 _COPIES = {"cudaMemcpy": 3, "cudaMemcpyAsync": 3}
 """Where a copy's kind stands in the runtime's arguments."""
 

@@ -84,7 +84,9 @@ def test_what_only_a_gpu_can_do_is_left_out_without_one() -> None:
         "h2d.write-combined",
         "uvm.first-touch",
         "uvm.prefetch",
+        "uvm.prefetch-back",
         "uvm.prefetched-kernel",
+        "h2d.small",
         "kernel.launch-sync",
     }
     assert not missing & {job.measure for job in jobs}
