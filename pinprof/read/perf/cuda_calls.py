@@ -1,7 +1,7 @@
 """CUDA calls from uprobes (calls.data): entered and left, paired by thread → `Activity` without GPU work.
 
-A call's size is its argument; cuda_memory.py tells that of frees, and where both ends of copies lie. A call's site is its
-innermost caller in the program's own code, else the innermost function that is not CUDA's own.
+A call's size is its argument; cuda_memory.py tells that of frees, and where both ends of copies lie. A call's site
+is its innermost caller in the program's own code, else the innermost function that is not CUDA's own.
 """
 
 from __future__ import annotations
@@ -164,7 +164,8 @@ def _table(
     stated = _stated(arguments, called, roles)
     _state_by_inner(stated, stacks, node[entered], outer, kept)
     pointer, target, source = (
-        _argument(arguments, called, [getattr(role, part) for role in roles]) for part in ("pointer", "target", "source")
+        _argument(arguments, called, [getattr(role, part) for role in roles])
+        for part in ("pointer", "target", "source")
     )
     return table, Arguments(pointer, target, source, stated)
 
@@ -177,13 +178,15 @@ def _argument(arguments: UInt64, called: Int32, place: list[int | None]) -> UInt
 
 def _product(one: UInt64, other: UInt64) -> Int64:
     """Rows of bytes as bytes; -1 for more than any memory has."""
-    return np.where(one.astype(float) * other.astype(float) < 2.0**63, one * other, np.uint64(2**64 - 1)).astype(np.int64)
+    return np.where(one.astype(float) * other.astype(float) < 2.0**63, one * other, np.uint64(2**64 - 1)).astype(
+        np.int64
+    )
 
 
 def _stated(arguments: UInt64, called: Int32, roles: list[Function]) -> UInt8:
     """`CopyKind` as names and arguments state it."""
     by_name = [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles]
-    stated = np.array(by_name or [0], np.uint8)[called]
+    stated = np.array([*by_name, CopyKind.UNKNOWN], np.uint8)[called]
     given = _argument(arguments, called, [role.stated for role in roles]).astype(np.uint32)
     has_given = np.array([role.stated is not None for role in roles] or [False], np.bool_)[called]
     by_argument = np.array(STATED, np.uint8)[np.minimum(given, len(STATED) - 1)]
@@ -195,7 +198,7 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
     inner = np.flatnonzero(outer != np.arange(len(outer)))
     nodes, which = np.unique(node[inner], return_inverse=True)
     kinds = [FUNCTIONS.get(_name(stacks, number), Function()).copies or CopyKind.UNKNOWN for number in nodes.tolist()]
-    told = np.array(kinds or [0], np.uint8)[which.reshape(-1)]
+    told = np.array([*kinds, CopyKind.UNKNOWN], np.uint8)[which.reshape(-1)]
     place = np.searchsorted(kept, outer[inner])
     use = (told != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
     stated[place[use]] = told[use]
