@@ -52,7 +52,7 @@ class Program:
         if maps:
             begin, size, path = maps
             self.areas.append(DataArea(start + 4, pid, pid, begin, begin + size, READ_WRITE, SHARED, path))
-        self.calls.append((start, name, arguments, status, pid))
+        self.calls.append((start, plain_name(name), arguments, status, pid))
         return len(self.calls) - 1
 
     def pin(self, address: int, size: int, granted: int | None = None) -> int:
@@ -64,7 +64,7 @@ class Program:
 
     def settled(self) -> CudaMemory:
         names = tuple(dict.fromkeys(name for _, name, *_ in self.calls))
-        roles = [FUNCTIONS[plain_name(name)] for _, name, *_ in self.calls]
+        roles = [FUNCTIONS[name] for _, name, *_ in self.calls]
         given = [arguments for _, _, arguments, *_ in self.calls]
         start = np.array([call[0] for call in self.calls], np.int64)
 
@@ -248,8 +248,8 @@ def test_any_sequence_agrees_with_a_plain_model(steps: list[tuple[str, int]]) ->
         elif step in ("copy", "many"):
             function, now = kind.get(slot, ("cudaHostUnregister", MemoryKind.PAGEABLE))
             address = plain if function == "cudaHostUnregister" else granted
-            for number in range(30 if step == "many" else 1):
-                expected.append((program.call("cudaMemcpyAsync", DEVICE, address + number, 64, 1), now))
+            many = range(30 if step == "many" else 1)
+            expected += [(program.call("cudaMemcpyAsync", DEVICE, address + each, 64, 1), now) for each in many]
     if not program.calls:
         return
     calls = program.settled().calls
