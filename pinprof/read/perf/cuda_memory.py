@@ -75,8 +75,8 @@ class _Process:
     """Sizes of what was allocated at unknown addresses."""
 
     def forked(self) -> _Process:
-        """Its child: no CUDA memory works there, and the same mappings are."""
-        return _Process(self.mapped.copy(), self.owned.copy(), self.whole)
+        """Its child: with the same mappings, but nothing is page-locked for it."""
+        return _Process(self.mapped.copy(), whole=self.whole)
 
 
 @dataclass(frozen=True)
