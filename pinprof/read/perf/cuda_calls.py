@@ -7,14 +7,16 @@ is its innermost caller in the program's own code, else the innermost function t
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import Activity, Api, ApiCallTable, CopyKind
+from pinprof.activity import Activity, Api, ApiCallTable, CallOverhead, CopyKind
 from pinprof.cuda_functions import FUNCTIONS, STATED, Function, plain_name
 from pinprof.errors import PinprofError
+from pinprof.manifest import Manifest
 from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import outermost
@@ -32,6 +34,7 @@ _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
+_TOOL, _MOST_NS = "cuda-calls", 1_000_000_000
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 
 
@@ -82,6 +85,17 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
         notes.append(f"{what} lost: the calls' counts are too low.")
     activity = Activity(SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED)
     return CudaCalls(activity, tuple(notes), stacks.table)
+
+
+def overhead(manifest: Manifest) -> CallOverhead | None:
+    """What the tracer wrote of its own cost; None where it did not, or wrote what is none."""
+    for collector in manifest.collectors:
+        raw = collector.get("call_overhead_ns")
+        if collector.get("name") == _TOOL and isinstance(raw, Mapping):
+            inside, around = raw.get("inside"), raw.get("around")
+            if type(inside) is int and type(around) is int and 0 <= inside < _MOST_NS and 0 <= around < _MOST_NS:
+                return CallOverhead(inside, around)
+    return None
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, int]:
