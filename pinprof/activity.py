@@ -271,6 +271,16 @@ class MarkTable(Table):
 
 
 @dataclass(frozen=True)
+class CallOverhead:
+    """What tracing adds to a call, as the recorder measured it with an empty function; nanoseconds."""
+
+    inside_ns: int
+    """Between its recorded start and end."""
+    around_ns: int
+    """In all: what the program would be faster by for each call."""
+
+
+@dataclass(frozen=True)
 class Activity:
     """Everything beside samples and ranges that a tracing tool recorded of one run."""
 
@@ -286,6 +296,8 @@ class Activity:
     recorded: frozenset[str] = field(default_factory=frozenset)
     """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`;
     `cuda calls` where it is the calls alone, without what the GPU did."""
+    call_overhead: CallOverhead | None = None
+    """What tracing a call costs; None where the recorder did not measure it."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

@@ -46,8 +46,9 @@ STATED = (
 """Directions by cudaMemcpyKind."""
 
 
-def _copy(kind: CopyKind, **arguments: int) -> Function:
-    return Function(copies=kind, **arguments)
+def _copy(kind: CopyKind, stated: int | None = None) -> Function:
+    """A copy whose first arguments are target, source and bytes."""
+    return Function(copies=kind, size=2, target=0, source=1, stated=stated)
 
 
 def _with_async(*names: str) -> tuple[str, ...]:
@@ -56,7 +57,6 @@ def _with_async(*names: str) -> tuple[str, ...]:
 
 _SIZE_2, _SIZE_3 = Function(size=1), Function(size=2)
 _MAKES, _TAKES, _REGISTERS = Function(size=1, grants=True), Function(pointer=0), Function(size=1, pointer=0)
-_PLAIN = {"size": 2, "target": 0, "source": 1}
 
 FUNCTIONS: Mapping[str, Function] = MappingProxyType(
     {
@@ -81,14 +81,15 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             ),
             _TAKES,
         ),
-        **dict.fromkeys(_with_async("cuMemcpy"), _copy(CopyKind.UNKNOWN, **_PLAIN)),
-        **dict.fromkeys(_with_async("cuMemcpyHtoD"), _copy(CopyKind.HOST_TO_DEVICE, **_PLAIN)),
-        **dict.fromkeys(_with_async("cuMemcpyDtoH"), _copy(CopyKind.DEVICE_TO_HOST, **_PLAIN)),
-        **dict.fromkeys(_with_async("cuMemcpyDtoD"), _copy(CopyKind.DEVICE_TO_DEVICE, **_PLAIN)),
-        **dict.fromkeys(_with_async("cudaMemcpy"), _copy(CopyKind.UNKNOWN, **_PLAIN, stated=3)),
-        **dict.fromkeys(_with_async("cudaMemcpy2D"), _copy(CopyKind.UNKNOWN, target=0, source=2)),
+        **dict.fromkeys(_with_async("cuMemcpy"), _copy(CopyKind.UNKNOWN)),
+        **dict.fromkeys(_with_async("cuMemcpyHtoD"), _copy(CopyKind.HOST_TO_DEVICE)),
+        **dict.fromkeys(_with_async("cuMemcpyDtoH"), _copy(CopyKind.DEVICE_TO_HOST)),
+        **dict.fromkeys(_with_async("cuMemcpyDtoD"), _copy(CopyKind.DEVICE_TO_DEVICE)),
+        **dict.fromkeys(_with_async("cudaMemcpy"), _copy(CopyKind.UNKNOWN, stated=3)),
+        **dict.fromkeys(_with_async("cudaMemcpy2D"), Function(copies=CopyKind.UNKNOWN, target=0, source=2)),
         **dict.fromkeys(
-            _with_async("cuMemcpyPeer", "cudaMemcpyPeer"), _copy(CopyKind.PEER_TO_PEER, target=0, source=2)
+            _with_async("cuMemcpyPeer", "cudaMemcpyPeer"),
+            Function(copies=CopyKind.PEER_TO_PEER, target=0, source=2),
         ),
         **dict.fromkeys(
             (
@@ -96,7 +97,7 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
                 *_with_async("cudaMemcpy3D", "cudaMemcpy3DPeer"),
                 "cuMemcpyBatchAsync", "cuMemcpy3DBatchAsync", "cudaMemcpyBatchAsync", "cudaMemcpy3DBatchAsync",
             ),
-            _copy(CopyKind.UNKNOWN),
+            Function(copies=CopyKind.UNKNOWN),
         ),
         **dict.fromkeys((*_with_async("cuMemsetD8"), *_with_async("cudaMemset")), _SIZE_3),
         **dict.fromkeys(("cuMemPrefetchAsync", "cudaMemPrefetchAsync", "cuMemAdvise", "cudaMemAdvise"), _SIZE_2),

@@ -27,6 +27,7 @@ from pinprof.store import CALLS_DATA, CALLS_LOG
 _RING_BYTES = 512 << 10
 """Room for some two thousand calls between two readings, on each CPU."""
 _START_TIMEOUT_S = 20.0
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "call_overhead_ns")
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
@@ -86,7 +87,7 @@ class CallTracer(Tool):
             "version": __version__,
             "options": {"files": len({site.path for site in self._sites})},
             "cpu_ns": self.recorder.cpu_ns,
-            **{name: said[name] for name in ("recording_cpu_ns", "lost_records") if name in said},
+            **{name: said[name] for name in _SAID_FACTS if name in said},
         }
         notes = [str(note) for note in said.get("notes", ())]
         if self._refusal or (self.recorder.died_first and not self._refusal):

@@ -1,20 +1,22 @@
 """CUDA calls from uprobes (calls.data): entered and left, paired by thread → `Activity` without GPU work.
 
-A call's size is its argument; cuda_memory.py tells that of frees, and where both ends of copies lie. A call's site is its
-innermost caller in the program's own code, else the innermost function that is not CUDA's own.
+A call's size is its argument; cuda_memory.py tells that of frees, and where both ends of copies lie. A call's site
+is its innermost caller in the program's own code, else the innermost function that is not CUDA's own.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import Activity, Api, ApiCallTable, CopyKind
+from pinprof.activity import Activity, Api, ApiCallTable, CallOverhead, CopyKind
 from pinprof.cuda_functions import FUNCTIONS, STATED, Function, plain_name
 from pinprof.errors import PinprofError
+from pinprof.manifest import Manifest
 from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import outermost
@@ -32,6 +34,7 @@ _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
+_TOOL, _MOST_NS = "cuda-calls", 1_000_000_000
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 
 
@@ -82,6 +85,17 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
         notes.append(f"{what} lost: the calls' counts are too low.")
     activity = Activity(SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED)
     return CudaCalls(activity, tuple(notes), stacks.table)
+
+
+def overhead(manifest: Manifest) -> CallOverhead | None:
+    """What the tracer wrote of its own cost; None where it did not, or wrote what is none."""
+    for collector in manifest.collectors:
+        raw = collector.get("call_overhead_ns")
+        if collector.get("name") == _TOOL and isinstance(raw, Mapping):
+            inside, around = raw.get("inside"), raw.get("around")
+            if type(inside) is int and type(around) is int and 0 <= inside < _MOST_NS and 0 <= around < _MOST_NS:
+                return CallOverhead(inside, around)
+    return None
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, int]:
@@ -164,7 +178,8 @@ def _table(
     stated = _stated(arguments, called, roles)
     _state_by_inner(stated, stacks, node[entered], outer, kept)
     pointer, target, source = (
-        _argument(arguments, called, [getattr(role, part) for role in roles]) for part in ("pointer", "target", "source")
+        _argument(arguments, called, [getattr(role, part) for role in roles])
+        for part in ("pointer", "target", "source")
     )
     return table, Arguments(pointer, target, source, stated)
 
@@ -177,13 +192,15 @@ def _argument(arguments: UInt64, called: Int32, place: list[int | None]) -> UInt
 
 def _product(one: UInt64, other: UInt64) -> Int64:
     """Rows of bytes as bytes; -1 for more than any memory has."""
-    return np.where(one.astype(float) * other.astype(float) < 2.0**63, one * other, np.uint64(2**64 - 1)).astype(np.int64)
+    return np.where(one.astype(float) * other.astype(float) < 2.0**63, one * other, np.uint64(2**64 - 1)).astype(
+        np.int64
+    )
 
 
 def _stated(arguments: UInt64, called: Int32, roles: list[Function]) -> UInt8:
     """`CopyKind` as names and arguments state it."""
     by_name = [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles]
-    stated = np.array(by_name or [0], np.uint8)[called]
+    stated = np.array([*by_name, CopyKind.UNKNOWN], np.uint8)[called]
     given = _argument(arguments, called, [role.stated for role in roles]).astype(np.uint32)
     has_given = np.array([role.stated is not None for role in roles] or [False], np.bool_)[called]
     by_argument = np.array(STATED, np.uint8)[np.minimum(given, len(STATED) - 1)]
@@ -195,7 +212,7 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
     inner = np.flatnonzero(outer != np.arange(len(outer)))
     nodes, which = np.unique(node[inner], return_inverse=True)
     kinds = [FUNCTIONS.get(_name(stacks, number), Function()).copies or CopyKind.UNKNOWN for number in nodes.tolist()]
-    told = np.array(kinds or [0], np.uint8)[which.reshape(-1)]
+    told = np.array([*kinds, CopyKind.UNKNOWN], np.uint8)[which.reshape(-1)]
     place = np.searchsorted(kept, outer[inner])
     use = (told != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
     stated[place[use]] = told[use]

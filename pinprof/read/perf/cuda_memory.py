@@ -2,7 +2,8 @@
 
 Mappings, allocations, registrations and copies are replayed in time order, each process by itself. Allocations tell
 their size, not their address; but the driver maps page-locked and managed memory inside the call, so the mapping tells.
-Later small allocations may come out of the same mapping: all of it is of that kind until something else is mapped there.
+Later small allocations may come out of the same mapping: all of it is of that kind until something else is mapped
+there.
 
 - An address in page-locked, registered or managed memory is of that kind, whatever else is known of it.
 - Any other host address is pageable. The direction of a copy says which end is the host's: its name or its argument
@@ -33,7 +34,7 @@ from pinprof.activity import (
 from pinprof.columns import Bool, Int64, UInt8, UInt64
 from pinprof.cuda_functions import FUNCTIONS, Function
 from pinprof.read.perf.places import NOTHING, Places
-from pinprof.read.perf.records import CommRecord, DataArea, ForkRecord, MapRecord
+from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
 from pinprof.read.perf.stream import TaskRecord
 
 _KINDS = (
@@ -74,8 +75,8 @@ class _Process:
     """Sizes of what was allocated at unknown addresses."""
 
     def forked(self) -> _Process:
-        """Its child: no CUDA memory works there, and the same mappings are."""
-        return _Process(self.mapped.copy(), self.owned.copy(), self.whole)
+        """Its child: with the same mappings, but nothing is page-locked for it."""
+        return _Process(self.mapped.copy(), whole=self.whole)
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class _Replay:
         elif isinstance(change, ForkRecord):
             if change.pid != change.parent_pid and change.clones:
                 self._processes[change.pid] = self._processes[change.parent_pid].forked()
-        elif isinstance(change, CommRecord) and change.exec:
+        elif change.exec:
             self._processes[change.pid] = _Process(whole=True)
 
     def _place(self, area: DataArea) -> _Place:

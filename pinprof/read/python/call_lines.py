@@ -1,14 +1,15 @@
-"""Which line of Python each CUDA call was made from: looks at its thread decide, and what its native callers were seen in.
+"""Which line of Python each CUDA call was made from, by looks at its thread and by where its native callers were seen.
 
-A look inside a call says its line, as it does of a wait (matching.py). Most calls are too short for that. Calls of one
-native stack come from few lines, and these are known, best first, from
+A look inside a call says its line, as it does of a wait (matching.py). Most calls are too short for that. Calls with
+the same native callers come from few lines, and these are known, best first, from
 
-- looks well inside calls of that stack;
-- samples with the same native callers, whose Python stacks are known, and looks that fell into the short calls;
-- looks right before and after a call, where both saw one line, and all calls of the stack agree on it.
+- looks inside such calls, at best well inside;
+- samples with the same native callers that lie between looks that agree;
+- looks right before and after such calls, where they all saw one line.
 
-Where they come from several lines, a call has the one of them that the nearest look saw. What this leaves open keeps its
-native caller as its site.
+The first line of these for which nearly all speak is that of all such calls, but for long ones that looks saw in
+another. Where looks saw such calls in several lines, a call has the one of them that the nearest look saw. What this
+leaves open keeps its native caller as its site: lines that run long would take it all.
 
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
 C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not.
@@ -34,13 +35,20 @@ _EDGE_NS = 100_000
 """Before the end of a call: a look may have seen what came after it."""
 _FARTHEST_PERIODS = 8
 """Between a call and the nearest look that may choose among its lines."""
-_CALLERS = (12, 6, 3, 1)
+_MANY_LOOKS = 3
+"""Inside one call: they say its line, whatever the others'."""
+_CALLERS = (12, 6, 3)
 """Native callers next to CUDA that samples have in common with a call: as many as any samples share."""
 _CERTAIN, _USUAL = 0.9, 0.05
-"""The part of what is known of a stack that decides for a line, and that a line needs to be one of several."""
+"""The part of what is known of callers that decides for a line, and that a line needs to be one of several."""
+_FEWEST = 3
+"""Samples that decide: those at the edges of lines may have the neighbour's."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _CUDA = ("libcuda.", "libcudart.")
 _LINKED_CUDA = "libcudart_static_"
+
+_Callers = tuple[tuple[str, str], ...]
+"""Native functions with their libraries, innermost first."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +63,8 @@ class _Looked:
     after: Int32
     """The lines of the neighbouring looks; NO_LINE where there is none near."""
     nearer_before: Bool
+    many: Bool
+    """Whether many looks saw the call."""
 
 
 def with_lines(
@@ -62,24 +72,26 @@ def with_lines(
 ) -> ApiCallTable:
     """The calls with their lines of Python as sites.
 
-    `native` are the calls' stacks, `loops` says which of its frames are the interpreter's evaluation loop; `seen` is the
-    Python stack of each of the capture's samples.
+    `native` are the calls' stacks, `loops` says which of its frames are the interpreter's evaluation loop; `seen` is
+    the Python stack of each of the capture's samples, NO_STACK where that is not certain.
     """
     if calls.stack is None or calls.site is None or not len(calls):
         return calls
     lines = _lines(stacks)
     looked = _look(calls, stacks, lines)
     distinct, of_call = np.unique(calls.stack, return_inverse=True)
-    of_call = of_call.reshape(-1)
-    by_samples = _votes_of_samples(native, distinct, loops, capture, lines[seen])
-    line = _decide(looked, of_call, len(distinct), by_samples)
-    decided_by_native = np.array([_calls_from_python_code(native, int(node), loops) for node in distinct], np.bool_)
-    line[decided_by_native[of_call]] = NO_LINE
+    groups: dict[_Callers, int] = {}
+    callers = [_callers(native, node, loops) for node in distinct.tolist()]
+    group = np.array([groups.setdefault(each, len(groups)) for each in callers], np.int64)[of_call.reshape(-1)]
+    by_samples = _votes_of_samples(list(groups), capture, lines[seen])
+    line = _decide(looked, group, len(groups), by_samples)
+    by_native = np.array([_calls_from_native_code(native, node, loops) for node in distinct.tolist()], np.bool_)
+    line[by_native[of_call.reshape(-1)]] = NO_LINE
     sites = {site: number for number, site in enumerate(calls.sites)}
-    numbers = np.append(np.zeros(len(stacks.frames), np.int32), np.int32(-1))
+    number = np.zeros(len(stacks.frames) + 1, np.int32)
     for frame in np.unique(line[line != NO_LINE]).tolist():
-        numbers[frame] = sites.setdefault(_text(stacks, frame), len(sites))
-    site = np.where(line != NO_LINE, numbers[line], calls.site).astype(np.int32)
+        number[frame] = sites.setdefault(_text(stacks, frame), len(sites))
+    site = np.where(line != NO_LINE, number[line], calls.site).astype(np.int32)
     return replace(calls, site=site, sites=tuple(sites))
 
 
@@ -108,7 +120,8 @@ def _lines(stacks: PythonStacks) -> Int32:
 
 def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
     count = len(calls)
-    looked = _Looked(*(np.full(count, NO_LINE, np.int32) for _ in range(4)), np.zeros(count, np.bool_))
+    inside, within, before_line, after_line = np.full((4, count), NO_LINE, np.int32)
+    nearer_before, many = np.zeros((2, count), np.bool_)
     farthest = _FARTHEST_PERIODS * max(2 * stacks.uncertainty_ns, 1)
     for rows in threads(calls.pid, calls.tid):
         times, stack = stacks.looks(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
@@ -119,14 +132,15 @@ def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
         first, last = np.searchsorted(times, start), np.searchsorted(times, end)
         certain = np.maximum(np.searchsorted(times, end - _EDGE_NS), first)
         middle = np.where(certain > first, (first + certain - 1) // 2, len(times))
-        looked.inside[rows] = saw[middle]
-        looked.within[rows] = saw[np.where(last > first, (first + last - 1) // 2, len(times))]
+        inside[rows] = saw[middle]
+        within[rows] = saw[np.where(last > first, (first + last - 1) // 2, len(times))]
         before, after = np.maximum(first - 1, 0), np.minimum(last, len(times) - 1)
         apart_before, apart_after = start - times[before], times[after] - end
-        looked.before[rows] = np.where((apart_before >= 0) & (apart_before <= farthest), saw[before], NO_LINE)
-        looked.after[rows] = np.where((apart_after >= 0) & (apart_after <= farthest), saw[after], NO_LINE)
-        looked.nearer_before[rows] = apart_before <= apart_after
-    return looked
+        before_line[rows] = np.where((apart_before >= 0) & (apart_before <= farthest), saw[before], NO_LINE)
+        after_line[rows] = np.where((apart_after >= 0) & (apart_after <= farthest), saw[after], NO_LINE)
+        nearer_before[rows] = apart_before <= apart_after
+        many[rows] = certain - first >= _MANY_LOOKS
+    return _Looked(inside, within, before_line, after_line, nearer_before, many)
 
 
 @dataclass(frozen=True)
@@ -171,30 +185,32 @@ class _Votes:
         wanted = pack(stack, line)
         place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
         often = self.count[place] >= _USUAL * self.total(stacks)[stack]
-        return (self.keys[place] == wanted) & often & (line != NO_LINE)
+        return np.asarray((self.keys[place] == wanted) & often & (line != NO_LINE))
 
 
-def _decide(looked: _Looked, of_call: Int64, stacks: int, by_samples: _Votes) -> Int32:
-    """The line of each call; `of_call` is the number of its stack."""
-    best = _Votes.of(of_call, looked.inside)
-    open_ = best.total(stacks) == 0
-    best = _Votes.of(of_call, np.where(open_[of_call], looked.within, NO_LINE), best, by_samples.only(open_))
-    open_ = best.total(stacks) == 0
-    agreed = np.where((looked.before == looked.after) & open_[of_call], looked.before, NO_LINE).astype(np.int32)
-    all_agree = np.bincount(of_call[agreed != NO_LINE], minlength=stacks) == np.bincount(of_call, minlength=stacks)
-    last = _Votes.of(of_call, agreed).only(all_agree).certain(stacks)
-    certain = best.certain(stacks)
-    certain = np.where(certain != NO_LINE, certain, last)
+def _decide(looked: _Looked, group: Int64, groups: int, by_samples: _Votes) -> Int32:
+    """The line of each call; `group` is the number of its native callers."""
+    well = _Votes.of(group, looked.inside)
+    open_ = well.total(groups) == 0
+    by_looks = _Votes.of(group, np.where(open_[group], looked.within, NO_LINE).astype(np.int32), well)
+    open_ = by_looks.total(groups) == 0
+    certain = by_looks.certain(groups)
+    enough = open_ & (by_samples.total(groups) >= _FEWEST)
+    certain = np.where(enough, by_samples.only(enough).certain(groups), certain)
+    agreed = np.where(looked.before == looked.after, looked.before, NO_LINE).astype(np.int32)
+    all_agree = np.bincount(group[agreed != NO_LINE], minlength=groups) == np.bincount(group, minlength=groups)
+    neither = open_ & (by_samples.total(groups) < _FEWEST) & all_agree
+    certain = np.where(neither, _Votes.of(group, agreed).only(neither).certain(groups), certain)
     near = np.where(looked.nearer_before, looked.before, looked.after)
     far = np.where(looked.nearer_before, looked.after, looked.before)
-    near, far = (np.where(best.usual(of_call, side, stacks), side, NO_LINE) for side in (near, far))
-    chosen = looked.inside.copy()
-    for answer in (certain[of_call], near, far):
-        chosen = np.where(chosen == NO_LINE, answer, chosen).astype(np.int32)
-    return chosen
+    near, far = (np.where(by_looks.usual(group, side, groups), side, NO_LINE) for side in (near, far))
+    chosen = np.where(looked.many, looked.inside, NO_LINE)
+    for answer in (certain[group], looked.inside, near, far):
+        chosen = np.where(chosen == NO_LINE, answer, chosen)
+    return chosen.astype(np.int32)
 
 
-def _calls_from_python_code(native: StackTable, node: int, loops: Sequence[bool]) -> bool:
+def _calls_from_native_code(native: StackTable, node: int, loops: Sequence[bool]) -> bool:
     """Whether the program's own C or C++, called by Python or without Python, made the call."""
     frames = native.frames
     for above in native.chain(node):
@@ -207,44 +223,47 @@ def _calls_from_python_code(native: StackTable, node: int, loops: Sequence[bool]
     return False
 
 
-def _votes_of_samples(
-    native: StackTable, distinct: Int32, loops: Sequence[bool], capture: Capture, lines: Int32
-) -> _Votes:
-    """Votes of samples with a line for the calls' `distinct` stacks whose native callers they have."""
-    known = np.flatnonzero(lines != NO_LINE)
+def _votes_of_samples(groups: Sequence[_Callers], capture: Capture, lines: Int32) -> _Votes:
+    """Votes of the samples with a line for the `groups` of callers that they share.
+
+    It takes a function with a name to tell: `[libcublas.so]` may be any.
+    """
     table, samples = capture.stacks, capture.samples
     numbers: dict[tuple[str, str], int] = {}
-    callers = [_callers(native, int(node), loops, numbers) for node in distinct]
+    for callers in groups:
+        for caller in callers:
+            numbers.setdefault(caller, len(numbers) + 1)
     frame = _numbered(table.frames, numbers)
+    known = np.flatnonzero(lines != NO_LINE)
     found = _Votes(np.zeros(0, np.int64), np.zeros(0, np.int64))
     for length in _CALLERS:
-        open_ = found.total(len(distinct)) == 0
+        open_ = found.total(len(groups)) == 0
         windows: dict[int, list[int]] = {}
-        for stack in np.flatnonzero(open_).tolist():
-            if len(callers[stack]) >= length:
-                windows.setdefault(_hash(callers[stack][:length]), []).append(stack)
+        for number in np.flatnonzero(open_).tolist():
+            window = groups[number][:length]
+            if len(window) == length and not all(name.startswith("[") for name, _ in window):
+                windows.setdefault(_hash([numbers[caller] for caller in window]), []).append(number)
         if not windows:
             continue
-        below = _below(table, frame, length, np.array(sorted(windows), np.uint64))
-        mine = below[samples.stack[known]]
-        rows, mine = known[mine >= 0], mine[mine >= 0]
-        stacks_of = [windows[window] for window in sorted(windows)]
-        pairs, count = np.unique(pack(mine, lines[rows]), return_counts=True)
-        keys, weights = [], []
-        for window, line, many in zip(*(column.tolist() for column in (*unpack(pairs), count)), strict=True):
-            for stack in stacks_of[window]:
-                keys.append(stack << 32 | line + (1 << 31))
-                weights.append(many)
-        more = _Votes(np.array(keys, np.int64), np.array(weights, np.int64))
+        ordered = sorted(windows)
+        below = _below(table, frame, length, np.array(ordered, np.uint64))
+        which = below[samples.stack[known]]
+        rows, which = known[which >= 0], which[which >= 0]
+        pairs, count = np.unique(pack(which, lines[rows]), return_counts=True)
+        place, line = unpack(pairs)
+        # Groups may share a window: each has all of its votes.
+        members = [windows[each] for each in ordered]
+        many = np.array([len(each) for each in members], np.int64)[place]
+        group = np.array([number for each in place.tolist() for number in members[each]], np.int64)
+        more = _Votes(pack(group, np.repeat(line, many)), np.repeat(count, many))
         found = _Votes.of(np.zeros(0, np.int64), np.zeros(0, np.int32), found, more)
     return found
 
 
-def _callers(
-    native: StackTable, node: int, loops: Sequence[bool], numbers: dict[tuple[str, str], int]
-) -> list[int]:
-    """The native functions that led to a CUDA call, innermost first, up to the interpreter, as numbers."""
-    frames, callers = native.frames, []
+def _callers(native: StackTable, node: int, loops: Sequence[bool]) -> _Callers:
+    """The native functions that led to a CUDA call, up to the interpreter, or as far as the stack is known."""
+    frames = native.frames
+    callers: list[tuple[str, str]] = []
     for above in native.chain(node):
         frame = int(native.frame[above])
         name, library = frames.function(frame), frames.dsos[int(frames.dso[frame])].name
@@ -253,10 +272,10 @@ def _callers(
         if library.startswith(_CUDA) or name.startswith(_LINKED_CUDA) or plain_name(name) in FUNCTIONS:
             callers.clear()
             continue
-        callers.append(numbers.setdefault((name, library), len(numbers) + 1))
+        callers.append((name, library))
         if len(callers) == _CALLERS[0]:
             break
-    return callers
+    return tuple(callers)
 
 
 def _numbered(frames: FrameTable, numbers: Mapping[tuple[str, str], int]) -> UInt64:
@@ -281,7 +300,7 @@ def _below(table: StackTable, frame: UInt64, length: int, windows: UInt64) -> In
     """Per node, one more for NO_NODE: which of the ascending `windows` of callers is the innermost above it, or -1."""
     number = np.append(frame[table.frame], np.uint64(0))
     parent = np.append(table.parent, np.int32(NO_NODE))
-    above, value = np.arange(len(number)), np.zeros(len(number), np.uint64)
+    above, value = np.arange(len(number), dtype=np.int32), np.zeros(len(number), np.uint64)
     for _ in range(length):
         value = (value + number[above]) * _FACTOR
         above = parent[above]

@@ -95,7 +95,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
     notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
     grafted = replace(
-        _with_call_lines(capture, stacks, seen),
+        _with_call_lines(capture, stacks, np.where(how == CERTAIN, seen, np.int32(NO_STACK))),
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
         threads=with_python_names(capture, stacks),
@@ -105,7 +105,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
 
 
 def _with_call_lines(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:
-    """The capture with Python's lines as sites of its CUDA calls; `seen`: per sample its Python stack."""
+    """The capture with Python's lines as sites of its CUDA calls; `seen`: per sample its Python stack, if certain."""
     activity, native = capture.activity, capture.call_stacks
     if activity is None or native is None or not stacks.threads:
         return capture
