@@ -40,6 +40,7 @@ def _by_gpu(operations: GpuOpTable, calls: Calls) -> CopyTable:
         direction=_known(operations.copy_kind[row], 0),
         source=_known(operations.src_kind[row], MemoryKind.UNKNOWN),
         target=_known(operations.dst_kind[row], MemoryKind.UNKNOWN),
+        address=np.zeros(len(row), np.uint64),
         from_file=np.zeros(len(row), np.bool_),
         asynchronous=_asynchronous(calls, call),
     )
@@ -61,6 +62,7 @@ def _by_calls(calls: Calls) -> CopyTable | None:
         direction=table.copy_kind[row].astype(np.int32),
         source=_known(table.source_kind[row], MemoryKind.UNKNOWN),
         target=_known(table.target_kind[row], MemoryKind.UNKNOWN),
+        address=np.zeros(len(row), np.uint64) if table.host_address is None else table.host_address[row],
         from_file=table.from_file[row],
         asynchronous=_asynchronous(calls, row),
     )

@@ -1,4 +1,4 @@
-"""What detectors look at: the critical thread's time by cause and place, CUDA calls, copies, and costs of this machine."""
+"""What detectors look at: the critical thread's time by cause and place, CUDA calls, copies, rates of the machine."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Scene:
     def overhead_ns(self) -> int:
         """What tracing adds to the length of one call."""
         activity = self.capture.activity
-        overhead = getattr(activity, "call_overhead", None)
+        overhead = activity.call_overhead if activity is not None else None
         return overhead.inside_ns if overhead else 0
 
     def site_of_calls(self, calls: Int64, rows: Int64) -> Site:

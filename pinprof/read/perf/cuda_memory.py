@@ -270,13 +270,18 @@ class _Replay:
 
         from_file = np.zeros(len(self._calls), np.bool_)
         from_file[rows] = (self._looks[0].mapped == _Place.FILE) & (arguments.source[rows] != 0)
+        direction = _direction(stated, source, target)
+        address = np.zeros(len(self._calls), np.uint64)
+        to_host = np.isin(direction, _HOST_TARGET)
+        address[rows] = np.where(to_host, arguments.target[rows], arguments.source[rows])
         return replace(
             self._calls,
             size_bytes=self._size,
-            copy_kind=column(_direction(stated, source, target)),
+            copy_kind=column(direction),
             source_kind=column(source),
             target_kind=column(target),
             from_file=from_file,
+            host_address=address,
             granted_bytes=self._granted,
         )
 
