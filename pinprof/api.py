@@ -60,7 +60,7 @@ class Result:
     @property
     def headline(self) -> str:
         """The report's first sentence."""
-        return self.analysis.headline
+        return self.analysis.answer
 
     @property
     def findings(self) -> pd.DataFrame:

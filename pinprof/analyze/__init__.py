@@ -17,7 +17,7 @@ from pinprof.analyze.headline import headline
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
-from pinprof.analyze.opportunities import with_opportunities
+from pinprof.analyze.opportunities.answer import with_opportunities
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise

@@ -123,9 +123,10 @@ def record(
         keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         # Of many ranks the first alone explains itself: the others would print into it.
         quiet = no_report or (rank is not None and rank.number > 0)
-        _present(target, recorded.notes, no_report=quiet, keep_going=keep_going)
+        places = [f"Capture: {target}"]
         if rank and not rank.number:
-            click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")
+            places.append(f"All ranks, once they have ended: pinprof report {target.parent}")
+        _present(target, recorded.notes, places, no_report=quiet, keep_going=keep_going)
     if outcome.failure is not None:
         if outcome.exit_status == 0:
             raise outcome.failure
@@ -137,8 +138,8 @@ def _say_dimly(text: str) -> None:
     click.secho(text, dim=True, err=True)
 
 
-def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
-    """Print the notes, the summary and where capture and page are; with `keep_going` a report's error is only said."""
+def _present(target: Path, notes: Sequence[str], places: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
+    """Print the notes, the summary and where page and capture are; with `keep_going` a report's error is only said."""
     for note in notes:
         click.echo(f"pinprof: {note}", err=True)
     if not no_report:
@@ -147,11 +148,11 @@ def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going:
 
         try:
             analysis = analyze.analyze(read.read(target, read.ReadOptions()))
-            pipeline.present([analysis], pipeline.default_page(target))
+            pipeline.present([analysis], pipeline.default_page(target), below=places)
+            return
         except PinprofError as error:
-            click.echo(f"Capture: {target}")
             if not keep_going:
+                click.echo("\n".join(places))
                 raise
             click.echo(f"pinprof: {error}", err=True)
-            return
-    click.echo(f"Capture: {target}")
+    click.echo("\n".join(places))
