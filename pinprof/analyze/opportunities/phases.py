@@ -98,7 +98,7 @@ def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: I
     worked = pieces.label == WORK
     own = union(pieces.start[worked], pieces.end[worked]).covered(between.start, between.end)
     short = (own < GAP_NS) & (between.end - between.start < START_GAP_NS) & np.isin(between.end, context.start)
-    short &= busy.covered(between.start, between.end) == 0
+    short &= (between.end - between.start < GAP_NS) | (busy.covered(between.start, between.end) == 0)
     context = _both(context, Intervals(between.start[short], between.end[short]))
     exits = _inside(whole, Interval(ending, life.end_ns))
     work = difference(_inside(whole, before), _both(start_up, context))
