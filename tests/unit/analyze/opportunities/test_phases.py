@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 from hypothesis import given
@@ -93,7 +94,10 @@ def test_context_is_known_by_stacks_alone() -> None:
 
 
 def test_call_that_creates_a_context_and_does_its_own_work_counts_as_both() -> None:
-    calls = [Call("cudaHostAlloc", 3 * MS, 300 * MS), *(Call("cudaHostAlloc", t * MS, (t + 9) * MS) for t in (300, 310))]
+    calls = [
+        Call("cudaHostAlloc", 3 * MS, 300 * MS),
+        *(Call("cudaHostAlloc", t * MS, (t + 9) * MS) for t in (300, 310)),
+    ]
     found = course(ran(0, 3, LOADER), ran(3, 203, INIT), ran(203, 400), calls=calls)
     assert spans(found)["context"] == [(3, 203)]
     unsampled = course(ran(0, 3, LOADER), ran(3, 400), calls=calls)
@@ -155,7 +159,7 @@ def test_phases_cover_the_life_without_overlap_and_wall_time_fits_in(
     intervals = sorted((span.start_ns, span.end_ns) for phase in found.phases for span in phase.intervals)
     assert intervals[0][0] == found.start_ns
     assert intervals[-1][1] == found.end_ns
-    assert all(before[1] == after[0] for before, after in zip(intervals, intervals[1:], strict=False))
+    assert all(before[1] == after[0] for before, after in pairwise(intervals))
     assert all(start < end for start, end in intervals)
     assert sum(phase.wall_ns for phase in found.phases) == found.end_ns - found.start_ns
     for number, name in enumerate(PHASE_NAMES):
