@@ -82,12 +82,29 @@ def test_launcher_is_not_the_program(stack: list[str]) -> None:
     assert thread(made(shell, program)) == (200, 200)
     program = ran(5, 890, pid=200)
     assert thread(made(shell, program, names={(100, 100): "sh", (200, 200): "train"})) == (200, 200)
+    rooted = [replace(sample, stack=["_start@/bin/sh", *sample.stack]) for sample in shell]
+    program = ran(5, 890, pid=200, stack=["_start@/opt/train", *WORK])
+    assert thread(made(rooted, program)) == (200, 200)
 
 
 def test_parent_that_waits_for_forked_workers_is_the_program() -> None:
     parent = [*ran(0, 30), waited(30, 900, PIPE)]
     workers = [sample for pid in (200, 201, 202) for sample in ran(40, 880, pid=pid)]
     assert thread(made(parent, workers)) == (100, 100)
+
+
+def test_name_of_a_forked_worker_makes_it_no_other_program() -> None:
+    own = ["_start@/python3", *WORK]
+    parent = [*ran(0, 30, stack=own), waited(30, 900, ["_start@/python3", *PIPE])]
+    names = {(100, 100): "python3", (200, 200): "Worker-1"}
+    assert thread(made(parent, ran(40, 880, pid=200, stack=own), names=names)) == (100, 100)
+
+
+def test_parent_of_several_spawned_workers_is_the_program() -> None:
+    parent = [*ran(0, 30), waited(30, 900, PIPE)]
+    workers = [sample for pid in (200, 201) for sample in (*ran(39, 40, pid=pid, stack=EXEC), *ran(40, 880, pid=pid))]
+    assert thread(made(parent, workers)) == (100, 100)
+    assert thread(made(parent, [sample for sample in workers if sample.pid == 200])) == (200, 200)
 
 
 def test_busy_worker_threads_do_not_replace_the_main_thread() -> None:
