@@ -138,6 +138,12 @@ def test_range_is_work_though_a_module_is_imported_in_it() -> None:
     assert spans(found) == {"start-up": [(0, 60)], "work": [(60, 200)]}
 
 
+@pytest.mark.parametrize("odd", [Sample(MAIN, MS, 1 << 62), Sample(MAIN, (1 << 63) - 1, MS), Sample(MAIN, 0, MS)])
+def test_recording_with_times_that_cannot_be_has_no_course(odd: Sample) -> None:
+    made = capture([odd], events=EVENTS)
+    assert course_of(made, attribute(made), None) is None
+
+
 _PIECES = st.lists(
     st.tuples(st.sampled_from(STACKS), st.integers(1, 40), st.booleans(), st.integers(0, 20)), min_size=1, max_size=30
 )
