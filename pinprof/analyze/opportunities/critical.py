@@ -9,6 +9,7 @@ Idle CPUs, kernel threads and, in a system-wide recording, other people's proces
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -90,7 +91,7 @@ def _program(capture: Capture, timed: Bool) -> Int64:
 def _system_wide(capture: Capture) -> bool:
     """Whether processes of others were recorded: said so, or seen by its idle CPUs."""
     options = [collector.get("options") for collector in capture.manifest.collectors]
-    said = any(isinstance(entry, dict) and entry.get("system_wide") is True for entry in options)
+    said = any(isinstance(entry, Mapping) and entry.get("system_wide") is True for entry in options)
     return said or bool((capture.samples.pid == 0).any())
 
 
