@@ -13,16 +13,20 @@ from pinprof.analyze.opportunities.steps import steps_of
 from pinprof.analyze.opportunities.wall import wall_of
 from pinprof.model import Capture
 
+LATEST_NS = 1 << 61
+"""No clock shows more: 73 years, and UTC until 2043."""
+
 
 def course_of(capture: Capture, attribution: Attribution, calls: Calls | None) -> Course | None:
-    """The course of a run; None where nothing sampled time, or no process is known.
+    """The course of a run; None where nothing sampled time, no process is known, or times are none that a clock shows.
 
     `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`).
     """
-    critical = critical_of(capture, attribution, calls)
-    if critical is None:
+    if not _possible(capture, calls) or (critical := critical_of(capture, attribution, calls)) is None:
         return None
     life = _life(capture, calls, critical)
+    if not life.duration_ns:
+        return None
     phases = phases_of(capture, calls, critical, life)
     return Course(
         pid=critical.pid,
@@ -33,6 +37,17 @@ def course_of(capture: Capture, attribution: Attribution, calls: Calls | None) -
         steps=steps_of(capture, calls, critical, phases),
         wall=wall_of(capture, attribution, critical, phases),
     )
+
+
+def _possible(capture: Capture, calls: Calls | None) -> bool:
+    """Whether all times can be: forged ones would overflow, and every sum of them with it."""
+    samples = capture.samples
+    times = [samples.time_ns, samples.weight]
+    if calls is not None:
+        times += [calls.table.start_ns, calls.table.end_ns]
+    within = all(bool((np.abs(column.astype(np.float64)) < LATEST_NS).all()) for column in times)
+    weighs = float(samples.weight.sum(dtype=np.float64)) < LATEST_NS
+    return within and weighs and bool((samples.weight >= 0).all())
 
 
 def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval:

@@ -9,17 +9,18 @@ Idle CPUs, kernel threads and, in a system-wide recording, other people's proces
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
-from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.columns import Bool, Int32, Int64, pack, unpack
-from pinprof.model import Capture, clock_event
+from pinprof.model import NO_NODE, Capture, clock_event
 
 AWAITS = np.isin(
     [row.name for row in CATEGORIES],
@@ -90,7 +91,7 @@ def _program(capture: Capture, timed: Bool) -> Int64:
 def _system_wide(capture: Capture) -> bool:
     """Whether processes of others were recorded: said so, or seen by its idle CPUs."""
     options = [collector.get("options") for collector in capture.manifest.collectors]
-    said = any(isinstance(entry, dict) and entry.get("system_wide") is True for entry in options)
+    said = any(isinstance(entry, Mapping) and entry.get("system_wide") is True for entry in options)
     return said or bool((capture.samples.pid == 0).any())
 
 
@@ -122,8 +123,10 @@ def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Boo
     of = of.reshape(-1)
     weight, waits = samples.weight[timed], spans[timed]
     main = samples.pid[timed] == samples.tid[timed]
+    # A thread that could run counts as one that does: on a busy machine it is late, not idle.
+    ready = attribution.leaf[timed] == LEAF["wait.runnable"]
     time = np.zeros(len(pids), np.int64)
-    np.add.at(time, of, np.where(waits, 0, weight))
+    np.add.at(time, of, np.where(waits & ~ready, 0, weight))
     awaits = waits & main & AWAITS[attribution.leaf[timed]]
     waited = np.zeros(len(pids), np.int64)
     np.add.at(waited, of, np.where(awaits, weight, 0))
@@ -143,14 +146,30 @@ def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Boo
 
 
 def _launchers(capture: Capture, pids: Int32, time: Int64, begin: Int64, end: Int64) -> Bool:
-    """Which processes hardly compute while another program, which began later, does."""
+    """Which processes hardly compute while another program, which began later, does.
+
+    A process that starts several of its own kind at once shares its work among them and is no launcher.
+    """
     samples = capture.samples
     started = marked(capture.stacks, STARTS_PROGRAM)[samples.stack]
-    own_program = np.isin(pids, np.unique(samples.pid[started]))
-    names = [capture.threads.get((pid, pid), "") for pid in pids.tolist()]
+    executed = np.isin(pids, np.unique(samples.pid[started]))
+    programs = [_programs(capture, pid) for pid in pids.tolist()]
     result = np.zeros(len(pids), np.bool_)
     for number in np.flatnonzero(time < LAUNCHER_SHARE * (end - begin)).tolist():
-        other = own_program | np.array([name != names[number] for name in names], np.bool_)
-        later = other & (begin > begin[number]) & (begin < end[number])
-        result[number] = bool((later & (time >= LAUNCHED_FACTOR * max(time[number], 1))).any())
+        later = (begin > begin[number]) & (begin < end[number])
+        heavy = later & (time >= LAUNCHED_FACTOR * max(int(time[number]), 1))
+        other = heavy & np.array([not program & programs[number] for program in programs], np.bool_)
+        result[number] = bool(other.any()) or int((heavy & executed).sum()) == 1
     return result
+
+
+def _programs(capture: Capture, pid: int) -> frozenset[str]:
+    """What a process executes: the files that its stacks begin in; its name where they do not tell."""
+    samples, stacks = capture.samples, capture.stacks
+    nodes = np.unique(samples.stack[(samples.pid == pid) & (samples.stack != NO_NODE)])
+    while len(outer := nodes[stacks.parent[nodes] != NO_NODE]):
+        nodes = np.unique(np.append(nodes[stacks.parent[nodes] == NO_NODE], stacks.parent[outer]))
+    frames = stacks.frames
+    first = [int(frame) for frame in np.unique(stacks.frame[nodes]) if frames.symbol[int(frame)] == "_start"]
+    files = {frames.dsos[int(frames.dso[frame])].path for frame in first}
+    return frozenset(files or {capture.threads.get((pid, pid), "")})

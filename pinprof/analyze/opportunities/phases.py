@@ -19,7 +19,7 @@ from pinprof.analyze.opportunities.critical import Critical
 from pinprof.analyze.opportunities.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.columns import Bool, Int8, Int64
-from pinprof.model import Capture, clock_event
+from pinprof.model import READY, Capture, clock_event
 
 GAP_NS = 5_000_000
 """Shorter gaps between pieces of one kind belong to it."""
@@ -76,6 +76,9 @@ def pieces_of(capture: Capture, critical: Critical) -> Pieces:
     start[1:] = np.maximum(start[1:], end[:-1])
     kept = end > start
     label = phase_labels(capture.stacks)[samples.stack[rows]]
+    if samples.wait is not None:
+        # Where a busy machine interrupts a thread says little of the thread.
+        label[(label == WORK) & (samples.wait[rows] & READY > 0)] = UNKNOWN
     return Pieces(start[kept], end[kept], label[kept], waits[kept])
 
 
@@ -98,7 +101,7 @@ def phases_of(capture: Capture, calls: Calls | None, critical: Critical, life: I
     worked = pieces.label == WORK
     own = union(pieces.start[worked], pieces.end[worked]).covered(between.start, between.end)
     short = (own < GAP_NS) & (between.end - between.start < START_GAP_NS) & np.isin(between.end, context.start)
-    short &= busy.covered(between.start, between.end) == 0
+    short &= (between.end - between.start < GAP_NS) | (busy.covered(between.start, between.end) == 0)
     context = _both(context, Intervals(between.start[short], between.end[short]))
     exits = _inside(whole, Interval(ending, life.end_ns))
     work = difference(_inside(whole, before), _both(start_up, context))

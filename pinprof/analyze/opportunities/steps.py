@@ -81,8 +81,11 @@ def _of_ranges(capture: Capture, critical: Critical, begin: int, end: int, least
 
 
 def _regular(length: Int64, least: float) -> bool:
+    """Whether lengths are much alike, and those that are add up to `least`."""
     low, middle, high = np.percentile(length, (25, 50, 75))
-    return bool(length.sum() >= least and middle >= LEAST_NS and high <= SPREAD * low)
+    # Pauses between bursts of calls are no steps.
+    covered = length[length <= SPREAD * middle].sum()
+    return bool(covered >= least and middle >= LEAST_NS and high <= SPREAD * low)
 
 
 def _steps(what: str, starts: Int64) -> Steps:
