@@ -134,8 +134,10 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
 def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
     site = scene.site_of_calls(group.calls, group.rows)
     held = min(group.distinct, group.bytes) if not fresh else min(_most_at_once(scene, group), group.bytes)
-    pin = scene.rates.cost("pin.alloc", held)
-    remains = total([pinned, pin]) or pinned
+    pin, touch = scene.rates.cost("pin.alloc", held), scene.rates.cost("touch.first", held)
+    # Pinned memory takes the place of memory whose pages are created too, unless it stands beside it.
+    more = pin.times(1 - min(touch.ns / pin.ns, 1.0)) if pin and touch and pin.ns and not fresh else pin
+    remains = total([pinned, more]) or pinned
     blocking = bool(group.table.asynchronous.mean() > 0.5)
     what = "fresh pageable memory" if fresh else "pageable memory"
     preposition = "from" if group.way == "h2d" else "into"
@@ -153,7 +155,7 @@ def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, co
         basis=(
             (f"Pinned, {format_counted(group.count, 'copy takes', 'copies take')} {format_ns(round(pinned.ns))}"
             f" ({pinned.source})."),
-            *((f"Pinning {format_bytes(held)} once takes {format_ns(round(pin.ns))}.",) if pin else ()),
+            *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",) if more else ()),
             (f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
             f" ({staged.source}); the rest waits for the GPU."),
         ),
@@ -179,7 +181,7 @@ def mapped_files(scene: Scene) -> Iterator[Candidate]:
             continue
         ring = min(group.bytes, 2 * int(group.table.size_bytes.max()))
         # What is read overlaps with the copy of the piece before it, so the longer of both remains.
-        read = scene.rates.cost("file.read", group.bytes) or scene.rates.cost("memcpy.host", group.bytes)
+        read = scene.rates.cost("file.read", group.bytes)
         copied, pin = scene.rates.cost(f"{group.way}.pinned", group.bytes), scene.rates.cost("pin.alloc", ring)
         if read is None or copied is None or pin is None:
             continue

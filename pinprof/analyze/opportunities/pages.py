@@ -61,8 +61,8 @@ def made_again(scene: Scene) -> Iterator[Candidate]:
             cure=cure(name, scene.framework),
             basis=(
                 (
-                    f"Faults take {format_ns(small_ns)} with small pages and {format_ns(huge_ns)} with huge ones, giving memory"
-                    f" back {format_ns(scene.ns(freed))}."
+                    f"Faults take {format_ns(small_ns)} with small pages and {format_ns(huge_ns)} with huge ones,"
+                    f" giving memory back {format_ns(scene.ns(freed))}."
                     ""
                 ),
             ),

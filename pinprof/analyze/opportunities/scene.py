@@ -133,15 +133,26 @@ class Scene:
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
-        """Wall time of the critical thread in calls: its own by their clock without what tracing them costs, others' as
-        far as it waited for them; `rows` are the wall rows inside them.
+        """Wall time of the critical thread in calls: its own by their clock, without what tracing them costs and without
+        the creation of contexts; others' as far as it waited for them. `rows` are the wall rows inside them.
         """
         assert self.calls is not None
         table, wall = self.calls.table, self.course.wall
         own = (table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)
-        clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns, 0)
+        clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns - self._context_in(calls[own]), 0)
         waited = wall.waiting[rows] >= 0
         return int(clock.sum()) + int(wall.ns[rows[waited]].sum())
+
+    def _context_in(self, calls: Int64) -> Int64:
+        """Per call how much of it is the creation of a context, which it may do before its own work."""
+        assert self.calls is not None
+        table, context = self.calls.table, self.course.phase("context")
+        overlap = np.zeros(len(calls), np.int64)
+        for part in context.intervals if context and not self.calls.initial[calls].any() else ():
+            overlap += np.maximum(
+                np.minimum(table.end_ns[calls], part.end_ns) - np.maximum(table.start_ns[calls], part.start_ns), 0
+            )
+        return overlap
 
     @property
     def overhead_ns(self) -> int:

@@ -34,7 +34,7 @@ class EmptyFunction:
     """The function, and how to call it many times."""
 
     def __init__(self, library: str) -> None:
-        """From the library that completes stacks; OSError when it cannot be loaded, LookupError without the function."""
+        """From the library that completes stacks; OSError where it cannot be loaded, LookupError without it."""
         loaded = ctypes.CDLL(library)
         try:
             address = ctypes.cast(loaded.pinprof_unwind_nothing, ctypes.c_void_p).value or 0
