@@ -1,13 +1,14 @@
 """What the threads did that the critical thread waited for.
 
 Nothing records who ends a wait. The thread that was busy for most of it, and at its end, is the likely one: the wait is
-charged to what that thread did meanwhile. Where no thread was, those that did something share. Busy is running on a
+charged to what that thread did meanwhile, the rest to the next such thread. Where no thread was, those that did
+something share. Busy is running on a
 processor, or waiting for a disk, the kernel, a driver or the GPU: not for work, and not for a set time.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,11 +19,14 @@ from pinprof.analyze.groups import group
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.analyze.intervals import Intervals, numbers, union
 from pinprof.analyze.opportunities.critical import Critical
-from pinprof.columns import Bool, Float64, Int32, Int64, Table, pack
+from pinprof.columns import Float64, Int32, Int64, Table, pack
 from pinprof.model import Capture, clock_event
 
 MOST = 0.5
 """A thread that was busy for this part of a wait is the one that was awaited."""
+
+ROUNDS = 2
+"""What one thread does not cover of a wait may be another's: a worker, and then the thread that hands its result on."""
 
 _BUSY_WAIT = np.isin(
     [row.name for row in CATEGORIES],
@@ -65,33 +69,49 @@ class _Busy:
 
 
 def charge(capture: Capture, attribution: Attribution, critical: Critical, waits: Waits) -> Charged:
-    """Charge waits to what the awaited threads did; at most its length of each wait."""
+    """Charge waits to what the awaited threads did, at most its length of each wait."""
     if not len(waits):
         return Charged.empty()
-    leaf = attribution.leaf[waits.sample]
-    for_child, for_memory = leaf == LEAF["wait.child"], leaf == LEAF["wait.mmap_lock"]
-    length = waits.end_ns - waits.start_ns
-    period = _period_ns(capture)
     threads = list(_threads(capture, attribution, critical, waits))
-    total, best = np.zeros(len(waits), np.int64), np.zeros(len(waits), np.float64)
-    awaited = np.full(len(waits), -1, np.int64)
+    parts, period = [], _period_ns(capture)
+    for _ in range(ROUNDS):
+        awaited = _awaited(attribution, critical, waits, threads, period)
+        left = [waits.take(np.flatnonzero(awaited < 0))]
+        for number in np.unique(awaited[awaited >= 0]).tolist():
+            rows = np.flatnonzero(awaited == number)
+            parts.append(_overlaps(waits, rows, np.ones(len(rows)), threads[number]))
+            left.append(_left(waits.take(rows), threads[number].time))
+        waits = Waits.empty().joined(*left)
+        waits = waits.take(np.argsort(waits.start_ns, kind="stable"))
+    return Charged.empty().joined(*parts, *_shared(attribution, critical, waits, threads))
+
+
+def _awaited(
+    attribution: Attribution, critical: Critical, waits: Waits, threads: Sequence[_Busy], period: int
+) -> Int64:
+    """Per wait the thread that was busy for most of it, preferably at its end; -1 where none was."""
+    best, awaited = np.zeros(len(waits), np.float64), np.full(len(waits), -1, np.int64)
     for number, busy in enumerate(threads):
-        rows = _waits_during(waits, busy, for_memory if busy.pid != critical.pid else for_child)
+        rows = _waits_for(attribution, critical, waits, busy)
         start, end = waits.start_ns[rows], waits.end_ns[rows]
-        covered = busy.time.covered(start, end)
+        share = busy.time.covered(start, end) / (end - start)
         at_end = busy.time.covered(np.maximum(start, end - period), end) > 0
-        total[rows] += covered
-        share = covered / length[rows]
         score = np.where(share >= MOST, share + at_end, 0)
         better = score > best[rows]
         best[rows[better]], awaited[rows[better]] = score[better], number
-    parts = []
-    for number, busy in enumerate(threads):
-        rows = _waits_during(waits, busy, for_memory if busy.pid != critical.pid else for_child)
-        rows = rows[(awaited[rows] == number) | (awaited[rows] < 0)]
-        shared = np.where(awaited[rows] < 0, np.minimum(1.0, length[rows] / np.maximum(total[rows], 1)), 1.0)
-        parts.append(_overlaps(waits, rows, shared, busy))
-    return Charged.empty().joined(*parts)
+    return awaited
+
+
+def _shared(attribution: Attribution, critical: Critical, waits: Waits, threads: Sequence[_Busy]) -> Iterator[Charged]:
+    """What is left, shared by all threads in proportion to what they did."""
+    total = np.zeros(len(waits), np.int64)
+    for busy in threads:
+        rows = _waits_for(attribution, critical, waits, busy)
+        total[rows] += busy.time.covered(waits.start_ns[rows], waits.end_ns[rows])
+    part = np.minimum(1.0, (waits.end_ns - waits.start_ns) / np.maximum(total, 1))
+    for busy in threads:
+        rows = _waits_for(attribution, critical, waits, busy)
+        yield _overlaps(waits, rows, part[rows], busy)
 
 
 def _period_ns(capture: Capture) -> int:
@@ -99,19 +119,37 @@ def _period_ns(capture: Capture) -> int:
     return int(np.median(weight)) if len(weight) else 1
 
 
-def _waits_during(waits: Waits, busy: _Busy, left_out: Bool) -> Int64:
-    """The waits during a thread's life, without those for something that it cannot be."""
+def _waits_for(attribution: Attribution, critical: Critical, waits: Waits, busy: _Busy) -> Int64:
+    """The waits during a thread's life that may be for it: children are processes, an address space is a process's."""
     low = int(np.searchsorted(waits.end_ns, busy.time.start[0], "right"))
     high = int(np.searchsorted(waits.start_ns, busy.time.end[-1], "left"))
     rows = np.arange(low, high)
-    return rows[~left_out[low:high]]
+    never = LEAF["wait.child"] if busy.pid == critical.pid else LEAF["wait.mmap_lock"]
+    return np.asarray(rows[attribution.leaf[waits.sample[rows]] != never])
+
+
+def _inside(waits: Waits, time: Intervals) -> tuple[Int64, Int64]:
+    """(wait, interval) of all that overlap."""
+    first = np.searchsorted(time.end, waits.start_ns, "right")
+    last = np.searchsorted(time.start, waits.end_ns, "left")
+    return numbers(first.astype(np.int64), last.astype(np.int64))
+
+
+def _left(waits: Waits, time: Intervals) -> Waits:
+    """What is left of waits outside a set of time."""
+    place, piece = _inside(waits, time)
+    row = np.append(np.arange(len(waits)), place)
+    start = np.append(waits.start_ns, time.end[piece])
+    end = np.append(waits.end_ns, time.start[piece])
+    # The nth gap of a wait lies between its nth start and its nth end.
+    row, start, end = np.sort(row), start[np.lexsort((start, row))], end[np.lexsort((end, row))]
+    kept = end > start
+    return Waits(start[kept], end[kept], waits.sample[row[kept]])
 
 
 def _overlaps(waits: Waits, rows: Int64, shared: Float64, busy: _Busy) -> Charged:
     """The time of waits in which a thread was busy, by its sample."""
-    first = np.searchsorted(busy.time.end, waits.start_ns[rows], "right")
-    last = np.searchsorted(busy.time.start, waits.end_ns[rows], "left")
-    place, piece = numbers(first.astype(np.int64), last.astype(np.int64))
+    place, piece = _inside(waits.take(rows), busy.time)
     if not len(place):
         return Charged.empty()
     start = np.maximum(busy.time.start[piece], waits.start_ns[rows][place])

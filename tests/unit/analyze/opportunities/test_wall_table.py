@@ -86,7 +86,14 @@ def test_waits_for_anything_but_threads_stay(stack: list[str], leaf: str) -> Non
 def test_thread_that_was_busy_at_the_end_was_awaited() -> None:
     early, late = ran(50, 120, 101, FAULT), ran(80, 150, 102, ["render@/libdraw.so"])
     found = causes(ran(0, 50), off(50, 150, LOCK), early, late, ran(150, 250))
-    assert found == {"user.app": 150 + 70, "wait.lock": 30}
+    assert found == {"user.app": 150 + 70, "fault.anon": 30}
+
+
+def test_worker_and_then_the_thread_that_hands_on_its_result_explain_a_wait_together() -> None:
+    worker, feeder = ran(50, 110, 101, FAULT), ran(110, 140, 102, ["send@/libqueue.so"])
+    assert causes(ran(0, 50), off(50, 150, LOCK), worker, feeder, ran(150, 250)) == {
+        "user.app": 150 + 30, "fault.anon": 60, "wait.lock": 10,
+    }  # fmt: skip
 
 
 def test_small_parts_of_several_threads_share() -> None:
