@@ -9,7 +9,8 @@ the same native callers come from few lines, and these are known, best first, fr
 
 The first line of these for which nearly all speak is that of all such calls, but for long ones that looks saw in
 another. Where looks saw such calls in several lines, a call has the one of them that the nearest look saw, else that
-of the calls next to it with the same callers. What this leaves open keeps its native caller as its site: lines that run long would take it all.
+of the calls next to it with the same callers. What this leaves open keeps its native caller as its site: lines that
+run long would take it all.
 
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
 C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not.
@@ -333,8 +334,9 @@ def _below(table: StackTable, frame: UInt64, length: int, windows: UInt64) -> In
         above = parent[above]
     place = np.minimum(np.searchsorted(windows, value), len(windows) - 1)
     matched = np.where(windows[place] == value, place, -1)
-    below = np.full(len(number), -1, np.int64)
-    for nodes in table.levels():
-        below[nodes] = np.where(matched[nodes] >= 0, matched[nodes], below[table.parent[nodes]])
-    below[-1] = -1
-    return below
+    matched[-1] = -1
+    # Each node points to itself where it matches, else to its caller; pointing on doubles the distance.
+    nearest = np.where(matched >= 0, np.arange(len(number)), parent % len(number))
+    while (further := nearest[nearest]).tobytes() != nearest.tobytes():
+        nearest = further
+    return np.asarray(matched[nearest])
