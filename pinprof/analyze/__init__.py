@@ -42,7 +42,7 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     """
     recorded = cut(_joined(with_runs_apart(capture)))
     capture, attribution = idle_apart(recorded, attribute(recorded))
-    recorded, members = capture, membership(capture)
+    recorded, of_recorded, members = capture, attribution, membership(capture)
     if not all_frames:
         capture, runs = with_runs_joined(recorded)
         attribution = replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
@@ -55,23 +55,22 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
     if not sentence:
         sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
-    return with_opportunities(
-        Analysis(
-            capture=capture,
-            attribution=attribution,
-            events=events,
-            ranges=ranges,
-            findings=findings(recorded, events, ranges, activity),
-            headline=sentence,
-            members=members,
-            memory=summarise_memory(capture),
-            activity=activity,
-            counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
-            pinning=curve,
-            python=(python := python_lines(capture, attribution)),
-            lines=lines_of_all(capture, attribution, python),
-        )
+    explained = Analysis(
+        capture=capture,
+        attribution=attribution,
+        events=events,
+        ranges=ranges,
+        findings=findings(recorded, events, ranges, activity),
+        headline=sentence,
+        members=members,
+        memory=summarise_memory(capture),
+        activity=activity,
+        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
+        pinning=curve,
+        python=(python := python_lines(capture, attribution)),
+        lines=lines_of_all(capture, attribution, python),
     )
+    return with_opportunities(explained, recorded, of_recorded)
 
 
 def _thorough(capture: Capture) -> Rates | None:

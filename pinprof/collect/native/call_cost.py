@@ -34,7 +34,7 @@ class EmptyFunction:
     """The function, and how to call it many times."""
 
     def __init__(self, library: str) -> None:
-        """From the library that completes stacks; OSError where it cannot be loaded, LookupError without it."""
+        """From the library that completes stacks; OSError or LookupError where it has no such function."""
         loaded = ctypes.CDLL(library)
         try:
             address = ctypes.cast(loaded.pinprof_unwind_nothing, ctypes.c_void_p).value or 0
@@ -52,7 +52,9 @@ class EmptyFunction:
         with contextlib.ExitStack() as opened:
             files = []
             for spec in specs:
-                files.append(perf_event.open_event(spec.attr, os.getpid(), -1))
+                # A ring of an event on no particular CPU cannot be inherited.
+                attr = spec.having(flags=spec.attr.flags & ~perf_event.INHERIT).attr
+                files.append(perf_event.open_event(attr, os.getpid(), -1))
                 opened.callback(os.close, files[-1])
             ring = Ring(files[0], _RING_BYTES)
             opened.callback(ring.close)

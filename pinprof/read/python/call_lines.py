@@ -8,8 +8,9 @@ the same native callers come from few lines, and these are known, best first, fr
 - looks right before and after such calls, where they all saw one line.
 
 The first line of these for which nearly all speak is that of all such calls, but for long ones that looks saw in
-another. Where looks saw such calls in several lines, a call has the one of them that the nearest look saw. What this
-leaves open keeps its native caller as its site: lines that run long would take it all.
+another. Where looks saw such calls in several lines, a call has the one of them that the nearest look saw, else that
+of the calls next to it with the same callers. What this leaves open keeps its native caller as its site: lines that
+run long would take it all.
 
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
 C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not.
@@ -35,6 +36,9 @@ _EDGE_NS = 100_000
 """Before the end of a call: a look may have seen what came after it."""
 _FARTHEST_PERIODS = 8
 """Between a call and the nearest look that may choose among its lines."""
+_AGREED_NS = 1_000_000_000
+"""Between two calls with the same callers and line, which those between them share."""
+_NEVER = 1 << 62
 _MANY_LOOKS = 3
 """Inside one call: they say its line, whatever the others'."""
 _CALLERS = (12, 6, 3)
@@ -84,7 +88,7 @@ def with_lines(
     callers = [_callers(native, node, loops) for node in distinct.tolist()]
     group = np.array([groups.setdefault(each, len(groups)) for each in callers], np.int64)[of_call.reshape(-1)]
     by_samples = _votes_of_samples(list(groups), capture, lines[seen])
-    line = _decide(looked, group, len(groups), by_samples)
+    line = _like_neighbours(_decide(looked, group, len(groups), by_samples), calls, group, stacks)
     by_native = np.array([_calls_from_native_code(native, node, loops) for node in distinct.tolist()], np.bool_)
     line[by_native[of_call.reshape(-1)]] = NO_LINE
     sites = {site: number for number, site in enumerate(calls.sites)}
@@ -210,6 +214,30 @@ def _decide(looked: _Looked, group: Int64, groups: int, by_samples: _Votes) -> I
     return chosen.astype(np.int32)
 
 
+def _like_neighbours(line: Int32, calls: ApiCallTable, group: Int64, stacks: PythonStacks) -> Int32:
+    """Open calls with the line of the calls with the same callers before and after them, where these agree or are near.
+
+    Only calls that looks decided count, so lines of which no look saw such a call spread to none.
+    """
+    order = np.lexsort((calls.start_ns, group, calls.tid, calls.pid))
+    known, place = line[order] != NO_LINE, np.arange(len(order))
+    alike = np.stack([calls.pid[order].astype(np.int64), calls.tid[order], group[order]])
+    before = np.maximum.accumulate(np.where(known, place, -1))
+    after = np.minimum.accumulate(np.where(known, place, len(order))[::-1])[::-1]
+    first, last = np.maximum(before, 0), np.minimum(after, len(order) - 1)
+    has_first = (before >= 0) & (alike[:, first] == alike).all(axis=0)
+    has_last = (after < len(order)) & (alike[:, last] == alike).all(axis=0)
+    start, end, lines = calls.start_ns[order], calls.end_ns[order], line[order]
+    since = np.where(has_first, start - end[first], _NEVER)
+    until = np.where(has_last, start[last] - end, _NEVER)
+    agree = has_first & has_last & (lines[first] == lines[last]) & (since + until < _AGREED_NS)
+    nearest = np.where(since <= until, lines[first], lines[last])
+    near = np.minimum(since, until) <= _FARTHEST_PERIODS * max(2 * stacks.uncertainty_ns, 1)
+    filled = line.copy()
+    filled[order] = np.where(known | ~(agree | near), lines, nearest)
+    return filled
+
+
 def _calls_from_native_code(native: StackTable, node: int, loops: Sequence[bool]) -> bool:
     """Whether the program's own C or C++, called by Python or without Python, made the call."""
     frames = native.frames
@@ -306,8 +334,9 @@ def _below(table: StackTable, frame: UInt64, length: int, windows: UInt64) -> In
         above = parent[above]
     place = np.minimum(np.searchsorted(windows, value), len(windows) - 1)
     matched = np.where(windows[place] == value, place, -1)
-    below = np.full(len(number), -1, np.int64)
-    for nodes in table.levels():
-        below[nodes] = np.where(matched[nodes] >= 0, matched[nodes], below[table.parent[nodes]])
-    below[-1] = -1
-    return below
+    matched[-1] = -1
+    # Each node points to itself where it matches, else to its caller; pointing on doubles the distance.
+    nearest = np.where(matched >= 0, np.arange(len(number)), parent % len(number))
+    while (further := nearest[nearest]).tobytes() != nearest.tobytes():
+        nearest = further
+    return np.asarray(matched[nearest])
