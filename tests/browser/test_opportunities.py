@@ -54,7 +54,7 @@ def test_flamegraph_and_causes_agree_on_the_samples_of_a_card(open_page: Callabl
     page.locator("[data-opportunity='0']").click()
     page.wait_for_selector(FILTERED)
     total = str(page.locator("#flame-canvas").get_attribute("aria-label")).split(": ")[1].split(",")[0]
-    assert page.locator("#causes .causes:not([hidden]) .part").inner_text().startswith(total)
+    assert page.locator("#causes .causes:not([hidden]) .part").inner_text().startswith(f"This part: {total},")
 
 
 def test_an_address_names_the_opportunity_and_pressing_again_shows_all(open_page: Callable[..., Any]) -> None:
