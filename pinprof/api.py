@@ -8,6 +8,7 @@
     recording.result.save_page("batch.html")
 
     run = pinprof.open("train.pinprof")                  # a capture, perf.data, .nsys-rep, .sqlite, …
+    run.opportunities                                    # what to change, where, and what it saves
     run.ranges; run.calls; run.samples
 
 Recording needs what `pinprof record --with native` needs (docs/recording.md). Tables need pandas.
@@ -61,6 +62,30 @@ class Result:
     def headline(self) -> str:
         """The report's first sentence."""
         return self.analysis.answer
+
+    @property
+    def opportunities(self) -> pd.DataFrame:
+        """What to change, the largest saving first: where, what it costs and saves, and the cure with its code."""
+        found = self.analysis.opportunities.found if self.analysis.opportunities else ()
+        rows = [
+            (
+                *(
+                    one.rank,
+                    one.title,
+                    one.site.function,
+                    one.site.file,
+                    one.site.line,
+                    one.site.thread,
+                    one.site.range,
+                ),
+                *(one.phase, ", ".join(one.causes), one.count, one.bytes, one.cost_ns),
+                *(one.saving.likely_ns, one.saving.low_ns, one.saving.high_ns),
+                *(one.cure.id, one.cure.text, one.cure.code, one.cure.environment),
+            )
+            for one in found
+        ]
+        site = "rank title function file line thread range phase causes count bytes cost_ns"
+        return _rows(f"{site} saving_ns saving_low_ns saving_high_ns cure advice code environment", rows)
 
     @property
     def findings(self) -> pd.DataFrame:

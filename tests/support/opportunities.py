@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze import Analysis
+from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.opportunities.results import (
     Course,
     Cure,
@@ -107,9 +108,9 @@ def with_opportunities(analysis: Analysis, found: int = 2, text: str = "") -> An
     capture, main = analysis.capture, main_event(analysis.events)
     stacks: frozenset[int] = frozenset()
     if main is not None:
-        leaf = int(np.bincount(analysis.attribution.leaf, weights=capture.samples.weight).argmax())
-        rows = (analysis.attribution.leaf == leaf) & (capture.samples.stack != NO_NODE)
-        stacks = frozenset(np.unique(capture.samples.stack[rows]).tolist())
+        samples, leaf = capture.samples, LEAF[next(iter(main.by_leaf))]
+        rows = (analysis.attribution.leaf == leaf) & (samples.event == analysis.events.index(main))
+        stacks = frozenset(np.unique(samples.stack[rows & (samples.stack != NO_NODE)]).tolist())
     pid, tid = (int(capture.samples.pid[0]), int(capture.samples.tid[0])) if len(capture.samples) else (1, 1)
     start = int(capture.samples.time_ns.min()) if len(capture.samples) else 0
     return replace(

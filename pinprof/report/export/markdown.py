@@ -28,6 +28,9 @@ _ENTITIES = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
 _SPECIAL = re.compile(r"[&<>]|[\\`*\[\]|~$!]|(?<![^\W_])_|_(?![^\W_])")
 """What Markdown or HTML reads anywhere in a line; underscores inside a word mean nothing."""
 
+_OPENING = re.compile(r"^(\d*)(?=[-+=.)])")
+"""What would begin a list or underline a heading at the beginning of a line."""
+
 _LINKED = re.compile(r"[@#]+|(?<=[A-Za-z]):(?=//)|(?<=mailto):|(?<=xmpp):|(?<=www)\.", re.IGNORECASE)
 """What makes an address, a mention or a reference to an issue of the letters around it."""
 
@@ -39,15 +42,15 @@ def write(analysis: Analysis, stream: IO[str]) -> None:
 
 def text(words: str) -> str:
     """Words as prose: they read the same and mean nothing to Markdown, HTML and forges."""
-    parts = _LINKED.split(_shown(words))
-    marks = _LINKED.findall(_shown(words))
-    plain = [_SPECIAL.sub(lambda match: _ENTITIES.get(match[0], f"\\{match[0]}"), part) for part in parts]
-    return plain[0] + "".join(f"`{mark}`{part}" for mark, part in zip(marks, plain[1:], strict=True))
+    shown = _shown(words).strip()
+    plain = [_SPECIAL.sub(_escape, part) for part in _LINKED.split(shown)]
+    plain[0] = _OPENING.sub(r"\1\\", plain[0])
+    return plain[0] + "".join(f"`{mark}`{part}" for mark, part in zip(_LINKED.findall(shown), plain[1:], strict=True))
 
 
 def code(words: str) -> str:
     """Words in a code span."""
-    shown = _shown(words)
+    shown = _shown(words).strip()
     fence = "`" * (_longest_run(shown) + 1)
     blank = " " if shown.startswith("`") or shown.endswith("`") else ""
     return f"{fence}{blank}{shown}{blank}{fence}" if shown else ""
@@ -58,6 +61,10 @@ def block(lines: list[str]) -> list[str]:
     shown = [printable(line) for line in lines]
     fence = "`" * max(3, _longest_run("\n".join(shown)) + 1)
     return [fence, *shown, fence]
+
+
+def _escape(mark: re.Match[str]) -> str:
+    return _ENTITIES.get(mark[0], f"\\{mark[0]}")
 
 
 def _shown(words: str) -> str:

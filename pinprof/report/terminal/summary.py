@@ -76,7 +76,7 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
     if hero and (not cards or report.capture.emulated):
         badge = ("host emulation · ", "yellow") if report.capture.emulated else ""
         facts = " · ".join(kept(printable(fact)) for fact in hero.facts)
-        yield from _cut(Text.assemble(badge, (facts, "dim")), console, 1)
+        yield from _cut(Text.assemble(badge, (facts, "dim")), console, 1 if cards else 2)
     if phases:
         yield from _cut(phases.line(), console, 1)
         if phases.about_steps:
