@@ -42,6 +42,7 @@ _KINDS = (
     (("Host",), MemoryKind.PINNED),
     (("Malloc", "MemAlloc", "Free"), MemoryKind.DEVICE),
 )
+_MOST_BYTES = 2**63 - 1
 _SHARED, _ANONYMOUS = 0x01, ("//anon", "/dev/zero", "/anon_hugepage")
 _NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")
 """Names of mappings that are no files of data (fs/proc/task_mmu.c); /dev/shm is memory, /dev/nvidia* the driver's."""
@@ -221,7 +222,7 @@ class _Replay:
             return 0, 0
         chosen = min(fitting, key=lambda area: area.end - area.start)
         if kind == MemoryKind.PINNED:
-            self._granted[row] = chosen.end - chosen.start
+            self._granted[row] = min(chosen.end - chosen.start, _MOST_BYTES)
         return chosen.start, max(wanted, 0)
 
     def _free(self, row: int) -> None:

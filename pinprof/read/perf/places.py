@@ -9,6 +9,8 @@ import numpy as np
 from pinprof.columns import Int64, UInt64
 
 NOTHING = -1
+_END = 2**64 - 1
+"""Damaged records may say more than there are addresses."""
 _FEW = 16
 """Addresses that are looked up one by one: to make columns of the intervals costs more."""
 
@@ -29,6 +31,7 @@ class Places:
 
     def put(self, start: int, end: int, value: int) -> None:
         """Lay an interval over what is there; NOTHING takes away."""
+        end = min(end, _END)
         if start >= end:
             return
         first = bisect_right(self._ends, start)

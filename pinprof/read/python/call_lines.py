@@ -18,20 +18,18 @@ C or C++ that is the program's own, and was called by Python, is the one; a line
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pinprof.activity import ApiCallTable
-from pinprof.columns import pack, unpack
-from pinprof.cuda_functions import FUNCTIONS, plain_name
-from pinprof.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, FrameTable, Int32, Int64, StackTable, UInt64
+from pinprof.model import UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import threads
+from pinprof.read.python.native_callers import NO_LINE, Callers, Votes, callers_of, votes_of_samples
 from pinprof.read.python.stacks import NO_STACK, PythonStacks
 
-NO_LINE = -1
 _EDGE_NS = 100_000
 """Before the end of a call: a look may have seen what came after it."""
 _FARTHEST_PERIODS = 8
@@ -41,18 +39,8 @@ _AGREED_NS = 1_000_000_000
 _NEVER = 1 << 62
 _MANY_LOOKS = 3
 """Inside one call: they say its line, whatever the others'."""
-_CALLERS = (12, 6, 3)
-"""Native callers next to CUDA that samples have in common with a call: as many as any samples share."""
-_CERTAIN, _USUAL = 0.9, 0.05
-"""The part of what is known of callers that decides for a line, and that a line needs to be one of several."""
 _FEWEST = 3
 """Samples that decide: those at the edges of lines may have the neighbour's."""
-_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_CUDA = ("libcuda.", "libcudart.")
-_LINKED_CUDA = "libcudart_static_"
-
-_Callers = tuple[tuple[str, str], ...]
-"""Native functions with their libraries, innermost first."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +57,8 @@ class _Looked:
     nearer_before: Bool
     many: Bool
     """Whether many looks saw the call."""
+    seen: Bool
+    """Whether its thread was ever looked at: others run no Python, whoever their callers are."""
 
 
 def with_lines(
@@ -84,11 +74,12 @@ def with_lines(
     lines = _lines(stacks)
     looked = _look(calls, stacks, lines)
     distinct, of_call = np.unique(calls.stack, return_inverse=True)
-    groups: dict[_Callers, int] = {}
-    callers = [_callers(native, node, loops) for node in distinct.tolist()]
+    groups: dict[Callers, int] = {}
+    callers = [callers_of(native, node, loops) for node in distinct.tolist()]
     group = np.array([groups.setdefault(each, len(groups)) for each in callers], np.int64)[of_call.reshape(-1)]
-    by_samples = _votes_of_samples(list(groups), capture, lines[seen])
+    by_samples = votes_of_samples(list(groups), capture, lines[seen])
     line = _like_neighbours(_decide(looked, group, len(groups), by_samples), calls, group, stacks)
+    line[~looked.seen] = NO_LINE
     by_native = np.array([_calls_from_native_code(native, node, loops) for node in distinct.tolist()], np.bool_)
     line[by_native[of_call.reshape(-1)]] = NO_LINE
     sites = {site: number for number, site in enumerate(calls.sites)}
@@ -125,12 +116,13 @@ def _lines(stacks: PythonStacks) -> Int32:
 def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
     count = len(calls)
     inside, within, before_line, after_line = np.full((4, count), NO_LINE, np.int32)
-    nearer_before, many = np.zeros((2, count), np.bool_)
+    nearer_before, many, seen = np.zeros((3, count), np.bool_)
     farthest = _FARTHEST_PERIODS * max(2 * stacks.uncertainty_ns, 1)
     for rows in threads(calls.pid, calls.tid):
         times, stack = stacks.looks(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
         if not len(times):
             continue
+        seen[rows] = True
         saw = np.append(lines[stack], np.int32(NO_LINE))
         start, end = calls.start_ns[rows], calls.end_ns[rows]
         first, last = np.searchsorted(times, start), np.searchsorted(times, end)
@@ -144,59 +136,14 @@ def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
         after_line[rows] = np.where((apart_after >= 0) & (apart_after <= farthest), saw[after], NO_LINE)
         nearer_before[rows] = apart_before <= apart_after
         many[rows] = certain - first >= _MANY_LOOKS
-    return _Looked(inside, within, before_line, after_line, nearer_before, many)
+    return _Looked(inside, within, before_line, after_line, nearer_before, many, seen)
 
 
-@dataclass(frozen=True)
-class _Votes:
-    """What speaks for each line of each stack: distinct (stack, line), packed, ascending, and how often."""
-
-    keys: Int64
-    count: Int64
-
-    @classmethod
-    def of(cls, stack: Int64, line: Int32, *others: _Votes) -> _Votes:
-        """One vote each, and those of others."""
-        known = line != NO_LINE
-        keys = np.concatenate([pack(stack[known], line[known]), *(other.keys for other in others)])
-        weight = np.concatenate([np.ones(int(known.sum()), np.int64), *(other.count for other in others)])
-        distinct, which = np.unique(keys, return_inverse=True)
-        count = np.zeros(len(distinct), np.int64)
-        np.add.at(count, which.reshape(-1), weight)
-        return cls(distinct, count)
-
-    def only(self, allowed: Bool) -> _Votes:
-        """Those for some stacks."""
-        kept = allowed[unpack(self.keys)[0]]
-        return _Votes(self.keys[kept], self.count[kept])
-
-    def total(self, stacks: int) -> Int64:
-        """Votes by stack."""
-        return np.bincount(unpack(self.keys)[0], self.count, minlength=stacks).astype(np.int64)
-
-    def certain(self, stacks: int) -> Int32:
-        """Per stack the line that nearly all votes are for, NO_LINE where there is none."""
-        stack, line = unpack(self.keys)
-        chosen = np.full(stacks, NO_LINE, np.int32)
-        won = self.count >= _CERTAIN * self.total(stacks)[stack]
-        chosen[stack[won]] = line[won]
-        return chosen
-
-    def usual(self, stack: Int64, line: Int32, stacks: int) -> Bool:
-        """Whether lines are among those that a stack is usual in."""
-        if not len(self.keys):
-            return np.zeros(len(stack), np.bool_)
-        wanted = pack(stack, line)
-        place = np.minimum(np.searchsorted(self.keys, wanted), len(self.keys) - 1)
-        often = self.count[place] >= _USUAL * self.total(stacks)[stack]
-        return np.asarray((self.keys[place] == wanted) & often & (line != NO_LINE))
-
-
-def _decide(looked: _Looked, group: Int64, groups: int, by_samples: _Votes) -> Int32:
+def _decide(looked: _Looked, group: Int64, groups: int, by_samples: Votes) -> Int32:
     """The line of each call; `group` is the number of its native callers."""
-    well = _Votes.of(group, looked.inside)
+    well = Votes.of(group, looked.inside)
     open_ = well.total(groups) == 0
-    by_looks = _Votes.of(group, np.where(open_[group], looked.within, NO_LINE).astype(np.int32), well)
+    by_looks = Votes.of(group, np.where(open_[group], looked.within, NO_LINE).astype(np.int32), well)
     open_ = by_looks.total(groups) == 0
     certain = by_looks.certain(groups)
     enough = open_ & (by_samples.total(groups) >= _FEWEST)
@@ -204,7 +151,7 @@ def _decide(looked: _Looked, group: Int64, groups: int, by_samples: _Votes) -> I
     agreed = np.where(looked.before == looked.after, looked.before, NO_LINE).astype(np.int32)
     all_agree = np.bincount(group[agreed != NO_LINE], minlength=groups) == np.bincount(group, minlength=groups)
     neither = open_ & (by_samples.total(groups) < _FEWEST) & all_agree
-    certain = np.where(neither, _Votes.of(group, agreed).only(neither).certain(groups), certain)
+    certain = np.where(neither, Votes.of(group, agreed).only(neither).certain(groups), certain)
     near = np.where(looked.nearer_before, looked.before, looked.after)
     far = np.where(looked.nearer_before, looked.after, looked.before)
     near, far = (np.where(by_looks.usual(group, side, groups), side, NO_LINE) for side in (near, far))
@@ -249,94 +196,3 @@ def _calls_from_native_code(native: StackTable, node: int, loops: Sequence[bool]
         if source and not library_part(source):
             return True
     return False
-
-
-def _votes_of_samples(groups: Sequence[_Callers], capture: Capture, lines: Int32) -> _Votes:
-    """Votes of the samples with a line for the `groups` of callers that they share.
-
-    It takes a function with a name to tell: `[libcublas.so]` may be any.
-    """
-    table, samples = capture.stacks, capture.samples
-    numbers: dict[tuple[str, str], int] = {}
-    for callers in groups:
-        for caller in callers:
-            numbers.setdefault(caller, len(numbers) + 1)
-    frame = _numbered(table.frames, numbers)
-    known = np.flatnonzero(lines != NO_LINE)
-    found = _Votes(np.zeros(0, np.int64), np.zeros(0, np.int64))
-    for length in _CALLERS:
-        open_ = found.total(len(groups)) == 0
-        windows: dict[int, list[int]] = {}
-        for number in np.flatnonzero(open_).tolist():
-            window = groups[number][:length]
-            if len(window) == length and not all(name.startswith("[") for name, _ in window):
-                windows.setdefault(_hash([numbers[caller] for caller in window]), []).append(number)
-        if not windows:
-            continue
-        ordered = sorted(windows)
-        below = _below(table, frame, length, np.array(ordered, np.uint64))
-        which = below[samples.stack[known]]
-        rows, which = known[which >= 0], which[which >= 0]
-        pairs, count = np.unique(pack(which, lines[rows]), return_counts=True)
-        place, line = unpack(pairs)
-        # Groups may share a window: each has all of its votes.
-        members = [windows[each] for each in ordered]
-        many = np.array([len(each) for each in members], np.int64)[place]
-        group = np.array([number for each in place.tolist() for number in members[each]], np.int64)
-        more = _Votes(pack(group, np.repeat(line, many)), np.repeat(count, many))
-        found = _Votes.of(np.zeros(0, np.int64), np.zeros(0, np.int32), found, more)
-    return found
-
-
-def _callers(native: StackTable, node: int, loops: Sequence[bool]) -> _Callers:
-    """The native functions that led to a CUDA call, up to the interpreter, or as far as the stack is known."""
-    frames = native.frames
-    callers: list[tuple[str, str]] = []
-    for above in native.chain(node):
-        frame = int(native.frame[above])
-        name, library = frames.function(frame), frames.dsos[int(frames.dso[frame])].name
-        if loops[frame] or name.startswith("py::") or library == "[unknown]":
-            break
-        if library.startswith(_CUDA) or name.startswith(_LINKED_CUDA) or plain_name(name) in FUNCTIONS:
-            callers.clear()
-            continue
-        callers.append((name, library))
-        if len(callers) == _CALLERS[0]:
-            break
-    return tuple(callers)
-
-
-def _numbered(frames: FrameTable, numbers: Mapping[tuple[str, str], int]) -> UInt64:
-    """Per frame of the samples its number, 0 for a function that calls nothing of CUDA."""
-    return np.array(
-        [
-            numbers.get((frames.function(index), frames.dsos[dso].name), 0)
-            for index, dso in enumerate(frames.dso.tolist())
-        ],
-        np.uint64,
-    )
-
-
-def _hash(callers: Sequence[int]) -> int:
-    value = 0
-    for number in callers:
-        value = (value + number) * int(_FACTOR) % 2**64
-    return value
-
-
-def _below(table: StackTable, frame: UInt64, length: int, windows: UInt64) -> Int64:
-    """Per node, one more for NO_NODE: which of the ascending `windows` of callers is the innermost above it, or -1."""
-    number = np.append(frame[table.frame], np.uint64(0))
-    parent = np.append(table.parent, np.int32(NO_NODE))
-    above, value = np.arange(len(number), dtype=np.int32), np.zeros(len(number), np.uint64)
-    for _ in range(length):
-        value = (value + number[above]) * _FACTOR
-        above = parent[above]
-    place = np.minimum(np.searchsorted(windows, value), len(windows) - 1)
-    matched = np.where(windows[place] == value, place, -1)
-    matched[-1] = -1
-    # Each node points to itself where it matches, else to its caller; pointing on doubles the distance.
-    nearest = np.where(matched >= 0, np.arange(len(number)), parent % len(number))
-    while (further := nearest[nearest]).tobytes() != nearest.tobytes():
-        nearest = further
-    return np.asarray(matched[nearest])

@@ -217,6 +217,16 @@ def test_copies_whose_addresses_were_not_recorded_say_only_what_their_names_do(p
     assert program.kinds(program.call("cudaDeviceSynchronize")) == (UNRECORDED,) * 3
 
 
+def test_addresses_and_sizes_beyond_all_memory_are_survived(program: Program) -> None:
+    last = 2**64 - 1
+    program.map(last - 1, last, "//anon")
+    program.call("cudaHostRegister", last, 2**63 - 1, 0)
+    program.call("cudaHostRegister", 2**63, 2**63 - 1, 0)
+    program.call("cudaHostAlloc", 0x1, 64, maps=(0, 2 * last, "/dev/zero (deleted)"))
+    copies = [program.call("cudaMemcpy", DEVICE, 2**63 + number, 64, 1) for number in range(40)]
+    assert {program.kinds(copy)[1] for copy in copies} == {MemoryKind.PINNED}
+
+
 SLOTS = st.integers(0, 5)
 STEPS = st.lists(st.tuples(st.sampled_from(["pin", "register", "managed", "free", "copy", "many"]), SLOTS), max_size=40)
 
