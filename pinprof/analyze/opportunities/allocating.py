@@ -88,7 +88,7 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
         count=count,
         bytes=amount,
         basis=(
-            (f"At most {format_counted(live, 'of these buffers is', 'of these buffers are')} alive; a pool makes no more,"
+            (f"At most {format_counted(live, 'of them is', 'of them are')} alive; a pool makes no more,"
             f" for {format_ns(round(remains.ns))}."),
         ),
         evidence=(

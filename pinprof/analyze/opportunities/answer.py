@@ -19,8 +19,8 @@ from pinprof.rate_book import RateBook
 def with_opportunities(analysis: Analysis, recorded: Capture, attribution: Attribution) -> Analysis:
     """The analysis with how the run went and what to change; as it is where nothing sampled time.
 
-    `recorded` and its `attribution` are those from before runs of frames without a name became one frame: the phases are
-    told by all frames.
+    `recorded` and its `attribution` are those from before runs of frames without a name became one frame: all frames
+    tell the phases.
     """
     capture, activity = analysis.capture, analysis.capture.activity
     calls = prepare_calls(activity) if activity is not None else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -64,6 +65,46 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
             ),
             causes=scene.causes(group) | ({"sync.poll": again} if again else {}),
         )  # fmt: skip
+
+
+def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
+    """Kernels that are the first to touch what the CPU has filled, where nothing is prefetched.
+
+    What the GPU did may not be recorded: then the wait for it is the bound, and the driver's rate the estimate.
+    """
+    calls = scene.calls
+    if calls is None or calls.is_for("prefetch").any():
+        return
+    made = np.flatnonzero(calls.is_for("alloc managed") & (calls.table.status == 0))
+    filled = np.flatnonzero(scene.caused_by("uvm.cpu_fault") & ~_moves(scene))
+    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_work())
+    amount = min(
+        int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
+    )
+    faulting, ahead = scene.rates.cost("uvm.ondemand", amount), scene.rates.cost("uvm.prefetch", amount)
+    if not amount or faulting is None or ahead is None:
+        return
+    cost = min(scene.ns(waits), round(faulting.ns))
+    for group in list(scene.by_place(waits))[:1]:
+        site = scene.site_of(group)
+        error = 0.5 * cost
+        yield Candidate(
+            title=f"{site.place} waits while the GPU fetches managed memory page by page.",
+            site=site,
+            phase="work",
+            rows=group,
+            cost_ns=cost,
+            remains=replace(ahead, low_ns=max(ahead.low_ns - error, 0), high_ns=ahead.high_ns + error),
+            cure=cure("prefetch", scene.framework),
+            bytes=amount,
+            basis=(
+                f"The CPU fills {format_bytes(amount)}; fetched by faults of the GPU that takes"
+                f" {format_ns(round(faulting.ns))}, prefetched {format_ns(round(ahead.ns))} ({ahead.source}).",
+            ),
+            evidence=(
+                Evidence(f"The thread waits {format_ns(scene.ns(waits))} for the GPU, and nothing is prefetched."),
+            ),
+        )
 
 
 def _moves(scene: Scene) -> Bool:

@@ -8,6 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
+from pinprof.activity import CallOverhead
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
@@ -157,9 +158,16 @@ class Scene:
     @property
     def overhead_ns(self) -> int:
         """What tracing adds to the length of one call."""
-        activity = self.capture.activity
-        overhead = activity.call_overhead if activity is not None else None
-        return overhead.inside_ns if overhead else 0
+        return self._overhead.inside_ns if self._overhead else 0
+
+    @property
+    def around_ns(self) -> int:
+        """What tracing one call takes in all."""
+        return self._overhead.around_ns if self._overhead else 0
+
+    @property
+    def _overhead(self) -> CallOverhead | None:
+        return self.capture.activity.call_overhead if self.capture.activity else None
 
     def site_of_calls(self, calls: Int64, rows: Int64) -> Site:
         """Where these calls are made: as each was recorded, else where samples inside them were."""

@@ -27,6 +27,7 @@ DETECTORS: tuple[Detector, ...] = (
     copying.pageable,
     copying.mapped_files,
     managed.read_back,
+    managed.first_touch_by_gpu,
     pages.made_again,
     pages.copied_on_write,
     pages.mapped,
@@ -53,6 +54,8 @@ def search(scene: Scene) -> Opportunities:
             continue
         saving = _scaled(candidate.saving, 1 - taken)
         phase_ns = scene.phase_ns(candidate.phase)
+        if not candidate.site.place:
+            continue  # Nobody could be told where to change something.
         if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
