@@ -98,8 +98,10 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
             cure=cure("prefetch", scene.framework),
             bytes=amount,
             basis=(
-                f"The CPU fills {format_bytes(amount)}; fetched by faults of the GPU that takes"
-                f" {format_ns(round(faulting.ns))}, prefetched {format_ns(round(ahead.ns))} ({ahead.source}).",
+                (
+                    f"The CPU fills {format_bytes(amount)}; fetched by faults of the GPU that takes"
+                    f" {format_ns(round(faulting.ns))}, prefetched {format_ns(round(ahead.ns))} ({ahead.source})."
+                ),
             ),
             evidence=(
                 Evidence(f"The thread waits {format_ns(scene.ns(waits))} for the GPU, and nothing is prefetched."),
