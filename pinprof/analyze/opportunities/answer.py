@@ -31,4 +31,4 @@ def with_opportunities(analysis: Analysis, recorded: Capture, attribution: Attri
     scene = Scene(capture, analysis.attribution, course, calls, copies, RateBook.of(capture))
     book = RateBook.of(capture, run_rates(capture, analysis.events, scene.overhead_ns))
     opportunities = search(replace(scene, rates=book))
-    return replace(analysis, course=course, opportunities=opportunities, headline=opportunities.headline)
+    return replace(analysis, course=course, opportunities=opportunities)

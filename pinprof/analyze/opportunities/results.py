@@ -215,4 +215,5 @@ class Opportunities:
     unseen: tuple[str, ...]
     """What the recording could not show, one sentence each."""
     headline: str
-    """The first opportunity in one sentence with line and gain; else that there is nothing to gain, with the figure."""
+    """The first opportunity in one sentence with line and gain; else that there is nothing to gain, with the figure;
+    empty where the recording shows too little to say either."""

@@ -15,6 +15,7 @@ from pinprof.analyze.opportunities import allocating, copying, managed, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.results import MIN_SAMPLES
 from pinprof.units import format_ns, format_share
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -127,6 +128,8 @@ def _refused(candidate: Candidate, saving: Saving) -> Refused:
 
 def _headline(scene: Scene, found: list[Opportunity]) -> str:
     work = scene.phase_ns("work")
+    if not found and not _sees_enough(scene):
+        return ""
     if not found:
         memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
@@ -140,6 +143,14 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
     return (
         f"{first.title.rstrip('.')}: {_imperative(first)} saves about {format_ns(saving.likely_ns)} ({around})"
         f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
+    )
+
+
+def _sees_enough(scene: Scene) -> bool:
+    """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them."""
+    capture = scene.capture
+    return bool(
+        scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out
     )
 
 
