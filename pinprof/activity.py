@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import Any, Self
 
-from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
+from pinprof.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
@@ -146,7 +146,22 @@ class ApiCallTable(Table):
     site: Int32 | None = None
     """Who called, an index into `sites`, -1 where not known; None when stacks were not recorded."""
     sites: tuple[str, ...] = ()
-    """`function (library)`."""
+    """`function (file:line)`, or `function (library)` where no line is known."""
+    copy_kind: UInt8 | None = None
+    """`CopyKind` of copies, UNKNOWN where neither name nor arguments nor addresses say it, UNRECORDED for other calls;
+    None, as with the columns below, where arguments were not recorded."""
+    source_kind: UInt8 | None = None
+    """`MemoryKind` of a copy's source, UNRECORDED for other calls."""
+    target_kind: UInt8 | None = None
+    """`MemoryKind` of a copy's target, UNRECORDED for other calls."""
+    from_file: Bool | None = None
+    """Whether a copy's source lies in a mapped file of data."""
+    host_address: UInt64 | None = None
+    """Where a copy's end in the host's memory begins, 0 for other calls."""
+    granted_bytes: Int64 | None = None
+    """What was mapped for page-locked memory that a call made, -1 where that is not known, and for other calls."""
+    stack: Int32 | None = None
+    """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
 
 
 @dataclass(frozen=True)
@@ -258,6 +273,16 @@ class MarkTable(Table):
 
 
 @dataclass(frozen=True)
+class CallOverhead:
+    """What tracing adds to a call, as the recorder measured it with an empty function; nanoseconds."""
+
+    inside_ns: int
+    """Between its recorded start and end."""
+    around_ns: int
+    """In all: what the program would be faster by for each call."""
+
+
+@dataclass(frozen=True)
 class Activity:
     """Everything beside samples and ranges that a tracing tool recorded of one run."""
 
@@ -273,6 +298,8 @@ class Activity:
     recorded: frozenset[str] = field(default_factory=frozenset)
     """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`;
     `cuda calls` where it is the calls alone, without what the GPU did."""
+    call_overhead: CallOverhead | None = None
+    """What tracing a call costs; None where the recorder did not measure it."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

@@ -8,6 +8,7 @@
     recording.result.save_page("batch.html")
 
     run = pinprof.open("train.pinprof")                  # a capture, perf.data, .nsys-rep, .sqlite, …
+    run.opportunities                                    # what to change, where, and what it saves
     run.ranges; run.calls; run.samples
 
 Recording needs what `pinprof record --with native` needs (docs/recording.md). Tables need pandas.
@@ -60,7 +61,31 @@ class Result:
     @property
     def headline(self) -> str:
         """The report's first sentence."""
-        return self.analysis.headline
+        return self.analysis.answer
+
+    @property
+    def opportunities(self) -> pd.DataFrame:
+        """What to change, the largest saving first: where, what it costs and saves, and the cure with its code."""
+        found = self.analysis.opportunities.found if self.analysis.opportunities else ()
+        rows = [
+            (
+                *(
+                    one.rank,
+                    one.title,
+                    one.site.function,
+                    one.site.file,
+                    one.site.line,
+                    one.site.thread,
+                    one.site.range,
+                ),
+                *(one.phase, ", ".join(one.causes), one.count, one.bytes, one.cost_ns),
+                *(one.saving.likely_ns, one.saving.low_ns, one.saving.high_ns),
+                *(one.cure.id, one.cure.text, one.cure.code, one.cure.environment),
+            )
+            for one in found
+        ]
+        site = "rank title function file line thread range phase causes count bytes cost_ns"
+        return _rows(f"{site} saving_ns saving_low_ns saving_high_ns cure advice code environment", rows)
 
     @property
     def findings(self) -> pd.DataFrame:
@@ -134,9 +159,11 @@ class Result:
 class Recording:
     """A part of this program being recorded; see `record`."""
 
-    def __init__(self, name: str, request: RecordRequest, output: str | os.PathLike[str] | None, force: bool) -> None:
+    def __init__(
+        self, name: str, request: RecordRequest, output: str | os.PathLike[str] | None, *, force: bool, calibrate: bool
+    ) -> None:
         self.name = name
-        self._request, self._output, self._force = request, output, force
+        self._request, self._output, self._force, self._calibrate = request, output, force, calibrate
         self.path: Path | None = None
         """The capture, once it is whole."""
         self._result: Result | None = None
@@ -204,7 +231,9 @@ class Recording:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:
             _active = None
-        recorded = recording.finish(self._writer, outcome)
+        recorded = recording.finish(
+            self._writer, outcome, calibrate=_in_silence if self._calibrate else None, running=True
+        )
         self.path = recorded.path
         if recorded.broken_off is not None:
             raise recorded.broken_off
@@ -218,19 +247,22 @@ class Recording:
 
         @functools.wraps(function)
         def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
-            with Recording(self.name, self._request, self._output, self._force) as recording:
+            with self._again() as recording:
                 result = function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
 
         return recorded
 
+    def _again(self) -> Recording:
+        return Recording(self.name, self._request, self._output, force=self._force, calibrate=self._calibrate)
+
     def _coroutine(self, function: Callable[_P, Any]) -> Callable[_P, Any]:
         """The same for an `async def`: recorded from its first step to its end, with what else the loop runs."""
 
         @functools.wraps(function)
         async def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-            with Recording(self.name, self._request, self._output, self._force) as recording:
+            with self._again() as recording:
                 result = await function(*arguments, **keywords)
             recorded.recording = recording  # type: ignore[attr-defined]
             return result
@@ -246,13 +278,15 @@ def record(
     fault_period: int = 64,
     off_cpu: bool = True,
     force: bool = False,
+    calibrate: bool = True,
 ) -> Recording:
     """Record a part of this program: a context manager and a decorator.
 
     All threads of the process and all it starts are recorded from the first line of the block to its last, which is a
     range called `name`. The capture is `output`, or NAME-DATE.pinprof in the current directory. An exception inside
-    ends the recording, which is kept, and goes on. PinprofError when the kernel does not allow it, or while another
-    recording of this process runs.
+    ends the recording, which is kept, and goes on. Where `pinprof bench` has not measured this machine, some rates are
+    measured after the block, for 3 seconds at most, without the GPU; `calibrate=False` leaves that out. PinprofError
+    when the kernel does not allow it, or while another recording of this process runs.
     """
     from pinprof.collect import RecordRequest
 
@@ -265,7 +299,10 @@ def record(
         cuda_calls=False,
         python="auto",
     )
-    return Recording(name, request, output, force)
+    return Recording(name, request, output, force=force, calibrate=calibrate)
+
+
+def _in_silence(_text: str) -> None: ...
 
 
 def open_result(path: str | os.PathLike[str]) -> Result:

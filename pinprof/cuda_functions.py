@@ -11,20 +11,48 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
 
+from pinprof.activity import CopyKind
+
 SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
 """`cuMemAlloc_v2`, `cuMemcpyHtoDAsync_v2_ptsz`, `cudaMemcpyAsync_ptsz`: versions and stream modes of a function."""
 
 
 @dataclass(frozen=True)
 class Function:
-    """Where a function's arguments are, counted from 0; None for one it does not have."""
+    """Where a function's arguments are, counted from 0; None for one it does not have, or beyond the fourth."""
 
     size: int | None = None
     """Bytes."""
+    rows: int | None = None
+    """How many times as much."""
     pointer: int | None = None
     """The memory it is about, where the caller passes it."""
     grants: bool = False
     """It makes memory: the address is known when it returns."""
+    copies: CopyKind | None = None
+    """The direction that its name tells, UNKNOWN where it does not; None for what copies nothing."""
+    target: int | None = None
+    """The address it copies to."""
+    source: int | None = None
+    """The address it copies from."""
+    stated: int | None = None
+    """The direction, as a cudaMemcpyKind."""
+
+
+STATED = (
+    CopyKind.HOST_TO_HOST, CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST, CopyKind.DEVICE_TO_DEVICE,
+    CopyKind.UNKNOWN,
+)  # fmt: skip
+"""Directions by cudaMemcpyKind."""
+
+
+def _copy(kind: CopyKind, stated: int | None = None) -> Function:
+    """A copy whose first arguments are target, source and bytes."""
+    return Function(copies=kind, size=2, target=0, source=1, stated=stated)
+
+
+def _with_async(*names: str) -> tuple[str, ...]:
+    return tuple(name + suffix for name in names for suffix in ("", "Async"))
 
 
 _SIZE_2, _SIZE_3 = Function(size=1), Function(size=2)
@@ -37,8 +65,14 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             ("cuMemHostAlloc", "cuMemAllocHost", "cudaMallocHost", "cudaHostAlloc", "cuMemAlloc", "cudaMalloc"), _MAKES
         ),
         **dict.fromkeys(
-            ("cuMemAllocAsync", "cudaMallocAsync", "cuMemAllocManaged", "cudaMallocManaged"), _MAKES
+            (
+                "cuMemAllocAsync", "cudaMallocAsync", "cuMemAllocFromPoolAsync", "cudaMallocFromPoolAsync",
+                "cuMemAllocManaged", "cudaMallocManaged",
+            ),
+            _MAKES,
         ),
+        **dict.fromkeys(("cuMemAllocPitch", "cudaMallocPitch"), Function(size=2, rows=3, grants=True)),
+        "cuMemCreate": _SIZE_2,  # a handle, mapped elsewhere
         **dict.fromkeys(("cuMemHostRegister", "cudaHostRegister"), _REGISTERS),
         **dict.fromkeys(
             (
@@ -47,20 +81,32 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             ),
             _TAKES,
         ),
+        **dict.fromkeys(_with_async("cuMemcpy"), _copy(CopyKind.UNKNOWN)),
+        **dict.fromkeys(_with_async("cuMemcpyHtoD"), _copy(CopyKind.HOST_TO_DEVICE)),
+        **dict.fromkeys(_with_async("cuMemcpyDtoH"), _copy(CopyKind.DEVICE_TO_HOST)),
+        **dict.fromkeys(_with_async("cuMemcpyDtoD"), _copy(CopyKind.DEVICE_TO_DEVICE)),
+        **dict.fromkeys(_with_async("cudaMemcpy"), _copy(CopyKind.UNKNOWN, stated=3)),
+        **dict.fromkeys(_with_async("cudaMemcpy2D"), Function(copies=CopyKind.UNKNOWN, target=0, source=2)),
+        **dict.fromkeys(
+            _with_async("cuMemcpyPeer", "cudaMemcpyPeer"),
+            Function(copies=CopyKind.PEER_TO_PEER, target=0, source=2),
+        ),
         **dict.fromkeys(
             (
-                "cuMemcpy", "cuMemcpyAsync", "cuMemcpyHtoD", "cuMemcpyDtoH", "cuMemcpyDtoD", "cuMemcpyHtoDAsync",
-                "cuMemcpyDtoHAsync", "cuMemcpyDtoDAsync", "cudaMemcpy", "cudaMemcpyAsync", "cuMemsetD8",
-                "cuMemsetD8Async", "cudaMemset", "cudaMemsetAsync",
+                *_with_async("cuMemcpy2D", "cuMemcpy3D", "cuMemcpy3DPeer"),
+                *_with_async("cudaMemcpy3D", "cudaMemcpy3DPeer"),
+                "cuMemcpyBatchAsync", "cuMemcpy3DBatchAsync", "cudaMemcpyBatchAsync", "cudaMemcpy3DBatchAsync",
             ),
-            _SIZE_3,
+            Function(copies=CopyKind.UNKNOWN),
         ),
-        **dict.fromkeys(("cuMemcpy2D", "cuMemcpy2DAsync", "cudaMemcpy2D", "cudaMemcpy2DAsync"), Function()),
+        **dict.fromkeys((*_with_async("cuMemsetD8"), *_with_async("cudaMemset")), _SIZE_3),
         **dict.fromkeys(("cuMemPrefetchAsync", "cudaMemPrefetchAsync", "cuMemAdvise", "cudaMemAdvise"), _SIZE_2),
         **dict.fromkeys(
             (
-                "cuCtxSynchronize", "cuStreamSynchronize", "cuEventSynchronize", "cudaDeviceSynchronize",
-                "cudaStreamSynchronize", "cudaEventSynchronize",
+                "cuMemPrefetchBatchAsync", "cudaMemPrefetchBatchAsync", "cuMemDiscardBatchAsync",
+                "cudaMemDiscardBatchAsync", "cuMemDiscardAndPrefetchBatchAsync",
+                "cudaMemDiscardAndPrefetchBatchAsync", "cuCtxSynchronize", "cuStreamSynchronize",
+                "cuEventSynchronize", "cudaDeviceSynchronize", "cudaStreamSynchronize", "cudaEventSynchronize",
             ),
             Function(),
         ),

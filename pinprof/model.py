@@ -275,6 +275,8 @@ class Capture:
     losses: Losses = field(default_factory=Losses)
     activity: Activity | None = None
     """What a tracing tool recorded of CUDA, the GPU and the system; None when nothing traced it."""
+    call_stacks: StackTable | None = None
+    """The stacks of the activity's calls, by their column `stack`; None where these were not recorded."""
     utc_offset_ns: int | None = None
     """Added to sample times gives UTC, nanoseconds since 1970; None when the recorder noted no such pair."""
     rates: Rates | None = None

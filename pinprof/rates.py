@@ -1,9 +1,12 @@
-"""What memory operations cost on one machine, as `pinprof bench` measured it: stored per machine, read by reports.
+"""What memory operations cost on one machine: measured by `pinprof bench`, stored per machine, read by reports.
 
     $XDG_DATA_HOME/pinprof/rates/KEY-BACKEND.json    (default ~/.local/share)
 
 KEY stands for the facts that decide what an operation costs: processor, kernel, GPU, driver, link. A machine whose
 kernel or driver was updated has another key, so old rates are never taken for those of the new system.
+
+A calibration measures less of the same after a recording; its rates lie in that capture alone. `rate_book.py` answers
+from both, and from others.
 
 Schema history: 1 — first version.
 """
@@ -17,7 +20,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from pinprof.errors import CaptureError
 
@@ -27,6 +30,7 @@ MEASURES = {
     "alloc.malloc": "malloc, no page touched",
     "touch.first": "first write to every 4 KiB page of malloc memory, one thread",
     "touch.huge": "first write to memory in huge pages (MADV_HUGEPAGE), one thread",
+    "touch.cow": "first write to every 4 KiB page of a private mapping whose pages another mapping has: each is copied",
     "pin.alloc": "cudaMallocHost",
     "pin.hostalloc": "cudaHostAlloc, default flags",
     "pin.register-touched": "cudaHostRegister of malloc memory whose pages exist",
@@ -34,23 +38,35 @@ MEASURES = {
     "free.pinned": "cudaFreeHost of cudaMallocHost memory",
     "free.unregister": "cudaHostUnregister",
     "free.pageable": "free of touched malloc memory",
+    "free.munmap": "munmap of a touched mapping in 4 KiB pages",
     "prefault.tN": "huge pages touched by N threads, then cudaHostRegister: all it takes to pinned memory",
     "h2d.pageable": "cudaMemcpy to the device from touched malloc memory",
     "h2d.pinned": "cudaMemcpy to the device from cudaMallocHost memory",
     "h2d.staged": "pageable to device through a reused ring of four pinned 4 MiB chunks",
     "h2d.write-combined": "cudaMemcpy to the device from write-combined memory",
+    "h2d.small": "cudaMemcpyAsync of 4 KiB of pinned memory to the device, the call alone",
     "d2h.pageable": "cudaMemcpy from the device to touched malloc memory",
     "d2h.pinned": "cudaMemcpy from the device to cudaMallocHost memory",
     "uvm.first-touch": "first write to every 4 KiB page of cudaMallocManaged memory by the CPU, one thread",
     "uvm.ondemand": "kernel x += 2 that first touches managed data resident on the host",
     "uvm.prefetch": "cudaMemPrefetchAsync of host-resident managed memory to the device",
+    "uvm.prefetch-back": "cudaMemPrefetchAsync of device-resident managed memory to the host",
     "uvm.prefetched-kernel": "the same kernel after that prefetch",
     "uvm.cpu-readback": "one read in every 4 KiB page by the CPU, of managed data resident on the device",
     "zerocopy.pass": "kernel x += 2 on mapped pinned memory: every byte crosses the link twice",
     "kernel.launch-sync": "launch of a kernel on one element, and waiting for it",
     "memcpy.host": "memcpy between two touched host buffers",
+    "file.read": "read() of a file that lies in memory into a touched buffer",
+    "file.map-touch": "first read of every 4 KiB page of a mapped file that lies in memory",
 }
 """Name of a measure → what one call of it is, in CUDA's words. `prefault.tN` stands for `prefault.t1`, `.t2`, …"""
+NEED_NO_GPU = frozenset(
+    {"alloc.malloc", "touch.first", "touch.huge", "touch.cow", "free.pageable", "free.munmap", "memcpy.host"}
+    | {"file.read", "file.map-touch"}
+)
+"""Measures that mean the same with and without a GPU; all others, the backend `host` emulates or leaves out."""
+
+MeasuredBy = Literal["bench", "calibration"]
 
 _FACTS = ("arch", "cpu", "cores_online", "kernel", "thp_enabled", "init_on_alloc", "nvidia_driver")
 """Host facts (collect.host.facts) that decide what an operation costs; of each GPU, `_GPU_FACTS`."""
@@ -65,7 +81,7 @@ class Rate:
     measure: str
     """A name of `MEASURES`, or `prefault.t8`."""
     size_bytes: int
-    """0 where no memory takes part."""
+    """0 where no memory takes part, or always as much."""
     median_ns: float
     low_ns: float
     """10th percentile of the values."""
@@ -84,6 +100,8 @@ class Rates:
     measured_utc: str
     """When the newest of them was measured, ISO 8601."""
     rates: tuple[Rate, ...]
+    measured_by: MeasuredBy = "bench"
+    """`bench`: thoroughly, once for the machine. `calibration`: in seconds, after the recording that brings them."""
 
     def of(self, measure: str) -> tuple[Rate, ...]:
         """The rates of one measure, by size; empty when it was not measured."""
@@ -163,7 +181,9 @@ def read(path: Path) -> Rates:
 def _parsed(raw: Any) -> Rates:
     if raw["schema_version"] != SCHEMA_VERSION:
         raise ValueError(f"schema version {raw['schema_version']!r} where this pinprof reads {SCHEMA_VERSION}")
-    return Rates(dict(raw["machine"]), str(raw["backend"]), str(raw["measured_utc"]), tuple(_rates(raw["rates"])))
+    measured_by: MeasuredBy = "calibration" if raw.get("measured_by") == "calibration" else "bench"
+    rates = tuple(_rates(raw["rates"]))
+    return Rates(dict(raw["machine"]), str(raw["backend"]), str(raw["measured_utc"]), rates, measured_by)
 
 
 def _rates(rows: Iterable[Mapping[str, Any]]) -> Iterable[Rate]:
@@ -171,7 +191,7 @@ def _rates(rows: Iterable[Mapping[str, Any]]) -> Iterable[Rate]:
         times = [float(row[name]) for name in ("median_ns", "low_ns", "high_ns")]
         size = int(row["size_bytes"])
         # JSON readers let NaN and Infinity pass; nothing that is computed from them could be trusted.
-        if not 0 <= size < 2**63 or not all(0 <= time < float("inf") for time in times):
+        if not 0 <= size < 2**63 or not all(0 <= time < 2**63 for time in times):
             raise ValueError(f"no possible rate: {dict(row)}")
         yield Rate(str(row["measure"]), size, *times)
 

@@ -7,18 +7,26 @@ capture from being sealed becomes a note in it.
 from __future__ import annotations
 
 import json
+import mmap
+import os
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from pinprof import collect, rates, read
+from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
+from pinprof.collect.proc import alive
 from pinprof.errors import PinprofError
 from pinprof.manifest import Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.store import RATES, CaptureWriter, holds_recording, new_manifest
+from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES, CaptureWriter, holds_recording, new_manifest
+
+NO_CALIBRATION_VARIABLE = "PINPROF_NO_CALIBRATE"
+"""Any value but an empty one turns calibration off for every recording."""
+Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -52,9 +60,11 @@ def record(
     force: bool = False,
     scenario: bool = False,
     rank: Mapping[str, Any] | None = None,
+    calibrate: Say | None = None,
 ) -> Recorded:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
 
+    `calibrate` is told when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
     writer = create(request, target, command, force=force)
@@ -73,7 +83,7 @@ def record(
     if scenario and outcome.exit_status and not writer.ranges.exists():
         writer.discard()
         return Recorded(outcome)
-    return finish(writer, outcome, described, rank)
+    return finish(writer, outcome, described, rank, calibrate, running=bool(request.pid) and alive(request.pid))
 
 
 def finish(
@@ -81,13 +91,20 @@ def finish(
     outcome: Outcome,
     scenario: Mapping[str, Any] | None = None,
     rank: Mapping[str, Any] | None = None,
+    calibrate: Say | None = None,
+    *,
+    running: bool = False,
 ) -> Recorded:
-    """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why."""
+    """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why.
+
+    `running`: the recorded program goes on, and needs the GPU for itself.
+    """
     writer.release_reserve()
     notes: list[str] = []
     broken_off: KeyboardInterrupt | None = None
     manifest = replace(writer.manifest, scenario=scenario or {}, collectors=outcome.collectors)
-    for what, store in (("Symbols", _store_symbols), ("Rates of this machine", _store_rates)):
+    rates_step = _Rates(calibrate, running=running)
+    for what, store in (("Symbols", _store_symbols), ("Rates of this machine", rates_step.store)):
         try:
             store(writer.path, manifest)
         except PinprofError as error:
@@ -98,6 +115,7 @@ def finish(
             notes, broken_off = [f"{what} were not stored: the recording was broken off then."], error
             break
     facts = outcome.to_manifest()
+    notes += rates_step.notes
     facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
     return Recorded(outcome, path, (*outcome.notes, *notes), broken_off)
@@ -110,12 +128,38 @@ def _store_symbols(directory: Path, manifest: Manifest) -> None:
             python.remove_maps(processes)
 
 
-def _store_rates(directory: Path, manifest: Manifest) -> None:
-    """Put the rates of this machine beside the samples, if `pinprof bench` has measured any."""
-    backend = manifest.scenario.get("backend")
-    measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
-    if measured is not None:
-        (directory / RATES).write_text(rates.to_json(measured), "utf-8")
+class _Rates:
+    """The rates of this machine, put beside the samples: what `pinprof bench` has measured, else a calibration."""
+
+    def __init__(self, say: Say | None, *, running: bool) -> None:
+        self._say = None if os.environ.get(NO_CALIBRATION_VARIABLE) else say
+        self._running = running
+        self.notes: tuple[str, ...] = ()
+
+    def store(self, directory: Path, manifest: Manifest) -> None:
+        """Write them into a capture's directory, if there are any."""
+        backend = manifest.scenario.get("backend")
+        measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
+        if measured is None and self._say is not None and holds_recording(directory):
+            self._say(f"Measuring what memory operations cost here (up to {LIMIT_S:.0f} s; --no-calibrate skips it)")
+            found = calibration_of(
+                rates.machine_of(manifest.host), os.environ, cuda=not self._running and _saw_cuda(directory)
+            )
+            measured, self.notes = found.rates, found.notes
+        if measured is not None:
+            (directory / RATES).write_text(rates.to_json(measured), "utf-8")
+
+
+def _saw_cuda(directory: Path) -> bool:
+    """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file."""
+    for name in (PERF_DATA, NSYS_SQLITE):
+        try:
+            with (directory / name).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+                if whole.find(b"libcuda.so") >= 0 or whole.find(b"CUPTI_ACTIVITY_KIND_RUNTIME") >= 0:
+                    return True
+        except (OSError, ValueError):
+            continue
+    return False
 
 
 def _read_facts(path: Path) -> Mapping[str, Any]:

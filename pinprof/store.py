@@ -12,7 +12,7 @@
     nvtx/               what the program said through NVTX, one file a process (read/nvtx/file.py)
     nsys.sqlite         what Nsight Systems traced, its own export without what is private
     nsys.nsys-rep       its report, only when asked for: it holds the program's environment
-    rates.json          what memory operations cost on this machine, where `pinprof bench` had measured it
+    rates.json          what memory operations cost on this machine, by `pinprof bench` before or a calibration after
     collector.log       what the recording tools printed
 
 It is written under `NAME.pinprof.partial` and renamed when whole. An interrupted one keeps that name, is marked in

@@ -53,6 +53,15 @@ def format_ns(value: float) -> str:
     return f"{value:.0f} ns"
 
 
+def format_ns_range(low: float, high: float) -> str:
+    """Both ends, the unit once where they share it: `1.1–1.4 s`, `900 ms–1.1 s`."""
+    first, last = format_ns(low), format_ns(high)
+    number, _, unit = first.partition(" ")
+    if first == last:
+        return first
+    return f"{number}–{last}" if last.endswith(f" {unit}") else f"{first}–{last}"
+
+
 def format_count(value: float) -> str:
     """A count with thousands separators: `262,951`."""
     return f"{value:,.0f}"

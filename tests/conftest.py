@@ -48,5 +48,7 @@ def nothing_of_the_users(tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
         for name in ("XDG_DATA_HOME", "XDG_CACHE_HOME", "TMPDIR"):
             (folder / name).mkdir()
             patch.setenv(name, str(folder / name))
+        # Tests of calibration ask for one.
+        patch.setenv("PINPROF_NO_CALIBRATE", "1")
         patch.setattr(tempfile, "tempdir", None)
         yield

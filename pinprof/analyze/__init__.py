@@ -17,6 +17,7 @@ from pinprof.analyze.headline import headline
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
+from pinprof.analyze.opportunities.answer import with_opportunities
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
@@ -24,6 +25,7 @@ from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
+from pinprof.rates import Rates
 from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
 __all__ = [
@@ -40,7 +42,7 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     """
     recorded = cut(_joined(with_runs_apart(capture)))
     capture, attribution = idle_apart(recorded, attribute(recorded))
-    recorded, members = capture, membership(capture)
+    recorded, of_recorded, members = capture, attribution, membership(capture)
     if not all_frames:
         capture, runs = with_runs_joined(recorded)
         attribution = replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
@@ -53,7 +55,7 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
     if not sentence:
         sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
-    return Analysis(
+    explained = Analysis(
         capture=capture,
         attribution=attribution,
         events=events,
@@ -63,11 +65,17 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
         members=members,
         memory=summarise_memory(capture),
         activity=activity,
-        counterfactual=counterfactual(capture, events, ranges, capture.rates, sees_kernel=sees_kernel),
+        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
         pinning=curve,
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
     )
+    return with_opportunities(explained, recorded, of_recorded)
+
+
+def _thorough(capture: Capture) -> Rates | None:
+    """The rates of `pinprof bench`: a calibration takes too few sizes for a whole run in other kinds of memory."""
+    return capture.rates if capture.rates and capture.rates.measured_by == "bench" else None
 
 
 def _joined(capture: Capture) -> Capture:

@@ -20,20 +20,9 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
-from pinprof.model import UNDECIDED_LINE, Capture, Int32, Int64, StackTable
+from pinprof.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.own_code import library_part
 
-_LIBRARY = re.compile(
-    r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
-    re.DOTALL,
-)
-_HEADERS = re.compile(
-    r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
-    r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
-    r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
-    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
-    re.DOTALL,
-)
-"""Sources that are a library's: C, C++, CUDA, Rust."""
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
 _NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
@@ -94,7 +83,7 @@ class EventLines:
 
 
 @dataclass(frozen=True)
-class _Place:
+class Place:
     """A frame whose file is known."""
 
     path: str
@@ -117,20 +106,23 @@ def python_lines(capture: Capture, attribution: Attribution) -> tuple[EventLines
 
 def lines_of_all(capture: Capture, attribution: Attribution, python: tuple[EventLines, ...]) -> tuple[EventLines, ...]:
     """As `python_lines`, for every language; the same where only Python's are known."""
-    frames = capture.stacks.frames
-    if not frames.source:
+    if not capture.stacks.frames.source:
         return python
-    places = {
+    return _by_line(capture, attribution, places_of_all(capture.stacks.frames))
+
+
+def places_of_all(frames: FrameTable) -> dict[int, Place]:
+    """Frame → its place, of every language."""
+    return {
         index: _place(frames.symbol[index], path) for index in range(len(frames)) if (path := frames.source_of(index))
     }
-    return _by_line(capture, attribution, places)
 
 
-def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, _Place]) -> tuple[EventLines, ...]:
+def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Place]) -> tuple[EventLines, ...]:
     if not places:
         return ()
-    line, inside = _nearest(capture.stacks, places)
-    files = _short_files(places.values())
+    line, inside = nearest_places(capture.stacks, places)
+    files = short_files(places.values())
     events = []
     for event in range(len(capture.events)):
         rows = np.flatnonzero((capture.samples.event == event) & (line[capture.samples.stack] != NOTHING))
@@ -139,15 +131,13 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, _P
     return tuple(events)
 
 
-def _place(symbol: str, path: str) -> _Place:
+def _place(symbol: str, path: str) -> Place:
     named = _NAMED.fullmatch(symbol)
     function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
-    library = _LIBRARY.search(path) or _HEADERS.search(path)
-    short = next((part for part in library.groups() if part), "") if library else ""
-    return _Place(path, line, function, short)
+    return Place(path, line, function, library_part(path))
 
 
-def _nearest(stacks: StackTable, places: Mapping[int, _Place]) -> tuple[Int32, Int32]:
+def nearest_places(stacks: StackTable, places: Mapping[int, Place]) -> tuple[Int32, Int32]:
     """Per node, one more for NO_NODE: the frame that its weight belongs to, and the innermost of all (or NOTHING)."""
     count = len(stacks.frames)
     is_known, is_own = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
@@ -168,7 +158,7 @@ def _event(
     rows: Int64,
     line: Int32,
     inside: Int32,
-    places: Mapping[int, _Place],
+    places: Mapping[int, Place],
     files: Mapping[str, str],
 ) -> EventLines:
     samples = capture.samples
@@ -207,7 +197,7 @@ def _event(
     return EventLines(event, total, int(weight.sum()), undecided, tuple(lines))
 
 
-def _text(place: _Place, files: Mapping[str, str]) -> str:
+def _text(place: Place, files: Mapping[str, str]) -> str:
     return f"{files[place.path]}:{place.line}" if place.line else files[place.path]
 
 
@@ -233,7 +223,7 @@ def _by_thread(capture: Capture, pids: Int32, tids: Int32, weight: Int64) -> dic
     return dict(names.most_common())
 
 
-def _short_files(places: Iterable[_Place]) -> dict[str, str]:
+def short_files(places: Iterable[Place]) -> dict[str, str]:
     """Path → the shortest ending of whole components that no other file of the program has."""
     own: dict[str, list[str]] = {}
     short = {}

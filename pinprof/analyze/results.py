@@ -11,6 +11,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
+from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Capture, Event
@@ -190,6 +191,15 @@ class Analysis:
     """The run in other kinds of memory; None for programs that do not say what their phases are."""
     pinning: PinningCurve | None = None
     """The time to pinned memory by threads; None unless that was measured."""
+    course: Course | None = None
+    """Phases and the critical thread's time; None where nothing has a time."""
+    opportunities: Opportunities | None = None
+    """What to change; None where nobody looked."""
+
+    @property
+    def answer(self) -> str:
+        """The answer in one sentence: what to change where that was looked for, else where the time went."""
+        return self.opportunities.headline if self.opportunities else self.headline
 
     @property
     def main(self) -> EventResult | None:

@@ -12,9 +12,10 @@ import os
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from time import perf_counter
 from typing import TypeVar, cast
 
+from pinprof.bench.files import copied_on_write, map_touched, read_whole
+from pinprof.bench.timers import Timer, free, fresh, making, repeated
 from pinprof.errors import ScenarioError
 from pinprof.rates import prefault_threads
 from pinprof.scenario import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
@@ -24,10 +25,9 @@ SAME = "the same"
 HUGE_PAGE_BYTES = 2 << 20
 RING_SLOTS, RING_SLOT_BYTES = 4, 4 << 20
 """The ring of `h2d.staged`, that of the scenario `staged`."""
+SMALL_BYTES = 4096
+"""The copies of `h2d.small`."""
 
-Timer = Callable[[int], float]
-"""Number of calls → the seconds they took."""
-_Made = TypeVar("_Made")
 _Memory = TypeVar("_Memory", bound=DeviceMemory)
 
 
@@ -80,6 +80,8 @@ class Trial:
     emulation: str | None = SAME
     """What the host backend does; None where only a GPU can do it."""
     smallest_bytes: int = 1
+    one_size: bool = False
+    """No memory takes part, or always as much: it is taken once, as of size 0."""
 
 
 def trial_of(measure: str) -> tuple[Trial, int]:
@@ -97,68 +99,9 @@ def names() -> tuple[str, ...]:
     return tuple(measure for name in TRIALS for measure in (prefaults if name == "prefault.tN" else [name]))
 
 
-def _fresh(
-    make: Callable[[], _Made],
-    operation: Callable[[_Made], object],
-    drop: Callable[[_Made], object],
-    check: Callable[[_Made], object] | None = None,
-) -> Timer:
-    """A timer of an operation on something made for each call; `check` is asked once."""
-    unchecked = [check] if check else []
-
-    def timer(loops: int) -> float:
-        total = 0.0
-        for _ in range(loops):
-            made = make()
-            start = perf_counter()
-            operation(made)
-            total += perf_counter() - start
-            if unchecked:
-                unchecked.pop()(made)
-            drop(made)
-        return total
-
-    return timer
-
-
-def _free(memory: HostMemory) -> None:
-    memory.free()
-
-
-def _made(make: Callable[[], HostMemory], drop: Callable[[HostMemory], None] = _free) -> Timer:
-    """A timer of what makes memory."""
-
-    def timer(loops: int) -> float:
-        total = 0.0
-        for _ in range(loops):
-            start = perf_counter()
-            memory = make()
-            total += perf_counter() - start
-            drop(memory)
-        return total
-
-    return timer
-
-
-def _repeated(operation: Callable[[], object], check: Callable[[int], object]) -> Timer:
-    """A timer of an operation on memory that stays; `check` is asked once, with the number of calls until then."""
-    unchecked = [check]
-
-    def timer(loops: int) -> float:
-        start = perf_counter()
-        for _ in range(loops):
-            operation()
-        total = perf_counter() - start
-        if unchecked:
-            unchecked.pop()(loops)
-        return total
-
-    return timer
-
-
 def _freed(make: Callable[[], HostMemory]) -> Timer:
     """A timer of what drops memory."""
-    return _fresh(make, _free, lambda _: None)
+    return fresh(make, free, lambda _: None)
 
 
 def _seen(memory: HostMemory) -> HostMemory:
@@ -168,7 +111,7 @@ def _seen(memory: HostMemory) -> HostMemory:
 
 
 def _touched(site: Site, make: Callable[[], HostMemory]) -> Timer:
-    return _fresh(lambda: _seen(make()), lambda memory: site.backend.touch(memory, 1), _free)
+    return fresh(lambda: _seen(make()), lambda memory: site.backend.touch(memory, 1), free)
 
 
 def _pageable(site: Site, *, touched: bool) -> HostMemory:
@@ -184,7 +127,7 @@ def _unpin(site: Site, memory: HostMemory) -> None:
 
 
 def _registered(site: Site, *, touched: bool) -> Timer:
-    return _fresh(lambda: _pageable(site, touched=touched), site.backend.register, lambda memory: _unpin(site, memory))
+    return fresh(lambda: _pageable(site, touched=touched), site.backend.register, lambda memory: _unpin(site, memory))
 
 
 def _free_unregister(site: Site) -> Timer:
@@ -193,7 +136,16 @@ def _free_unregister(site: Site) -> Timer:
         site.backend.register(memory)
         return memory
 
-    return _fresh(make, site.backend.unregister, _free)
+    return fresh(make, site.backend.unregister, free)
+
+
+def _free_munmap(site: Site) -> Timer:
+    def make() -> HostMemory:
+        memory = site.backend.pages(site.size_bytes, huge=False)
+        site.backend.touch(memory, 1)
+        return memory
+
+    return _freed(make)
 
 
 def _prefault(site: Site) -> Timer:
@@ -203,12 +155,12 @@ def _prefault(site: Site) -> Timer:
         site.backend.register(memory)
         return memory
 
-    return _made(make, lambda memory: _unpin(site, memory))
+    return making(make, lambda memory: _unpin(site, memory))
 
 
 def _to_device(site: Site, memory: HostMemory) -> Timer:
     source, device = site.resident(memory), site.backend.device(site.size_bytes)
-    return _repeated(
+    return repeated(
         lambda: site.backend.copy_to_device(device, source), lambda _: site.expect_on_device(device, site.value)
     )
 
@@ -231,9 +183,24 @@ def _h2d_staged(site: Site) -> Timer:
         stream.synchronize()
 
     # A stream for each call, because its events live as long as it does.
-    return _fresh(
+    return fresh(
         site.backend.stream, copy, lambda stream: stream.free(), lambda _: site.expect_on_device(device, site.value)
     )
+
+
+def _h2d_small(site: Site) -> Timer:
+    source = site.resident(site.backend.pinned(SMALL_BYTES))
+    device, stream = site.backend.device(SMALL_BYTES), site.backend.stream()
+
+    def check(_calls: int) -> None:
+        stream.synchronize()
+        back = site.resident(site.backend.pageable(SMALL_BYTES))
+        back.fill(site.value + 1)
+        site.backend.copy_to_host(back, device)
+        site.expect(back, site.value)
+        back.free()
+
+    return repeated(lambda: stream.copy_to_device(device, source), check)
 
 
 def _windows(memory: _Memory) -> list[_Memory]:
@@ -246,7 +213,7 @@ def _to_host(site: Site, memory: HostMemory) -> Timer:
     site.backend.copy_to_device(device, target)
     # What the device holds is not what the target is filled with: the check sees whether anything arrived.
     site.backend.add_two(device)
-    return _repeated(lambda: site.backend.copy_to_host(target, device), lambda _: site.expect(target, site.value + 2))
+    return repeated(lambda: site.backend.copy_to_host(target, device), lambda _: site.expect(target, site.value + 2))
 
 
 def _managed(site: Site, place: Place = "host") -> HostMemory:
@@ -260,12 +227,17 @@ def _managed(site: Site, place: Place = "host") -> HostMemory:
 
 def _uvm_ondemand(site: Site) -> Timer:
     check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + 2)  # noqa: E731
-    return _fresh(lambda: _managed(site), site.backend.add_two, _free, check)
+    return fresh(lambda: _managed(site), site.backend.add_two, free, check)
 
 
 def _uvm_prefetch(site: Site) -> Timer:
     check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
-    return _fresh(lambda: _managed(site), lambda memory: site.gpu.prefetch(memory, "device"), _free, check)
+    return fresh(lambda: _managed(site), lambda memory: site.gpu.prefetch(memory, "device"), free, check)
+
+
+def _uvm_prefetch_back(site: Site) -> Timer:
+    check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value)  # noqa: E731
+    return fresh(lambda: _managed(site, "device"), lambda memory: site.gpu.prefetch(memory, "host"), free, check)
 
 
 def _uvm_prefetched_kernel(site: Site) -> Timer:
@@ -276,18 +248,18 @@ def _uvm_prefetched_kernel(site: Site) -> Timer:
         # Looking at it from the CPU has moved it.
         site.gpu.prefetch(memory, "device")
 
-    return _repeated(lambda: site.backend.add_two(memory), check)
+    return repeated(lambda: site.backend.add_two(memory), check)
 
 
 def _uvm_cpu_readback(site: Site) -> Timer:
     added = 2 if site.backend.emulated else 0
     check: Callable[[HostMemory], None] = lambda memory: site.expect(memory, site.value + added)  # noqa: E731
-    return _fresh(lambda: _seen(_managed(site, "device")), lambda memory: memory.read(), _free, check)
+    return fresh(lambda: _seen(_managed(site, "device")), lambda memory: memory.read(), free, check)
 
 
 def _zerocopy_pass(site: Site) -> Timer:
     memory = site.resident(site.backend.mapped(site.size_bytes))
-    return _repeated(lambda: site.backend.add_two(memory), lambda calls: site.expect(memory, site.value + 2 * calls))
+    return repeated(lambda: site.backend.add_two(memory), lambda calls: site.expect(memory, site.value + 2 * calls))
 
 
 def _kernel_launch_sync(site: Site) -> Timer:
@@ -298,29 +270,30 @@ def _kernel_launch_sync(site: Site) -> Timer:
         site.backend.copy_to_host(host, device)
         site.expect(host, site.value + 2 * calls)
 
-    return _repeated(lambda: site.backend.add_two(device), check)
+    return repeated(lambda: site.backend.add_two(device), check)
 
 
 def _memcpy_host(site: Site) -> Timer:
     source, target = (site.backend.pageable(site.size_bytes) for _ in range(2))
     site.resident(source)
     target.fill(0)
-    return _repeated(lambda: target.copy_from(source), lambda _: site.expect(target, site.value))
+    return repeated(lambda: target.copy_from(source), lambda _: site.expect(target, site.value))
 
 
 _PINNING = "memfd pages created and pinned by an io_uring registered buffer"
 _REGISTERING = "an io_uring registered buffer"
 _RELEASING = "unpinning an io_uring registered buffer"
 TRIALS: Mapping[str, Trial] = {
-    "alloc.malloc": Trial(lambda at: _made(lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
+    "alloc.malloc": Trial(lambda at: making(lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
     "touch.first": Trial(lambda at: _touched(at, lambda: at.backend.pageable(at.size_bytes)), ("pageable",)),
     "touch.huge": Trial(
         lambda at: _touched(at, lambda: at.backend.pages(at.size_bytes, huge=True)),
         ("pageable",),
         smallest_bytes=HUGE_PAGE_BYTES,
     ),
-    "pin.alloc": Trial(lambda at: _made(lambda: at.backend.pinned(at.size_bytes)), ("pinned",), _PINNING),
-    "pin.hostalloc": Trial(lambda at: _made(lambda: at.gpu.host_alloc(at.size_bytes, "default")), ("pinned",), None),
+    "touch.cow": Trial(lambda at: copied_on_write(at.size_bytes), ("pageable", "pageable")),
+    "pin.alloc": Trial(lambda at: making(lambda: at.backend.pinned(at.size_bytes)), ("pinned",), _PINNING),
+    "pin.hostalloc": Trial(lambda at: making(lambda: at.gpu.host_alloc(at.size_bytes, "default")), ("pinned",), None),
     "pin.register-touched": Trial(lambda at: _registered(at, touched=True), ("pageable",), _REGISTERING),
     "pin.register-untouched": Trial(lambda at: _registered(at, touched=False), ("pageable",), _REGISTERING),
     "free.pinned": Trial(
@@ -328,6 +301,7 @@ TRIALS: Mapping[str, Trial] = {
     ),
     "free.unregister": Trial(_free_unregister, ("pageable",), _RELEASING),
     "free.pageable": Trial(lambda at: _freed(lambda: _pageable(at, touched=True)), ("pageable",)),
+    "free.munmap": Trial(_free_munmap, ("pageable",)),
     "prefault.tN": Trial(_prefault, ("pageable",), f"huge pages touched, then {_REGISTERING}", HUGE_PAGE_BYTES),
     "h2d.pageable": Trial(
         lambda at: _to_device(at, at.backend.pageable(at.size_bytes)),
@@ -343,6 +317,7 @@ TRIALS: Mapping[str, Trial] = {
         ("pinned", "device", "pageable"),
         None,
     ),
+    "h2d.small": Trial(_h2d_small, ("pinned", "device", "pageable"), None, one_size=True),
     "d2h.pageable": Trial(
         lambda at: _to_host(at, at.backend.pageable(at.size_bytes)),
         ("pageable", "device"),
@@ -352,10 +327,13 @@ TRIALS: Mapping[str, Trial] = {
     "uvm.first-touch": Trial(lambda at: _touched(at, lambda: at.backend.managed(at.size_bytes)), ("managed",), None),
     "uvm.ondemand": Trial(_uvm_ondemand, ("managed",), "2 MiB blocks copied away and dropped, then numpy adds"),
     "uvm.prefetch": Trial(_uvm_prefetch, ("managed",), None),
+    "uvm.prefetch-back": Trial(_uvm_prefetch_back, ("managed",), None),
     "uvm.prefetched-kernel": Trial(_uvm_prefetched_kernel, ("managed",), None),
     "uvm.cpu-readback": Trial(_uvm_cpu_readback, ("managed",), "userfaultfd serves missing pages, 2 MiB at a time"),
     "zerocopy.pass": Trial(_zerocopy_pass, ("mapped",), "numpy adds in the pinned memory"),
-    "kernel.launch-sync": Trial(_kernel_launch_sync, ("pageable", "device"), None),
+    "kernel.launch-sync": Trial(_kernel_launch_sync, ("pageable", "device"), None, one_size=True),
     "memcpy.host": Trial(_memcpy_host, ("pageable", "pageable")),
+    "file.read": Trial(lambda at: read_whole(at.size_bytes, at.value), ("pageable", "pageable")),
+    "file.map-touch": Trial(lambda at: map_touched(at.size_bytes), ("pageable",)),
 }
 """In the order in which they are shown."""

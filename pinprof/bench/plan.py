@@ -135,14 +135,13 @@ def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[Le
     for size in sizes:
         for measure in wanted:
             trial, _ = trial_of(measure)
-            if measure == "kernel.launch-sync":
+            if trial.one_size:
                 continue
             if size < trial.smallest_bytes:
                 left_out.append(LeftOut(measure, size, "smaller than a huge page"))
                 continue
             jobs.append(Job(measure, size))
-    if "kernel.launch-sync" in wanted:
-        jobs.insert(0, Job("kernel.launch-sync", 0))
+    jobs = [*(Job(measure, 0) for measure in wanted if trial_of(measure)[0].one_size), *jobs]
     if not jobs:
         problem = "At these sizes, nothing of this can be measured."
         raise ScenarioError(problem, "Give a larger --size-max: huge pages have 2 MiB.", "size")

@@ -25,27 +25,35 @@ def explain(path: Path, options: read.ReadOptions, *, all_frames: bool = False) 
 
 
 def present(
-    analyses: Sequence[Analysis], page: Path, shared_assets: Path | None = None, *, summary: bool = True
+    analyses: Sequence[Analysis],
+    page: Path,
+    shared_assets: Path | None = None,
+    *,
+    summary: bool = True,
+    below: Sequence[str] = (),
 ) -> None:
-    """Explain recordings in the terminal (unless not `summary`), write their page, and say where it is."""
+    """Write recordings' page and say in the terminal what was found, where the page is, and then the lines `below`.
+
+    Without `summary` the page's path alone.
+    """
     from pinprof.report.gather import build
     from pinprof.report.page.collection import write_collection
     from pinprof.report.page.html import write_html
-    from pinprof.report.terminal.text import print_text
+    from pinprof.report.terminal.summary import print_summary
 
     if page.is_dir():
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
     with working("Building the report"):
         reports = [build(analysis) for analysis in analyses]
-    if summary:
-        for data in reports:
-            print_text(data)
     with working(f"Writing {page.name}"):
         if len(reports) == 1:
             write_html(reports[0], page, shared_assets)
         else:
             write_collection(reports, page)
-    click.echo(f"\nPage: {page}" if summary else page)
+    if summary:
+        print_summary(reports, (f"Page: {page}", *below))
+    else:
+        click.echo(page)
 
 
 def default_page(path: Path) -> Path:

@@ -58,6 +58,7 @@ _OPTIONS = (
         is_flag=True,
         help="Keep nsys's report too: it holds the program's environment.",
     ),
+    _switch_off("calibrate", "Do not measure after the recording what memory operations cost here."),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
 )
 
@@ -93,7 +94,9 @@ def record(
     from pinprof.store import default_name, file_name
 
     about_request = dict(options)
-    output, force, no_report = (about_request.pop(option) for option in ("output", "force", "no_report"))
+    output, force, no_report, calibrate = (
+        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate")
+    )
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
         tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
@@ -106,6 +109,8 @@ def record(
         force=force,
         scenario=scenario,
         rank=rank.facts() if rank else None,
+        # Of many ranks one measures alone: several at a time would measure each other.
+        calibrate=_say_dimly if calibrate and not (rank and rank.number) else None,
     )
     outcome, target = recorded.outcome, recorded.path
     if target is None:
@@ -118,9 +123,10 @@ def record(
         keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         # Of many ranks the first alone explains itself: the others would print into it.
         quiet = no_report or (rank is not None and rank.number > 0)
-        _present(target, recorded.notes, no_report=quiet, keep_going=keep_going)
+        places = [f"Capture: {target}"]
         if rank and not rank.number:
-            click.echo(f"All ranks, once they have ended: pinprof report {target.parent}")
+            places.append(f"All ranks, once they have ended: pinprof report {target.parent}")
+        _present(target, recorded.notes, places, no_report=quiet, keep_going=keep_going)
     if outcome.failure is not None:
         if outcome.exit_status == 0:
             raise outcome.failure
@@ -128,8 +134,12 @@ def record(
     return outcome.exit_status
 
 
-def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
-    """Print the notes, the summary and where capture and page are; with `keep_going` a report's error is only said."""
+def _say_dimly(text: str) -> None:
+    click.secho(text, dim=True, err=True)
+
+
+def _present(target: Path, notes: Sequence[str], places: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
+    """Print the notes, the summary and where page and capture are; with `keep_going` a report's error is only said."""
     for note in notes:
         click.echo(f"pinprof: {note}", err=True)
     if not no_report:
@@ -138,11 +148,11 @@ def _present(target: Path, notes: Sequence[str], *, no_report: bool, keep_going:
 
         try:
             analysis = analyze.analyze(read.read(target, read.ReadOptions()))
-            pipeline.present([analysis], pipeline.default_page(target))
+            pipeline.present([analysis], pipeline.default_page(target), below=places)
+            return
         except PinprofError as error:
-            click.echo(f"Capture: {target}")
             if not keep_going:
+                click.echo("\n".join(places))
                 raise
             click.echo(f"pinprof: {error}", err=True)
-            return
-    click.echo(f"Capture: {target}")
+    click.echo("\n".join(places))

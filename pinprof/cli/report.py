@@ -14,7 +14,9 @@ from pinprof.errors import CaptureError, UsageError
 if TYPE_CHECKING:
     from pinprof.read import ReadOptions
 
-FORMATS = ("html", "text", "json", "folded", "speedscope", "pprof", "firefox", "trace", "csv", "parquet")
+FORMATS = (
+    "html", "text", "json", "folded", "markdown", "speedscope", "pprof", "firefox", "trace", "csv", "parquet",
+)  # fmt: skip
 """Written out, so that --help imports no report module; a test compares it with `report.formats`."""
 
 _FILE = click.Path(path_type=Path)

@@ -19,8 +19,11 @@ def brought(capture: Capture, path: Path) -> Capture:
 
 
 def stored(capture: Capture) -> Capture:
-    """The capture with the rates that `pinprof bench` stored here for its machine, unless it brought its own."""
-    if capture.rates is not None:
+    """The capture with the rates that `pinprof bench` stored here for its machine, unless it brought such rates.
+
+    They are better than those of a calibration.
+    """
+    if capture.rates is not None and capture.rates.measured_by == "bench":
         return capture
     backend = capture.manifest.scenario.get("backend")
     return _with(capture, lambda: rates.load_for(capture.manifest.host, backend if isinstance(backend, str) else None))
@@ -29,6 +32,6 @@ def stored(capture: Capture) -> Capture:
 def _with(capture: Capture, load: Callable[[], Rates | None]) -> Capture:
     """Rates that cannot be read are no reason to show nothing: a note says so."""
     try:
-        return replace(capture, rates=load())
+        return replace(capture, rates=load() or capture.rates)
     except CaptureError as error:
         return capture.with_notes(f"Rates are left out: {error.problem}")

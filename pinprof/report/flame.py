@@ -89,6 +89,8 @@ class FlameData:
     names: tuple[str, ...] = (ROOT,)
     """Function names; the first stands for all of an event."""
     dsos: tuple[str, ...] = ("",)
+    opportunities: tuple[Int32, ...] = ()
+    """Per opportunity the nodes in which its samples end, ascending."""
 
     def links(self) -> tuple[Int32, Int32]:
         """Per node the index of its caller (NO_NODE for roots), and one past the last node of its subtree."""
@@ -123,6 +125,7 @@ class FlameData:
     def columns(self) -> list[tuple[str, NDArray[np.generic]]]:
         """(column, values) as the page reads them: times in µs, increasing ones as differences."""
         stacks, stack = np.unique(self.node, return_inverse=True)
+        none = np.zeros(0, np.int32)
         return [
             ("frameName", self.frame_name),
             ("frameDso", self.frame_dso),
@@ -141,6 +144,8 @@ class FlameData:
             ("rangePath", self.ranges.path),
             ("rangeFirst", self.ranges.first),
             ("rangeLast", self.ranges.last),
+            ("opportunity", np.repeat(np.arange(len(self.opportunities)), [len(one) for one in self.opportunities])),
+            ("opportunityNode", np.diff(np.concatenate([none, *self.opportunities]), prepend=np.int32(0))),
         ]
 
     def packed(self) -> tuple[Layout, str]:

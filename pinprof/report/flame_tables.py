@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Generic, TypeVar
 
@@ -75,8 +76,15 @@ def flame_data(analysis: Analysis) -> FlameData | None:
         start_ns=start,
         names=tuple(names.index),
         dsos=tuple(dsos.index),
+        opportunities=tuple(_opportunity_nodes(analysis, place)),
     )
     return data if timed and len(samples) <= MOST_SAMPLES else data.merged()
+
+
+def _opportunity_nodes(analysis: Analysis, place: Int32) -> Iterator[Int32]:
+    for opportunity in analysis.opportunities.found if analysis.opportunities else ():
+        nodes = place[np.fromiter(opportunity.samples, np.int64, len(opportunity.samples))]
+        yield np.sort(nodes[nodes != NO_NODE])
 
 
 def preorder(stacks: StackTable, used: Int32) -> tuple[Int16, Int32, Int32]:

@@ -34,7 +34,7 @@ def _shared(analysis: Analysis) -> Shared:
     capture = analysis.capture
     calls, span, titles = capture.manifest.scenario.get("calls"), timed_span(capture), thread_names(capture)
     return Shared(
-        headline=analysis.headline,
+        headline=analysis.answer,
         capture=_facts(analysis),
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
         events=analysis.events,

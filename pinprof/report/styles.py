@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pinprof.analyze.activity.results import Cause, Purpose
+from pinprof.analyze.opportunities.results import PHASE_NAMES, PhaseName
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,8 @@ FAULT_GROUP = Style("GPU faults being served", "fault")
 MEMSET = Style("memset", "sys")
 MARK = Style("mark", "sys")
 RANGE = Style("range", "other")
+PHASES: Mapping[PhaseName, Style] = {name: Style(name, f"phase-{name}") for name in PHASE_NAMES}
+"""Their colours are no causes': styles/page.css has them."""
 DIRECTIONS: Mapping[str, str] = {
     "H2D": "host to device", "D2H": "device to host", "D2D": "device to device", "H2H": "host to host",
     "P2P": "device to another device", "other": "unknown direction",

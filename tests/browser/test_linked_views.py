@@ -85,8 +85,8 @@ def test_a_cause_of_the_bar_filters_every_view_or_the_view_says_so(open_page: Op
     assert flame_total(page) == "644 ms · 35 % of all"
     said = limits(page)
     for sentence in (
-        "Not filtered by cause: copies have no stack.",
-        "Not filtered by cause: calls are counted whole; in the bars the other causes step back.",
+        "Not filtered by cause or opportunity: copies have no stack.",
+        "Not filtered by cause or opportunity: calls are counted whole; in the bars the other causes step back.",
         "Not filtered: findings are about the whole recording.",
     ):
         assert sentence in said

@@ -14,10 +14,13 @@ from pathlib import Path
 import pytest
 
 from pinprof import analyze, read
-from pinprof.activity import MemoryKind, MemoryOperation
+from pinprof.activity import CopyKind, MemoryKind, MemoryOperation
+from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.collect.cuda_libraries import find_sites, functions_in
 
 SOURCES = Path(__file__).parents[1] / "data/cuda"
+PYTHON_PROGRAM = Path(__file__).with_name("cuda_program.py")
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
 MIB = 1 << 20
 
@@ -186,4 +189,89 @@ def test_only_files_with_cuda_functions_are_probed(built: Path) -> None:
     assert functions_in(Path("/nowhere")) == []
     sites = find_sites(str(built / "program"), {"LD_LIBRARY_PATH": str(built)})
     mine = Counter(Path(site.path).name for site in sites if Path(site.path).parent == built)
-    assert mine == {"libcuda.so.1": 7, "libcudart.so.13": 3}
+    assert mine == {"libcuda.so.1": 13, "libcudart.so.13": 3}
+
+
+@pytest.fixture(scope="module")
+def python_program(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of cuda_program.py."""
+    place = tmp_path_factory.mktemp("python")
+    (place / "weights.bin").write_bytes(bytes(1 << 16))
+    target = place / "calls.pinprof"
+    program = (sys.executable, PYTHON_PROGRAM, built, place / "weights.bin")
+    command = (sys.executable, "-m", "pinprof", "record", "--no-report", "-o", target, "--", *program)
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
+    result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+    return target
+
+
+@needs_probes
+def test_both_ends_of_every_copy_are_known(python_program: Path) -> None:
+    capture = read.read(python_program)
+    assert capture.activity is not None
+    copies = copies_of(capture, prepare_calls(capture.activity))
+    assert copies is not None
+    found = {
+        (size, CopyKind(direction).name, MemoryKind(source).words, MemoryKind(target).words, file)
+        for size, direction, source, target, file in zip(
+            *(getattr(copies, name).tolist() for name in ("size_bytes", "direction", "source", "target", "from_file")),
+            strict=True,
+        )
+    }
+    assert found == {
+        (1001, "HOST_TO_DEVICE", "pageable", "device", False),
+        (1002, "HOST_TO_DEVICE", "pinned", "device", False),
+        (1003, "DEVICE_TO_HOST", "device", "pinned", False),
+        (1004, "HOST_TO_DEVICE", "pageable", "device", False),
+        (1005, "HOST_TO_DEVICE", "pageable", "device", False),
+        (1006, "HOST_TO_DEVICE", "pageable", "managed", True),
+        (1007, "HOST_TO_DEVICE", "pageable", "device", True),
+        (1008, "DEVICE_TO_HOST", "device", "pinned", False),
+        (1009, "UNKNOWN", "managed", "pageable", False),
+    }
+
+
+@needs_probes
+def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
+    capture = read.read(python_program)
+    assert capture.activity is not None
+    calls = capture.activity.calls
+    assert calls.size_bytes is not None
+    assert calls.site is not None
+    lines = {
+        text.rpartition("  # ")[2]: number
+        for number, text in enumerate(PYTHON_PROGRAM.read_text().splitlines(), 1)
+        if "  # " in text
+    }
+    sync = calls.names.index("cuCtxSynchronize")
+    for what, mine in {
+        "pageable": calls.size_bytes == 1001,
+        "pinned": calls.size_bytes == 1002,
+        "registered": calls.size_bytes == 1003,
+        "wait": calls.name == sync,
+    }.items():
+        sites = Counter(calls.sites[site] if site >= 0 else "" for site in calls.site[mine].tolist())
+        right = sum(count for site, count in sites.items() if site.endswith(f" (cuda_program.py:{lines[what]})"))
+        wrong = sum(count for site, count in sites.items() if "cuda_program.py" in site) - right
+        assert right >= 0.9 * sites.total(), (what, sites)
+        assert wrong <= 0.03 * sites.total(), (what, sites)
+
+
+@needs_probes
+def test_a_recording_says_what_tracing_a_call_costs(python_program: Path, tmp_path: Path) -> None:
+    activity = read.read(python_program).activity
+    assert activity is not None
+    overhead = activity.call_overhead
+    assert overhead is not None
+    assert 100 < overhead.inside_ns <= overhead.around_ns < 1_000_000
+    manifest = json.loads((python_program / "manifest.json").read_text())
+    for collector in manifest["collectors"]:
+        if collector["name"] == "cuda-calls":
+            collector["call_overhead_ns"] = {"inside": -1, "around": "x"}
+    forged = tmp_path / "forged.pinprof"
+    shutil.copytree(python_program, forged)
+    (forged / "manifest.json").write_text(json.dumps(manifest))
+    again = read.read(forged).activity
+    assert again is not None
+    assert again.call_overhead is None

@@ -148,7 +148,7 @@ def test_the_summary_leaves_standard_output_to_the_program(tmp_path: Path) -> No
         check=True,
     )
     assert result.stdout == "result\n"
-    assert "page-faults" in result.stderr
+    assert "out.html\nCapture: out.pinprof\n" in result.stderr
     assert (tmp_path / "out.html").stat().st_size > 10_000
 
 

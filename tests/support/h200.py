@@ -30,10 +30,22 @@ def unpack(archive: Path, folder: Path) -> Path:
 def unpack_captures(folder: Path) -> None:
     """pinprof's own captures, as `NAME.pinprof` directories."""
     for archive in DATA.glob("*.pinprof.tar.xz"):
-        with tarfile.open(archive) as packed:
-            # Python before 3.11.4 knows no filters; these archives are ours.
-            packed.extraction_filter = getattr(tarfile, "data_filter", None)
-            packed.extractall(folder)
+        _extract(archive, folder)
+
+
+def _extract(archive: Path, folder: Path) -> None:
+    with tarfile.open(archive) as packed:
+        # Python before 3.11.4 knows no filters; these archives are ours.
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)
+        packed.extractall(folder)
+
+
+@cache
+def own_analysis(name: str) -> Analysis:
+    """One of pinprof's own captures, analysed."""
+    with tempfile.TemporaryDirectory(prefix="pinprof-h200-") as folder:
+        _extract(DATA / f"{name}.pinprof.tar.xz", Path(folder))
+        return analyze(read(Path(folder) / f"{name}.pinprof", ReadOptions()))
 
 
 @cache

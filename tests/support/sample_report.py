@@ -34,8 +34,8 @@ DSOS = ("", "app", "libcuda.so.1", "[kernel.kallsyms]")
 def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses = Losses()) -> ReportData:  # noqa: B008
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
-        findings=tuple(findings), capture=SimpleNamespace(losses=losses),
-        pinning=None, counterfactual=None, memory=None, python=(), lines=(),
+        findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None),
+        pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None,
     )  # fmt: skip
     made = {
         section.key: section.build(cast("Analysis", given), shared) for section in SECTIONS if section is not OverTime

@@ -91,3 +91,13 @@ def test_a_file_that_is_no_json_object_is_named(tmp_path: Path, content: str) ->
 )
 def test_measures_have_names(name: str, known: bool) -> None:
     assert rates.is_measure(name) is known
+
+
+def test_a_file_of_before_is_of_bench_and_a_calibration_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "rates.json"
+    stored = json.loads(rates.to_json(some()))
+    del stored["measured_by"]
+    file.write_text(json.dumps(stored))
+    assert rates.read(file).measured_by == "bench"
+    file.write_text(json.dumps(stored | {"measured_by": "calibration"}))
+    assert rates.read(file).measured_by == "calibration"

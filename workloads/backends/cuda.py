@@ -16,7 +16,7 @@ from pinprof.errors import CudaError, UsageError
 from pinprof.scenario import Advice, DeviceMemory, HostFlag, HostMemory, MemoryKind, Place
 
 from . import kernels, libc, limits
-from .cuda_api import Api, bindings, driver_library
+from .cuda_api import Api, Calls, bindings, driver_library
 from .cuda_stream import CudaStream
 from .memory import ELEMENT_BYTES, Allocation, Allocations, HostArray, not_ours, own, touch
 from .numa import nodes_by_distance
@@ -43,8 +43,8 @@ class CudaBackend:
         self._allocations = Allocations()
         self._streams: list[CudaStream] = []
         self._registered: set[int] = set()
-        self._runtime = Api(bindings("runtime"), "cudaGetErrorString")
-        self._driver = Api(bindings("driver"), "cuGetErrorString")
+        self._runtime: Calls = Api(bindings("runtime"), "cudaGetErrorString")
+        self._driver: Calls = Api(bindings("driver"), "cuGetErrorString")
         with driver_library():
             count = self._runtime("cudaGetDeviceCount")
         if not 0 <= device < count:

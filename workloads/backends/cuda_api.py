@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from importlib import import_module
-from typing import Any
+from typing import Any, Protocol
 
 from pinprof.errors import CudaError, ToolMissing
 
@@ -26,6 +26,16 @@ def check(call: str, result: tuple[Any, ...], describe: Callable[[Any], str]) ->
         remedy = _REMEDIES.get(code, "Check the GPU with nvidia-smi and dmesg.")
         raise CudaError(call, code, f"{error.name}, {describe(error)}", remedy)
     return values[0] if len(values) == 1 else tuple(values) or None
+
+
+class Calls(Protocol):
+    """Checked calls by name."""
+
+    module: Any
+    """The names that go with them: enumerations, structures."""
+
+    def __call__(self, call: str, *arguments: Any) -> Any:
+        """What the call returned after its error code; CudaError when that is no success."""
 
 
 class Api:

@@ -7,7 +7,7 @@ from typing import Protocol
 from pinprof.errors import ScenarioError
 from pinprof.scenario import DeviceMemory, Event, HostMemory, Place
 
-from .cuda_api import Api
+from .cuda_api import Calls
 from .memory import own
 
 _NON_BLOCKING = 0x01
@@ -29,7 +29,7 @@ class _Backend(Protocol):
 class CudaEvent:
     """A point in a stream."""
 
-    def __init__(self, runtime: Api) -> None:
+    def __init__(self, runtime: Calls) -> None:
         self._runtime = runtime
         self.handle = int(runtime("cudaEventCreateWithFlags", _DISABLE_TIMING))
 
@@ -45,7 +45,7 @@ class CudaEvent:
 class CudaStream:
     """Work in order, queued by one thread."""
 
-    def __init__(self, backend: _Backend, runtime: Api) -> None:
+    def __init__(self, backend: _Backend, runtime: Calls) -> None:
         self._backend = backend
         self._runtime = runtime
         self._events: list[CudaEvent] = []

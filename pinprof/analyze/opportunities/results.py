@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from pinprof.columns import Bool, Int32, Int64, Table
+from pinprof.columns import Bool, Int32, Int64, Table, UInt64
 
 PhaseName = Literal["start-up", "context", "work", "exit"]
 PHASE_NAMES: tuple[PhaseName, ...] = ("start-up", "context", "work", "exit")
@@ -110,6 +110,8 @@ class CopyTable(Table):
     """`MemoryKind`, of the source; UNKNOWN where the recording does not say."""
     target: Int32
     """`MemoryKind`, of the target."""
+    address: UInt64
+    """Of the host's side; 0 where not recorded."""
     from_file: Bool
     """Whether the source lies in a mapped file."""
     asynchronous: Bool

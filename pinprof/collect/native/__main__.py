@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.collect.native import tracefs
-from pinprof.collect.native.events import call_events
+from pinprof.collect.native.call_cost import EmptyFunction
+from pinprof.collect.native.events import CALL_ENTER, CALL_LEAVE, call_events
 from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Refused, Sampler
 
 
@@ -38,8 +39,11 @@ def _record(place: Path, stopped: list[int], wake: int, probes: contextlib.ExitS
     """From orders to the finished file; probes are removed when `probes` closes, after the events that use them."""
     try:
         orders = Orders.load(place)
+        empty = None
         if orders.probes:
-            tracepoints = probes.enter_context(tracefs.probes(orders.probes))
+            empty = _empty_function(orders.unwinding)
+            sites = (*orders.probes, empty.site) if empty else orders.probes
+            tracepoints = probes.enter_context(tracefs.probes(sites))
             orders = replace(orders, events=(*call_events(tracepoints), *orders.events))
         sampler = Sampler(orders)
     except Refused as error:
@@ -50,7 +54,10 @@ def _record(place: Path, stopped: list[int], wake: int, probes: contextlib.ExitS
         return 1
     try:
         sampler.run(wake, stopped)
-        _say(**sampler.finish())
+        said = sampler.finish()
+        if empty and sampler.happened(CALL_ENTER):
+            said |= _overhead(empty, sampler)
+        _say(**said)
     except OSError as error:
         _say(failed=error.strerror or str(error), errno=error.errno)
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EFBIG):
@@ -59,6 +66,23 @@ def _record(place: Path, stopped: list[int], wake: int, probes: contextlib.ExitS
     finally:
         sampler.close()
     return 0
+
+
+def _empty_function(library: str) -> EmptyFunction | None:
+    """What the cost of probes is measured with, where that can be had."""
+    try:
+        return EmptyFunction(library) if library else None
+    except (OSError, LookupError):
+        return None
+
+
+def _overhead(empty: EmptyFunction, sampler: Sampler) -> dict[str, Any]:
+    """`call_overhead_ns`, where it can be measured: the recording is whole without."""
+    try:
+        found = empty.overhead([sampler.spec(name) for name in (CALL_ENTER, CALL_LEAVE)])
+    except OSError:
+        found = None
+    return {"call_overhead_ns": found} if found else {}
 
 
 def _say(**facts: Any) -> None:

@@ -17,16 +17,15 @@ from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
 from pinprof.collect.native import events, tracefs
-from pinprof.collect.native.attached import last_word, start, unwinding_library
+from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
 from pinprof.collect.native.sampler import Orders
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.program import Program, find_program
 from pinprof.collect.recorder import Recorder
 from pinprof.store import CALLS_DATA, CALLS_LOG
 
-_RING_BYTES = 512 << 10
-"""Room for some two thousand calls between two readings, on each CPU."""
 _START_TIMEOUT_S = 20.0
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "call_overhead_ns")
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
@@ -58,7 +57,7 @@ class CallTracer(Tool):
             output=str(self._data.resolve()),
             events=(events.mappings(data=True),),
             pid=program.pid,
-            ring_bytes=_RING_BYTES,
+            ring_bytes=ring_bytes(),
             control=(str(control.ctl), str(control.ack)),
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
@@ -86,7 +85,7 @@ class CallTracer(Tool):
             "version": __version__,
             "options": {"files": len({site.path for site in self._sites})},
             "cpu_ns": self.recorder.cpu_ns,
-            **{name: said[name] for name in ("recording_cpu_ns", "lost_records") if name in said},
+            **{name: said[name] for name in _SAID_FACTS if name in said},
         }
         notes = [str(note) for note in said.get("notes", ())]
         if self._refusal or (self.recorder.died_first and not self._refusal):

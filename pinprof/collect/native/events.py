@@ -27,6 +27,8 @@ IDENTITY = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_TIME 
 """What every event records of a sample; also whose trailer (thread, time, CPU, id) other records carry."""
 STACK = pe.SAMPLE_CALLCHAIN
 
+CALL_ENTER, CALL_LEAVE = "call-enter", "call-leave"
+
 _COMMON = pe.SAMPLE_ID_ALL | pe.USE_CLOCKID | pe.EXCLUDE_GUEST | pe.EXCLUDE_HV
 
 
@@ -93,8 +95,8 @@ def call_events(tracepoints: Tracepoints) -> list[EventSpec]:
     """Watched functions being entered, with arguments and the program's stack, and returning, with their result."""
     stack, exclude = pe.SAMPLE_RAW | STACK, pe.EXCLUDE_CALLCHAIN_KERNEL
     return [
-        event("call-enter", pe.TYPE_TRACEPOINT, tracepoints.enter, 1, kernel=True, also=stack, flags=exclude),
-        event("call-leave", pe.TYPE_TRACEPOINT, tracepoints.leave, 1, kernel=True, also=pe.SAMPLE_RAW),
+        event(CALL_ENTER, pe.TYPE_TRACEPOINT, tracepoints.enter, 1, kernel=True, also=stack, flags=exclude),
+        event(CALL_LEAVE, pe.TYPE_TRACEPOINT, tracepoints.leave, 1, kernel=True, also=pe.SAMPLE_RAW),
     ]
 
 

@@ -146,6 +146,11 @@ def share_ring(file: int, owner: int) -> None:
     fcntl.ioctl(file, IOC_SET_OUTPUT, owner)
 
 
+def count(file: int) -> int:
+    """How often an event happened."""
+    return int.from_bytes(os.read(file, 24)[:8], "little")
+
+
 def lost_records(file: int, read_format: int) -> int:
     """How many records of an event found no room in its ring; 0 where the kernel does not count them."""
     if not read_format & FORMAT_LOST:

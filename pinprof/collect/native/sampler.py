@@ -230,6 +230,17 @@ class Sampler:
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
         }
 
+    def spec(self, name: str) -> EventSpec:
+        """An event as this kernel knows it; LookupError for one that was not opened."""
+        return next(spec for spec in self._opened.specs if spec.name == name)
+
+    def happened(self, name: str) -> bool:
+        """Whether an event did, be it recorded or lost."""
+        for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
+            if spec.name == name and any(perf_event.count(file) for file in files):
+                return True
+        return False
+
     def close(self) -> None:
         """Let go of the rings and the events."""
         for ring in self._opened.rings:

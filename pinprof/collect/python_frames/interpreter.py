@@ -154,7 +154,9 @@ class Interpreter:
                 thread.seen = bytearray()
         begun = time.monotonic_ns()
         if not self._gather.read():
-            # A thread or a frame has gone, or the process has become another.
+            # A thread, a frame or a chunk has gone, or the process has become another.
+            for thread in self._threads:
+                thread.chunk = thread.window = 0
             self.list_threads()
             begun = time.monotonic_ns()
             if not self._gather.read():

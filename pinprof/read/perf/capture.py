@@ -110,7 +110,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if calls := store.part(directory, store.CALLS_DATA):
         called = cuda_calls.load(calls, resolver)
-        capture = replace(capture.with_notes(*called.notes), activity=called.activity)
+        activity = replace(called.activity, call_overhead=cuda_calls.overhead(manifest))
+        capture = replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
     capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
     return replace(capture, path=str(directory), marks=ranges.marks)
 

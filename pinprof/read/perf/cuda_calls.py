@@ -1,25 +1,28 @@
 """CUDA calls from uprobes (calls.data): entered and left, paired by thread → `Activity` without GPU work.
 
-A call's size is its argument, a free's that of the allocation at its address. Where an allocation lies is not among the
-arguments it was entered with; page-locked memory is mapped inside its call, so that the mapping tells. Where that does
-not help, a free belongs to the only live allocation of its kind whose address is unknown, or its size stays unknown.
+A call's size is its argument; cuda_memory.py tells that of frees, and where both ends of copies lie. A call's site
+is its innermost caller in the program's own code, else the innermost function that is not CUDA's own.
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import Activity, Api, ApiCallTable, MemoryKind, MemoryOperation, MemoryUsageTable
-from pinprof.cuda_functions import FUNCTIONS, Function, plain_name
+from pinprof.activity import Activity, Api, ApiCallTable, CallOverhead, CopyKind
+from pinprof.cuda_functions import FUNCTIONS, STATED, Function, plain_name
 from pinprof.errors import PinprofError
-from pinprof.model import NO_NODE, Int32, Int64, StackTable, UInt64
+from pinprof.manifest import Manifest
+from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.own_code import library_part
 from pinprof.read.by_thread import outermost
+from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
+from pinprof.read.perf.cuda_memory import Arguments
 from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.units import format_counted
@@ -31,12 +34,8 @@ _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
+_TOOL, _MOST_NS = "cuda-calls", 1_000_000_000
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
-_KINDS = (
-    (("Managed",), MemoryKind.MANAGED),
-    (("Host",), MemoryKind.PINNED),
-    (("Malloc", "MemAlloc", "Free"), MemoryKind.DEVICE),
-)
 
 
 @dataclass(frozen=True)
@@ -45,6 +44,8 @@ class CudaCalls:
 
     activity: Activity
     notes: tuple[str, ...]
+    stacks: StackTable | None = None
+    """Of the callers; the calls' `stack` points into it."""
 
 
 def load(path: Path, resolver: Resolver) -> CudaCalls:
@@ -71,9 +72,10 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     )
     named = entered[stacks.node[entered] != NO_NODE]
     left = left[stacks.node[entered] != NO_NODE]
-    calls, row = _table(samples.clock, samples.pid, samples.tid, named, left, raw.payload, stacks.table, stacks.node)
-    pointer = raw.payload[row, _ARGUMENTS] if len(row) else np.zeros(0, np.uint64)
-    calls, memory = _memory(calls, pointer, raw.areas)
+    calls, arguments = _table(
+        samples.clock, samples.pid, samples.tid, named, left, raw.payload, stacks.table, stacks.node
+    )
+    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks)
     notes = []
     if open_calls:
         what = format_counted(open_calls, "CUDA call", "CUDA calls")
@@ -81,7 +83,19 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     if raw.lost_samples:
         what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
         notes.append(f"{what} lost: the calls' counts are too low.")
-    return CudaCalls(Activity(SOURCE, calls=calls, memory=memory, recorded=TRACED), tuple(notes))
+    activity = Activity(SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED)
+    return CudaCalls(activity, tuple(notes), stacks.table)
+
+
+def overhead(manifest: Manifest) -> CallOverhead | None:
+    """What the tracer wrote of its own cost; None where it did not, or wrote what is none."""
+    for collector in manifest.collectors:
+        raw = collector.get("call_overhead_ns")
+        if collector.get("name") == _TOOL and isinstance(raw, Mapping):
+            inside, around = raw.get("inside"), raw.get("around")
+            if type(inside) is int and type(around) is int and 0 <= inside < _MOST_NS and 0 <= around < _MOST_NS:
+                return CallOverhead(inside, around)
+    return None
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, int]:
@@ -118,8 +132,8 @@ def _table(
     payload: UInt64,
     stacks: StackTable,
     node: Int32,
-) -> tuple[ApiCallTable, Int64]:
-    """The outermost calls, and each one's row among the samples."""
+) -> tuple[ApiCallTable, Arguments]:
+    """The outermost calls, and what else their arguments say."""
     order = np.lexsort((-time[left], time[entered]))
     entered, left = entered[order], left[order]
     outer = outermost(time[entered], time[left], pid[entered], tid[entered])
@@ -139,9 +153,10 @@ def _table(
     names = tuple(places)
     roles = [FUNCTIONS.get(name, Function()) for name in names]
     arguments = payload[row, _ARGUMENTS:]
-    place = np.array([-1 if role.size is None else role.size for role in roles] or [-1], np.int64)
-    column = place[called]
-    size = arguments[np.arange(len(row)), np.maximum(column, 0)].astype(np.int64)
+    size, rows = (_argument(arguments, called, [getattr(role, part) for role in roles]) for part in ("size", "rows"))
+    many = np.array([role.rows is not None for role in roles] or [False], np.bool_)[called]
+    size = np.where(many, _product(size, rows), size.astype(np.int64))
+    has_size = np.array([role.size is not None for role in roles] or [False], np.bool_)[called]
     table = ApiCallTable(
         start_ns=time[row],
         end_ns=time[left[kept]],
@@ -155,102 +170,79 @@ def _table(
         else np.zeros(0, np.uint8),
         folded=folded.astype(np.int32),
         names=names,
-        size_bytes=np.where((column >= 0) & (size >= 0), size, -1),
+        size_bytes=np.where(has_size & (size >= 0), size, -1),
         site=caller.copy(),
         sites=tuple(sites),
+        stack=node[row],
     )
-    return table, row
+    stated = _stated(arguments, called, roles)
+    _state_by_inner(stated, stacks, node[entered], outer, kept)
+    pointer, target, source = (
+        _argument(arguments, called, [getattr(role, part) for role in roles])
+        for part in ("pointer", "target", "source")
+    )
+    return table, Arguments(pointer, target, source, stated)
+
+
+def _argument(arguments: UInt64, called: Int32, place: list[int | None]) -> UInt64:
+    """Per call the argument at its function's place, 0 where it has none."""
+    column = np.array([-1 if each is None else each for each in place] or [-1], np.int64)[called]
+    return np.where(column >= 0, arguments[np.arange(len(called)), np.maximum(column, 0)], np.uint64(0))
+
+
+def _product(one: UInt64, other: UInt64) -> Int64:
+    """Rows of bytes as bytes; -1 for more than any memory has."""
+    return np.where(one.astype(float) * other.astype(float) < 2.0**63, one * other, np.uint64(2**64 - 1)).astype(
+        np.int64
+    )
+
+
+def _stated(arguments: UInt64, called: Int32, roles: list[Function]) -> UInt8:
+    """`CopyKind` as names and arguments state it."""
+    by_name = [CopyKind.UNKNOWN if role.copies is None else role.copies for role in roles]
+    stated = np.array([*by_name, CopyKind.UNKNOWN], np.uint8)[called]
+    given = _argument(arguments, called, [role.stated for role in roles]).astype(np.uint32)
+    has_given = np.array([role.stated is not None for role in roles] or [False], np.bool_)[called]
+    by_argument = np.array(STATED, np.uint8)[np.minimum(given, len(STATED) - 1)]
+    return np.where(has_given, by_argument, stated)
+
+
+def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> None:
+    """Let copies without a stated direction have that of a call inside them; `node` and `outer` of all calls."""
+    inner = np.flatnonzero(outer != np.arange(len(outer)))
+    nodes, which = np.unique(node[inner], return_inverse=True)
+    kinds = [FUNCTIONS.get(_name(stacks, number), Function()).copies or CopyKind.UNKNOWN for number in nodes.tolist()]
+    told = np.array([*kinds, CopyKind.UNKNOWN], np.uint8)[which.reshape(-1)]
+    place = np.searchsorted(kept, outer[inner])
+    use = (told != CopyKind.UNKNOWN) & (stated[place] == CopyKind.UNKNOWN)
+    stated[place[use]] = told[use]
+
+
+def _name(stacks: StackTable, node: int) -> str:
+    return plain_name(stacks.frames.function(int(stacks.frame[node])))
 
 
 def _called(stacks: StackTable, node: int) -> tuple[str, str]:
-    """The function that a stack ends in, and who called it: a Python function, or whatever is not CUDA's own."""
+    """The function that a stack ends in, and its caller, as the top of this module says."""
     frames = stacks.frames
-    chain = [int(stacks.frame[above]) for above in stacks.chain(node)]
-    name = plain_name(frames.function(chain[0]))
-    callers = [(frame, frames.dsos[int(frames.dso[frame])].name) for frame in chain[1:]]
     own = [
-        (frame, library)
-        for frame, library in callers
-        if not library.startswith(_CUDA_LIBRARIES) and plain_name(frames.function(frame)) not in FUNCTIONS
+        frame
+        for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
+        if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
+        and plain_name(frames.function(frame)) not in FUNCTIONS
     ]
-    python = [caller for caller in own if frames.symbol[caller[0]].startswith("py::")]
-    for frame, library in (python or own)[:1]:
-        symbol = frames.symbol[frame]
-        return name, symbol if frames.source_of(frame) else f"{symbol} ({library})"
-    return name, ""
+    chosen = [
+        *(frame for frame in own if is_own(frames, frame)),
+        *(frame for frame in own if frames.symbol[frame].startswith("py::")),
+        *own,
+    ]
+    for frame in chosen[:1]:
+        symbol, library = frames.symbol[frame], frames.dsos[int(frames.dso[frame])].name
+        return _name(stacks, node), symbol if frames.source_of(frame) else f"{symbol} ({library})"
+    return _name(stacks, node), ""
 
 
-def _memory(
-    calls: ApiCallTable, pointer: UInt64, areas: list[tuple[int, int, int, int, int]]
-) -> tuple[ApiCallTable, MemoryUsageTable]:
-    """The calls with the sizes of frees, and what was allocated and freed."""
-    assert calls.size_bytes is not None
-    size = calls.size_bytes.copy()
-    roles = [FUNCTIONS.get(name, Function()) for name in calls.names]
-    kinds = [_kind(name) for name in calls.names]
-    mapped: dict[tuple[int, int], list[tuple[int, int, int]]] = defaultdict(list)
-    for clock, pid, tid, start, end in sorted(areas):
-        mapped[pid, tid].append((clock, start, end))
-    live: dict[tuple[int, MemoryKind, int], int] = {}
-    adrift: dict[tuple[int, MemoryKind], list[int]] = defaultdict(list)
-    rows: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
-    for row in np.flatnonzero(calls.status == 0).tolist():
-        role, kind = roles[calls.name[row]], kinds[calls.name[row]]
-        pid = int(calls.pid[row])
-        if kind is None:
-            continue
-        if role.grants or role.size is not None:
-            if role.pointer is not None:
-                address = int(pointer[row])
-            else:
-                # Device memory lies in no mapping of the host.
-                address = 0 if kind == MemoryKind.DEVICE else _address(calls, row, mapped)
-            rows.append((row, int(size[row]), address, kind, MemoryOperation.ALLOCATE))
-            if address:
-                live[pid, kind, address] = int(size[row])
-            else:
-                adrift[pid, kind].append(int(size[row]))
-        elif role.pointer is not None and pointer[row]:
-            address = int(pointer[row])
-            held = [each for each in (kind, MemoryKind.MANAGED) if (pid, each, address) in live]
-            unknown = adrift[pid, kind] or adrift[pid, MemoryKind.MANAGED]
-            if held:
-                kind = held[0]
-                size[row] = live.pop((pid, kind, address))
-            elif len(unknown) == 1:
-                size[row] = unknown.pop()
-            else:
-                continue
-            rows.append((row, int(size[row]), address, kind, MemoryOperation.FREE))
-    number = np.array([entry[0] for entry in rows], np.int64)
-    usage = MemoryUsageTable.of(
-        len(rows),
-        time_ns=calls.end_ns[number],
-        size_bytes=[max(entry[1], 0) for entry in rows],
-        address=[entry[2] for entry in rows],
-        memory_kind=[entry[3] for entry in rows],
-        operation=[entry[4] for entry in rows],
-        device=-1,
-        pid=calls.pid[number],
-        correlation_id=calls.correlation_id[number],
-    )
-    return replace(calls, size_bytes=size), usage.take(np.argsort(usage.time_ns, kind="stable"))
-
-
-def _kind(name: str) -> MemoryKind | None:
-    """The memory that a function makes or gives back; None for every other function."""
-    role = FUNCTIONS.get(name)
-    if role is None or not (role.grants or role.pointer is not None):
-        return None
-    return next((kind for words, kind in _KINDS if any(word in name for word in words)), None)
-
-
-def _address(calls: ApiCallTable, row: int, mapped: dict[tuple[int, int], list[tuple[int, int, int]]]) -> int:
-    """Where an allocation lies: the smallest mapping made inside the call that can hold it; 0 when there is none."""
-    assert calls.size_bytes is not None
-    wanted = int(calls.size_bytes[row])
-    areas = mapped.get((int(calls.pid[row]), int(calls.tid[row])), [])
-    first = bisect_left(areas, int(calls.start_ns[row]), key=lambda area: area[0])
-    last = bisect_right(areas, int(calls.end_ns[row]), key=lambda area: area[0])
-    made = [(end - start, start) for _, start, end in areas[first:last] if end - start >= wanted]
-    return min(made)[1] if made else 0
+def is_own(frames: FrameTable, frame: int) -> bool:
+    """Whether a frame's line is known and is the program's own code."""
+    source = frames.source_of(frame)
+    return bool(source) and not library_part(source)

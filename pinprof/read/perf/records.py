@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 RECORD_HEADER = struct.Struct("<IHH")
 
@@ -268,6 +269,20 @@ class ForkRecord:
     clones: bool
 
 
+class DataArea(NamedTuple):
+    """Memory without code that was mapped, or whose protection was changed, at a time; it may be a part of more."""
+
+    clock: int
+    pid: int
+    tid: int
+    start: int
+    end: int
+    protection: int
+    flags: int
+    """As mmap(2) takes them."""
+    path: str
+
+
 def parse_mmap(misc: int, body: bytes) -> MapRecord | None:
     """MMAP: `u32 pid, tid; u64 addr, len, pgoff; char filename[]`. None for kernel and data mappings."""
     pid, _tid, start, length, pgoff = struct.unpack_from("<iIQQQ", body)
@@ -286,10 +301,11 @@ def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
     return MapRecord(pid, start, start + length, pgoff, c_string(body, 64), build_id)
 
 
-def parse_data_map(body: bytes) -> tuple[int, int, int, int]:
-    """`pid, tid, start, end` of a mapping without code, from the body of MMAP or MMAP2."""
+def parse_data_map(clock: int, body: bytes) -> DataArea:
+    """A mapping without code, from the body of MMAP2."""
     pid, tid, start, length = struct.unpack_from("<iiQQ", body)
-    return pid, tid, start, start + length
+    protection, flags = struct.unpack_from("<II", body, 56)
+    return DataArea(clock, pid, tid, start, start + length, protection, flags, c_string(body, 64))
 
 
 def _is_user_range(misc: int, start: int, length: int) -> bool:

@@ -46,8 +46,8 @@ class Raw:
     """(pid, tid) → when that thread last ended."""
     payload: UInt64
     """Per sample its tracepoint's own fields (perf_samples.PAYLOAD_WORDS columns); no row without tracepoints."""
-    areas: list[tuple[int, int, int, int, int]]
-    """(clock, pid, tid, start, end) of memory mapped without code; recordings of tracepoints only."""
+    areas: list[rec.DataArea]
+    """Memory mapped without code, in file order; recordings of tracepoints only."""
     kernel_reference: tuple[str, int]
     """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
     lost_samples: int
@@ -69,7 +69,7 @@ class RecordReader:
         self._switches.sources_changed(header.sources)
         self._tasks: list[tuple[int, TaskRecord]] = []
         self._exits: dict[tuple[int, int], int] = {}
-        self._areas: list[tuple[int, int, int, int, int]] = []
+        self._areas: list[rec.DataArea] = []
         self._kernel_reference = ("", 0)
         self._lost_records = self._lost_samples = 0
         self._unknown = self._corrupt = 0
@@ -214,7 +214,7 @@ class RecordReader:
 
     def _on_mmap2(self, misc: int, body: bytes) -> None:
         if misc & rec.MISC_MMAP_DATA and any(layout.raw for layout in self._samples.layouts):
-            self._areas.append((self._clock(body), *rec.parse_data_map(body)))
+            self._areas.append(rec.parse_data_map(self._clock(body), body))
         record = rec.parse_mmap2(misc, body)
         if record is not None:
             self._add_task(record, body)

@@ -28,9 +28,10 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.columns import UInt8, pack, pairs_of
-from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, Int32, Int64, StackTable
+from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
+from pinprof.read.python.call_lines import with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -80,7 +81,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.symbol)
     if not trampolines and stacks_file is None:
         return capture
-    kinds = _kinds(capture)
+    kinds = _kinds(capture.stacks.frames)
     stacks = PythonStacks()
     notes: list[str] = []
     if stacks_file is not None:
@@ -94,13 +95,22 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
     notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
     grafted = replace(
-        capture,
+        _with_call_lines(capture, stacks, np.where(how == CERTAIN, seen, np.int32(NO_STACK))),
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
         threads=with_python_names(capture, stacks),
         losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
     return grafted.with_notes(*notes)
+
+
+def _with_call_lines(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:
+    """The capture with Python's lines as sites of its CUDA calls; `seen`: per sample its Python stack, if certain."""
+    activity, native = capture.activity, capture.call_stacks
+    if activity is None or native is None or not stacks.threads:
+        return capture
+    calls = with_lines(activity.calls, native, _kinds(native.frames).loop, capture, stacks, seen)
+    return replace(capture, activity=replace(activity, calls=calls))
 
 
 @dataclass(frozen=True)
@@ -263,8 +273,7 @@ def _same(function: tuple[str, str], seen: PythonFrame) -> bool:
     return function[1] == seen[1] and function[0].rpartition(".")[2] == seen[0].rpartition(".")[2]
 
 
-def _kinds(capture: Capture) -> _Kinds:
-    frames = capture.stacks.frames
+def _kinds(frames: FrameTable) -> _Kinds:
     function: list[tuple[str, str] | None] = []
     loop, machinery, nowhere = [], [], []
     for symbol, index, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True):

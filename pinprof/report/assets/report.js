@@ -29,6 +29,7 @@ function startPage(page) {
     dsos,
     modules: dsos,
     threads: page.threads.length,
+    opportunity: page.opportunities?.length ?? 0,
     modes: 3,
   };
   const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
@@ -46,6 +47,7 @@ function startPage(page) {
   startPrinting(redraw);
   startEvents(store);
   startCauses(store);
+  startOpportunities(page, store);
   startLines(store);
   startSections();
   startHints(page);
@@ -117,6 +119,26 @@ function startCauses(store) {
     }
   };
   store.follow(["causes"], show);
+}
+
+// A card's button shows its samples alone, in the event that has some; pressed again, all.
+function startOpportunities(page, store) {
+  const buttons = [...document.querySelectorAll("[data-opportunity]")];
+  for (const button of buttons) {
+    const opportunity = Number(button.dataset.opportunity);
+    const { event } = page.opportunities[opportunity];
+    button.addEventListener("click", () => {
+      if (store.state.opportunity === opportunity) store.clear(["opportunity"]);
+      else store.set({ opportunity, event, zoom: [], view: null, upper: [] });
+    });
+  }
+  store.follow(["opportunity"], ({ opportunity }) => {
+    for (const button of buttons) {
+      const chosen = Number(button.dataset.opportunity) === opportunity;
+      button.setAttribute("aria-pressed", String(chosen));
+      button.closest(".gain").classList.toggle("chosen", chosen);
+    }
+  });
 }
 
 // A line of Python is searched for in the flamegraph; pressed again, no longer.

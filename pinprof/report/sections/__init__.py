@@ -13,6 +13,8 @@ from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.lines import Lines
 from pinprof.report.sections.machine import Machine
 from pinprof.report.sections.memory import Memory
+from pinprof.report.sections.opportunities import WhatToChange
+from pinprof.report.sections.phases import Phases
 from pinprof.report.sections.pinning import Pinning
 from pinprof.report.sections.quality import Quality
 from pinprof.report.sections.ranges import Ranges
@@ -23,19 +25,20 @@ from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section], ...] = (
-    Hero, Causes, Pinning, Findings, OtherMemory, Ranges, Walls, Lines, OverTime, Calls, Transfers, ManagedMemory,
-    Memory, Flamegraph, Quality, Machine, Reproduce, ActivityEntry,
+    Hero, WhatToChange, Phases, OverTime, Causes, Pinning, OtherMemory, Ranges, Walls, Lines, Calls, Transfers,
+    ManagedMemory, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
 )  # fmt: skip
 """In the order of the page."""
 
 TEXT_ORDER = (
-    "hero", "causes", "ranges", "lines", "walls", "memory", "calls", "transfers", "uvm", "pinning", "counterfactual",
-    "findings", "quality", "reproduce",
+    "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "memory", "calls", "transfers", "uvm",
+    "pinning", "counterfactual", "findings", "quality", "reproduce",
 )  # fmt: skip
 """The terminal's order, by key: what was measured, then what it means. Sections without a place here come last."""
 
 JSON_ORDER = (
-    "hero", "causes", "ranges", "quality", "findings", "activity", "memory", "counterfactual", "pinning", "lines",
+    "hero", "opportunities", "phases", "causes", "ranges", "quality", "findings", "activity", "memory",
+    "counterfactual", "pinning", "lines",
 )  # fmt: skip
 """The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 

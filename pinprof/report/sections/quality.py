@@ -14,6 +14,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.model import Losses
+from pinprof.rates import Rates
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section
@@ -69,7 +70,7 @@ class Quality(Section):
             losses,
             tuple(quality_tiles(losses, shared)),
             () if explained else tuple(clock_rows(shared)),
-            tuple(quality_notes(losses, shared)),
+            (*quality_notes(losses, shared), *_rates_note(analysis.capture.rates)),
             recorded=bool(shared.events or shared.activity),
         )
 
@@ -173,6 +174,14 @@ def quality_notes(losses: Losses, shared: Shared) -> list[str]:
         named = f"the {clock} clock" if clock.isalpha() else f"one clock ({clock})"
         notes.append(f"Samples and ranges count on {named} and agree {exact}.")
     return list(dict.fromkeys(notes))
+
+
+def _rates_note(rates: Rates | None) -> list[str]:
+    if rates is None or rates.measured_by == "bench":
+        return []
+    count = units.format_count(len(rates.rates))
+    note = f"What memory operations cost was measured after this recording ({count} rates); `pinprof bench` does more."
+    return [note]
 
 
 def _activity_notes(activity: ActivityAnalysis) -> list[str]:

@@ -1,4 +1,4 @@
-"""The terminal summary: what every section prints, as wide as the terminal."""
+"""All of a report in the terminal: what every section prints, as wide as the terminal."""
 
 from __future__ import annotations
 

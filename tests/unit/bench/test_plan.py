@@ -40,7 +40,7 @@ def test_what_cannot_be_meant_is_refused(values: dict[str, Any], words: str) -> 
 
 
 def test_a_family_stands_for_its_measures() -> None:
-    assert chosen(("h2d",)) == ("h2d.pageable", "h2d.pinned", "h2d.staged", "h2d.write-combined")
+    assert chosen(("h2d",)) == ("h2d.pageable", "h2d.pinned", "h2d.staged", "h2d.write-combined", "h2d.small")
     assert chosen(("pin.alloc", "alloc.malloc", "pin.alloc")) == ("alloc.malloc", "pin.alloc")
     assert chosen(("prefault.t77",)) == ("prefault.t77",)
     assert len(chosen(())) == len(set(chosen(())))
@@ -84,7 +84,9 @@ def test_what_only_a_gpu_can_do_is_left_out_without_one() -> None:
         "h2d.write-combined",
         "uvm.first-touch",
         "uvm.prefetch",
+        "uvm.prefetch-back",
         "uvm.prefetched-kernel",
+        "h2d.small",
         "kernel.launch-sync",
     }
     assert not missing & {job.measure for job in jobs}

@@ -13,7 +13,7 @@ import pytest
 from pinprof import collect
 from pinprof.collect import RecordRequest, native, permission
 from pinprof.collect import perf as perf_tool
-from pinprof.collect.native import attached, events, existing, perf_event, perf_file, sampler
+from pinprof.collect.native import attached, call_cost, events, existing, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
 from pinprof.errors import CollectError, ToolMissing, UsageError
@@ -345,3 +345,15 @@ def test_the_environment_of_the_collector_cannot_change_its_python(monkeypatch: 
     environment = attached.collector_environment()
     assert {name for name in environment if name.startswith("PYTHON")} == {"PYTHONPATH"}
     assert (Path(environment["PYTHONPATH"]) / "pinprof/collect/native/sampler.py").is_file()
+
+
+def test_the_cost_of_a_call_is_read_from_pairs_of_records() -> None:
+    def sample(number: int, time: int) -> bytes:
+        body = struct.pack("<QQiiQ", number, 0x1000, 7, 7, time)
+        return struct.pack("<IHH", 9, 0, 8 + len(body)) + body
+
+    other = struct.pack("<IHHQ", 3, 0, 16, 0)
+    records = sample(1, 100) + other + sample(2, 350) + sample(2, 400) + sample(1, 500) + sample(2, 900)
+    assert call_cost._intervals(records, enter=1, leave=2) == [250, 400]
+    for size in range(len(records)):
+        assert call_cost._intervals(records[:size], enter=1, leave=2) in ([], [250], [250, 400])

@@ -102,6 +102,40 @@ def test_every_thread_is_seen_at_its_line(python: str) -> None:
     assert names == ({tid: "consumer"} if place[0].version < (3, 14) else {})
 
 
+DEEP = """
+import sys
+
+def descend(depth):
+    if depth:
+        return descend(depth - 1)
+    print(flush=True)
+    sys.stdin.readline()
+
+descend(400)
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_a_thread_is_seen_after_it_returned_from_far_below(python: str) -> None:
+    with subprocess.Popen([python, "-c", DEEP], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.readline()
+        place = layout.of_process(process.pid)
+        assert place is not None
+        interpreter = Interpreter(process.pid, *place)
+        stacks(interpreter, 5)
+        process.stdin.write(b"\n")
+        process.stdin.flush()
+        process.stdout.readline()
+        seen, failed = stacks(interpreter, 5)
+        process.kill()
+    assert seen[process.pid] == {(("<module>", 12),)}
+    assert failed <= 1, "the memory of its deeper frames is not mapped any more"
+
+
 def test_a_process_that_ended_is_gone() -> None:
     with running(sys.executable, "print(flush=True); import time; time.sleep(60)") as pid:
         place = layout.of_process(pid)

@@ -1,19 +1,33 @@
 // Buttons that copy a text of the page.
 
-import { byId } from "./dom.js";
+import { byId, element } from "./dom.js";
+
+const SAID_MS = 2000;
 
 export function startCopying() {
+  const said = document.body.appendChild(element("p", "sr"));
+  said.setAttribute("role", "status");
   for (const button of document.querySelectorAll("button[data-copies]")) {
     button.hidden = false;
     button.addEventListener("click", async () => {
-      const source = byId(button.dataset.copies);
-      try {
-        await navigator.clipboard.writeText(source.textContent);
-        button.textContent = "Copied";
-      } catch {
-        // Not every browser lets a local file write to the clipboard: leave the text selected for the keyboard.
-        getSelection().selectAllChildren(source);
-      }
+      const copied = await copyTextOf(byId(button.dataset.copies));
+      button.textContent = copied ? "Copied" : "Selected";
+      said.textContent = copied ? "Copied" : "Selected: copy it with Ctrl+C";
+      setTimeout(() => {
+        button.textContent = "Copy";
+        said.textContent = "";
+      }, SAID_MS);
     });
+  }
+}
+
+async function copyTextOf(source) {
+  try {
+    await navigator.clipboard.writeText(source.textContent);
+    return true;
+  } catch {
+    // Not every browser lets a local file write to the clipboard: leave the text selected for the keyboard.
+    getSelection().selectAllChildren(source);
+    return false;
   }
 }

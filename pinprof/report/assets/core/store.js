@@ -8,6 +8,7 @@ export const START = {
   dsos: [],
   modes: [],
   threads: [],
+  opportunity: -1, // the one whose samples are shown
   split: false, // a node per thread under the root
   inverted: false, // innermost functions first
   order: "weight", // or "time"
@@ -27,7 +28,7 @@ export const START = {
 };
 
 /** Keys of what every view of the page is filtered by. */
-export const FILTERS = ["range", "span", "causes", "dsos", "modes", "threads"];
+export const FILTERS = ["range", "span", "causes", "dsos", "modes", "threads", "opportunity"];
 /** Keys of what changes the flamegraph's stacks. */
 export const CHANGES = ["sandwich", "focus", "hide", "drop", "fold", "modules"];
 

@@ -25,7 +25,7 @@ export class Model {
 
   // Nodes come in preorder, with steps of depth. Here they stand level by level under one root, node 0, so that callees
   // lie side by side, those of a node from `callees[node]` to `callees[node + 1]`: passes over the tree run through memory.
-  #buildTree({ depth: steps, frame: frames, decided, leaf }) {
+  #buildTree({ depth: steps, frame: frames, decided, leaf, opportunity, opportunityNode }) {
     const length = steps.length + 1;
     const depth = summed(steps, Int16Array);
     const free = new Int32Array(DEEPEST);
@@ -54,6 +54,7 @@ export class Model {
     for (let node = 0; node < length; node += 1) callees[node + 1] += callees[node];
     this.tree = { parent, frame, callees, length };
     this.leaf = summed(leaf, Int32Array).map((node) => place[node]);
+    this.opportunity = { of: opportunity, node: summed(opportunityNode, Int32Array).map((node) => place[node]) };
   }
 
   // Samples that agree in everything but time and weight are asked about together: a bundle. Nearly every stack has one.
@@ -135,6 +136,7 @@ export class Model {
     const weights = sizes.map((size) => new Float64Array(size));
     const [byCause, byDso, byMode, byThread] = weights;
     const { inside, amounts } = this.within(query.span, query.range);
+    const member = this.nodesOf(query.opportunity);
     const rows = new Int32Array(bundles.length);
     let count = 0;
     let total = 0;
@@ -143,7 +145,7 @@ export class Model {
       if (event[bundle] !== query.event) continue;
       whole += bundles.weight[bundle];
       const amount = amounts[bundle];
-      if (amount === 0) continue;
+      if (amount === 0 || (member && !member[bundles.node[bundle]])) continue;
       const [cause, dso, mode, thread] = [causes[bundle], dsos[bundle], modes[bundle], threads[bundle]];
       const passed = causeIn[cause] + dsoIn[dso] + modeIn[mode] + threadIn[thread];
       if (passed < 3) continue;
@@ -159,6 +161,15 @@ export class Model {
     }
     const facets = Object.fromEntries(FACETS.map((facet, index) => [facet, weights[index]]));
     return { rows: rows.subarray(0, count), amounts, inside, total, whole, facets };
+  }
+
+  /** Per node 1 where samples of an opportunity end; null for none chosen. */
+  nodesOf(opportunity) {
+    if (!(opportunity >= 0)) return null;
+    const member = new Uint8Array(this.tree.length);
+    const { of, node } = this.opportunity;
+    for (let at = 0; at < of.length; at += 1) if (of[at] === opportunity) member[node[at]] = 1;
+    return member;
   }
 
   /** The samples of a selection, in the order of time. */

@@ -29,8 +29,10 @@ export function survey(model, query) {
   return { causes, ranges, whole };
 }
 
-// Per bundle 1 where it passes the filters of event, module, mode and thread.
-function passing({ bundles }, { event, dsos, modes, threads }) {
+// Per bundle 1 where it passes the filters of event, module, mode, thread and opportunity.
+function passing(model, { event, dsos, modes, threads, opportunity }) {
+  const { bundles } = model;
+  const member = model.nodesOf(opportunity);
   const passes = new Uint8Array(bundles.length);
   const wanted = [
     [dsos, bundles.dsos],
@@ -40,7 +42,7 @@ function passing({ bundles }, { event, dsos, modes, threads }) {
     .filter(([list]) => list.length)
     .map(([list, column]) => [new Set(list), column]);
   for (let bundle = 0; bundle < bundles.length; bundle += 1) {
-    if (bundles.event[bundle] !== event) continue;
+    if (bundles.event[bundle] !== event || (member && !member[bundles.node[bundle]])) continue;
     if (wanted.every(([values, column]) => values.has(column[bundle]))) passes[bundle] = 1;
   }
   return passes;

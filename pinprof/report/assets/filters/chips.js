@@ -39,6 +39,10 @@ export class FilterStrip {
     };
     if (state.range >= 0) chips.push(chipOf("range", page.ranges[state.range].name, () => store.clear(["range"])));
     if (state.span) chips.push(chipOf("time", this.#spanOf(state.span), () => store.clear(["span"])));
+    if (state.opportunity >= 0) {
+      const { title } = page.opportunities[state.opportunity];
+      chips.push(chipOf("opportunity", title, () => store.clear(["opportunity"])));
+    }
     list("threads", "thread", (thread) => page.threads[thread]);
     list("causes", "cause", (cause) => page.causes[cause].key);
     list("dsos", "module", (dso) => page.dsos[dso] || "no module");

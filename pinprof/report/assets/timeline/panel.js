@@ -36,14 +36,14 @@ export class TimelinePanel {
       this.within = instances?.intervalsOf(range);
       this.draw();
     });
-    store.follow(["span", "causes", "threads", "time"], () => this.draw());
+    store.follow(["span", "causes", "threads", "opportunity", "time"], () => this.draw());
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     this.canvas.dataset.ready = "true";
   }
 
   #legend() {
     const { lanes, memory, styles } = this.timeline;
-    const used = new Set(lanes.filter((lane) => lane.kind !== "range").flatMap((lane) => lane.style));
+    const used = new Set(lanes.filter((lane) => !["range", "phase"].includes(lane.kind)).flatMap((lane) => lane.style));
     for (const use of memory) used.add(use.style);
     const labels = new Map();
     for (const style of used) {
@@ -83,7 +83,9 @@ export class TimelinePanel {
 
   draw() {
     const { view, within } = this;
-    const { threads, causes } = this.store.state;
+    const { threads, causes: chosen, opportunity } = this.store.state;
+    // Lanes hold no stacks: of an opportunity they show the causes.
+    const causes = chosen.length || opportunity < 0 ? chosen : this.page.opportunities[opportunity].causes;
     this.painter.draw(this.canvas, { view, threads, causes, within, brush: this.dragged ?? this.span });
     this.#summary();
   }

@@ -3,7 +3,18 @@
 import { unpackSpans } from "./spans.js";
 
 export const TIME_AXIS_PX = 26;
-const LANE_PX = { range: 20, mark: 14, wait: 14, call: 20, kernel: 18, copy: 18, memset: 14, migration: 18, fault: 14 };
+const LANE_PX = {
+  phase: 18,
+  range: 20,
+  mark: 14,
+  wait: 14,
+  call: 20,
+  kernel: 18,
+  copy: 18,
+  memset: 14,
+  migration: 18,
+  fault: 14,
+};
 const LANE_GAP_PX = 5;
 const HEADING_PX = 30;
 const DENSITY_PX = 40;
@@ -25,6 +36,7 @@ export function layOutRows(timeline) {
     const line = LANE_PX[lane.kind];
     add({ kind: lane.kind, title: lane.title, spans, line }, line * (depth + 1));
   };
+  timeline.lanes.filter((lane) => lane.kind === "phase").forEach(addLane);
   for (const heading of headingsOf(timeline)) {
     const lanes = timeline.lanes.filter((lane) => lane.heading === heading);
     addHeading(heading);
@@ -42,10 +54,15 @@ export function layOutRows(timeline) {
 // Threads with ranges come first, GPUs last.
 function headingsOf({ densities, lanes }) {
   const has = (heading, kinds) => lanes.some((lane) => lane.heading === heading && kinds.includes(lane.kind));
-  const headings = [...new Set([...densities, ...lanes].map((part) => part.heading))];
+  const headings = [...new Set([...densities, ...lanes.filter(isHeaded)].map((part) => part.heading))];
   return headings.sort(
     (one, other) => has(one, GPU_KINDS) - has(other, GPU_KINDS) || has(other, ["range"]) - has(one, ["range"]),
   );
+}
+
+// Phases are the whole run's.
+function isHeaded({ kind }) {
+  return kind !== "phase";
 }
 
 // What fills a density's height: all of one processor, or the heaviest step of a pool and of what is no time.

@@ -20,7 +20,7 @@ from pinprof.report.rows import is_timed, pools, range_threads, thread_names, th
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
 from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Timeline
-from pinprof.report.styles import MARK, PURPOSES, RANGE, Style
+from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
 from pinprof.report.thinning import Spans, thin
 
 THREADS = 12
@@ -50,6 +50,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
     bin_ns = max(-(-(end - start) // BINS), 2 * _typical_ns(analysis), 1)
     densities = tuple(_densities(analysis, start, bin_ns, chosen, pooled)) if timed and main else ()
     lanes = [
+        *_phase_lane(analysis, start, names, styles),
         *_range_lanes(analysis, start, names, styles, chosen),
         *_mark_lanes(capture, start, names, styles, chosen),
         *_wait_lanes(analysis, start, end, names, styles, chosen),
@@ -158,6 +159,20 @@ def _density(
         cells.sum(samples.weight[row]),
         threads,
     )
+
+
+def _phase_lane(analysis: Analysis, start: int, names: Numbered[str], styles: Numbered[Style]) -> Iterator[Lane]:
+    """The run's phases, above all threads."""
+    parts = [
+        (phase.name, one) for phase in (analysis.course.phases if analysis.course else ()) for one in phase.intervals
+    ]
+    spans = Spans.single(
+        np.array([one.start_ns - start for _, one in parts], np.int64),
+        np.array([one.end_ns - start for _, one in parts], np.int64),
+        np.array([styles.add(PHASES[name]) for name, _ in parts], np.int32),
+        np.array([names.add(name) for name, _ in parts], np.int32),
+    )
+    yield Lane("", "phases", "phase", thin(spans, LANE_LIMIT).spans, len(parts))
 
 
 def _range_lanes(

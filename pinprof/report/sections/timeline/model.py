@@ -18,12 +18,12 @@ LANE_LIMIT = 3_000
 
 @dataclass(frozen=True)
 class Lane:
-    """Intervals of one kind and place, under the heading of a thread or a GPU."""
+    """Intervals of one kind and place, under the heading of a thread or a GPU; phases stand under none."""
 
     heading: str
     title: str
     kind: str
-    """`range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
+    """`phase`, `range`, `wait`, `call`, `kernel`, `copy`, `memset`, `migration`, `fault`."""
     spans: Spans
     """`style` indexes `Timeline.styles`, `name` `Timeline.names`."""
     total: int

@@ -1,0 +1,161 @@
+"""Memory of CUDA that is made again and again, pages created inside pins, and contexts created amid the work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyze.activity.calls import size_class
+from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.results import Evidence
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.model import Int64
+from pinprof.rate_book import RUN, Estimate
+from pinprof.units import format_bytes, format_counted, format_ns, format_share
+
+LEAST_PAIRS = 3
+ERROR = 0.1
+"""Of the cost of calls, by which one run differs from another."""
+LEAST_PIN_BYTES = 32 << 20
+"""Threads that touch memory pay from there on."""
+_CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    what: str
+    opens: Purpose
+    closes: Purpose
+    verbs: str
+    cure: str
+
+
+_KINDS = (
+    _Kind("pinned", "alloc pinned", "free pinned", "pins and frees", "pool-pinned"),
+    _Kind("registered", "register", "unregister", "registers and unregisters", "register-once"),
+    _Kind("device", "alloc device", "free device", "allocates and frees device memory:", "pool-device"),
+    _Kind("managed", "alloc managed", "free device", "allocates and frees managed memory:", "pool-managed"),
+)
+
+
+def pairs(scene: Scene) -> Iterator[Candidate]:
+    """Memory that is allocated and freed again and again, by the site that allocates it and its size."""
+    calls = scene.calls
+    if calls is None:
+        return
+    begun = scene.course.start_ns
+    for kind in _KINDS:
+        opening = np.flatnonzero(calls.is_for(kind.opens) & ~calls.initial & (calls.table.start_ns >= begun))
+        closing = np.flatnonzero(calls.is_for(kind.closes))
+        sizes = size_class(calls.size_bytes)
+        for opened in scene.call_groups(opening, sizes[opening] + 1):
+            # A free knows its size where its allocation was seen; else any free of the kind may belong to it.
+            same = np.isin(sizes[closing], np.unique(np.append(sizes[opened], -1)))
+            closed = closing[same & (calls.table.start_ns[closing] > calls.table.start_ns[opened].min())][: len(opened)]
+            count = min(len(opened), len(closed))
+            if count < LEAST_PAIRS or 2 * count < len(opened):
+                continue
+            yield _repeated(scene, kind, opened, closed, count)
+
+
+def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: int) -> Candidate:
+    calls = scene.calls
+    assert calls is not None
+    both = np.concatenate([opened, closed])
+    rows = scene.rows_inside(both)
+    cost = scene.cost_of_calls(both, rows)
+    step = np.where(np.isin(np.sort(both), opened), 1, -1)
+    live = max(int(np.cumsum(step).max(initial=1)), 1)
+    kept = min(live / len(opened), 1.0)
+    amount = int(np.maximum(calls.size_bytes[opened], 0).sum())
+    size = format_bytes(int(np.median(calls.size_bytes[opened]))) if amount else "unknown size"
+    site = scene.site_of_calls(opened, scene.rows_inside(opened))
+    opening_ns = scene.cost_of_calls(opened, scene.rows_inside(opened))
+    error = ERROR * cost
+    remains = Estimate(kept * opening_ns, max(kept * opening_ns - error, 0), kept * opening_ns + error, RUN)
+    return Candidate(
+        title=f"{site.place} {kind.verbs} {format_counted(count, 'buffer', 'buffers')} of {size} again and again.",
+        site=site,
+        phase=scene.phase_of(rows),
+        rows=rows,
+        cost_ns=cost,
+        remains=remains,
+        cure=cure(kind.cure, scene.framework),
+        count=count,
+        bytes=amount,
+        basis=(
+            (f"At most {format_counted(live, 'of these buffers is', 'of these buffers are')} alive; a pool makes no more,"
+            f" for {format_ns(round(remains.ns))}."),
+        ),
+        evidence=(
+            Evidence(f"{format_counted(len(opened), 'allocation takes', 'allocations take')} {format_ns(opening_ns)},"
+                     f" {format_counted(len(closed), 'free', 'frees')} {format_ns(cost - opening_ns)}."),
+        ),
+    )  # fmt: skip
+
+
+def page_creation(scene: Scene) -> Iterator[Candidate]:
+    """Large pins that create their pages one by one, by the site that makes them."""
+    calls = scene.calls
+    if calls is None:
+        return
+    pinning = np.flatnonzero(calls.is_for("alloc pinned", "register") & ~calls.initial)
+    pinning = pinning[calls.size_bytes[pinning] >= LEAST_PIN_BYTES]
+    for group in scene.call_groups(pinning):
+        rows = scene.rows_inside(group)
+        causes = scene.causes(rows)
+        created = sum(causes.get(leaf, 0) for leaf in _CREATED)
+        cost, amount = scene.cost_of_calls(group, rows), int(calls.size_bytes[group].sum())
+        each = scene.rates.cost("prefault.tN", amount // len(group))
+        if each is None or not cost or created < 0.3 * max(scene.ns(rows), 1):
+            continue
+        site = scene.site_of_calls(group, rows)
+        remains = each.times(len(group))
+        yield Candidate(
+            title=f"{site.place} pins {format_bytes(amount)} and creates the pages while it does.",
+            site=site,
+            phase=scene.phase_of(rows),
+            rows=rows,
+            cost_ns=cost,
+            remains=remains,
+            cure=cure("touch-then-register", scene.framework),
+            count=len(group),
+            bytes=amount,
+            basis=((f"Touching {format_bytes(amount)} in huge pages by several threads and registering it takes"
+                   f" {format_ns(round(remains.ns))} ({remains.source})."),),
+            evidence=(Evidence(f"{format_share(created, scene.ns(rows))} of the time in these calls is the creation of"
+                               f" pages, {format_ns(cost)} in all."),),
+        )  # fmt: skip
+
+
+def late_context(scene: Scene) -> Iterator[Candidate]:
+    """A context that is created after the work has begun."""
+    work = scene.course.phase("work")
+    if scene.calls is None or work is None:
+        return
+    for row in np.flatnonzero(scene.calls.initial).tolist():
+        calls = np.array([row], np.int64)
+        before = sum(
+            max(min(part.end_ns, int(scene.calls.table.start_ns[row])) - part.start_ns, 0) for part in work.intervals
+        )
+        rows = scene.rows_inside(calls)
+        cost = scene.cost_of_calls(calls, rows)
+        if before < 0.1 * work.wall_ns or not cost:
+            continue
+        site = scene.site_of_calls(calls, rows)
+        yield Candidate(
+            title=f"{site.place} creates the CUDA context amid the work.",
+            site=site,
+            phase="context",
+            rows=rows,
+            cost_ns=cost,
+            remains=Estimate(0, 0, 0.2 * cost, RUN),
+            cure=cure("context-early", scene.framework),
+            count=1,
+            basis=("The time moves to start-up, or beside other start-up work; it does not vanish.",),
+            evidence=(Evidence(f"The work had lasted {format_ns(before)} by then."),),
+        )

@@ -1,0 +1,34 @@
+"""An analysis with its answer: how the run went, and what to change."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.opportunities.copies import copies_of
+from pinprof.analyze.opportunities.course import course_of
+from pinprof.analyze.opportunities.run_rates import run_rates
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.opportunities.search import search
+from pinprof.analyze.results import Analysis
+from pinprof.model import Capture
+from pinprof.rate_book import RateBook
+
+
+def with_opportunities(analysis: Analysis, recorded: Capture, attribution: Attribution) -> Analysis:
+    """The analysis with how the run went and what to change; as it is where nothing sampled time.
+
+    `recorded` and its `attribution` are those from before runs of frames without a name became one frame: the phases are
+    told by all frames.
+    """
+    capture, activity = analysis.capture, analysis.capture.activity
+    calls = prepare_calls(activity) if activity is not None else None
+    course = course_of(recorded, attribution, calls)
+    if course is None:
+        return analysis
+    copies = copies_of(capture, calls) if calls is not None else None
+    scene = Scene(capture, analysis.attribution, course, calls, copies, RateBook.of(capture))
+    book = RateBook.of(capture, run_rates(capture, analysis.events, scene.overhead_ns))
+    opportunities = search(replace(scene, rates=book))
+    return replace(analysis, course=course, opportunities=opportunities, headline=opportunities.headline)

@@ -1,0 +1,53 @@
+"""What a detector finds: something to change, before candidates are weighed against each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyze.opportunities.results import Cure, Evidence, PhaseName, Saving, Site
+from pinprof.model import Int64
+from pinprof.rate_book import Estimate
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A cost of the critical thread, and what remains of it with the cure."""
+
+    title: str
+    """Without the saving."""
+    site: Site
+    phase: PhaseName
+    rows: Int64
+    """The wall rows that the cost was sampled in."""
+    cost_ns: int
+    remains: Estimate
+    """What it costs with the cure."""
+    cure: Cure
+    count: int = 0
+    bytes: int = 0
+    basis: tuple[str, ...] = ()
+    evidence: tuple[Evidence, ...] = ()
+    causes: Mapping[str, int] | None = None
+
+    @property
+    def saving(self) -> Saving:
+        """The cost less what remains; never negative, and never more than the cost."""
+        likely, low, high = (
+            int(np.clip(self.cost_ns - ns, 0, self.cost_ns))
+            for ns in (self.remains.ns, self.remains.high_ns, self.remains.low_ns)
+        )
+        return Saving(min(low, likely), likely, max(high, likely))
+
+
+def total(parts: list[Estimate | None], *, source: str = "") -> Estimate | None:
+    """The sum of estimates, with errors added up since they share their sources; None where one is missing."""
+    known = [part for part in parts if part is not None]
+    if len(known) < len(parts) or not known:
+        return None
+    named = source or "; ".join(dict.fromkeys(part.source for part in known if part.source))
+    return Estimate(
+        sum(part.ns for part in known), sum(part.low_ns for part in known), sum(part.high_ns for part in known), named
+    )

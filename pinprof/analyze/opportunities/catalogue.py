@@ -1,0 +1,202 @@
+"""The cures: what to write instead, in the words of the framework in use, and settings that need no change of code.
+
+Settings were measured on an H200 (torch 2.11, glibc 2.39), or are documented by their makers:
+PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; THP_MEM_ALLOC_ENABLE: PyTorch's
+c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C Library's manual, sections 3.2.3 and 39.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from pinprof.analyze.opportunities.results import Cure
+
+NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON = "", "pytorch", "numpy", "cupy", "jax", "python"
+
+HUGE_PAGES_OF_GLIBC = "GLIBC_TUNABLES=glibc.malloc.hugetlb=1"
+KEEP_FREED_MEMORY = "MALLOC_MMAP_THRESHOLD_=4294967296 MALLOC_TRIM_THRESHOLD_=17179869184 MALLOC_TOP_PAD_=268435456"
+_TORCH_PINS = "PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One cure for all frameworks: that of the framework in use counts, else that of C and C++."""
+
+    text: str
+    code: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+CURES: Mapping[str, Entry] = MappingProxyType(
+    {
+        "touch-then-register": Entry(
+            "Create the pages first: ask for huge pages, touch them by several threads, then register the memory.",
+            {
+                NATIVE: (
+                    "void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
+                    "madvise(p, size, MADV_HUGEPAGE);\n"
+                    "#pragma omp parallel for num_threads(8)\n"
+                    "for (int part = 0; part < 8; part++) memset((char *)p + part * (size / 8), 0, size / 8);\n"
+                    "cudaHostRegister(p, size, cudaHostRegisterDefault);"
+                ),
+                PYTHON: (
+                    "m = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)\n"
+                    "m.madvise(mmap.MADV_HUGEPAGE)\n"
+                    "address = ctypes.addressof(ctypes.c_char.from_buffer(m))\n"
+                    "with ThreadPoolExecutor(8) as pool:\n"
+                    "    list(pool.map(lambda i: ctypes.memset(address + i * (size // 8), 0, size // 8), range(8)))\n"
+                    "cudaHostRegister(address, size, 0)  # torch.cuda.cudart(), cupy.cuda.runtime, cuda.bindings"
+                ),
+            },
+            {PYTORCH: _TORCH_PINS},
+        ),
+        "pool-pinned": Entry(
+            "Pin once and reuse: take the buffers from a pool instead of pinning and freeing them each time.",
+            {
+                NATIVE: (
+                    "// before the loop\n"
+                    "std::vector<void *> pool(n);\n"
+                    "for (auto &p : pool) cudaMallocHost(&p, size);\n"
+                    "// in the loop: use pool[i], free nothing"
+                ),
+                PYTORCH: (
+                    "# before the loop\n"
+                    "staging = torch.empty(shape, dtype=dtype, pin_memory=True)\n"
+                    "# in the loop\n"
+                    "staging.copy_(x); y = staging.to('cuda', non_blocking=True)"
+                ),
+                CUPY: "cupy.cuda.set_pinned_memory_allocator(cupy.cuda.PinnedMemoryPool().malloc)",
+            },
+        ),
+        "register-once": Entry(
+            "Register the memory once, before the loop, and unregister it at the end.",
+            {NATIVE: "cudaHostRegister(p, size, cudaHostRegisterDefault);  // once, before the loop"},
+        ),
+        "pool-device": Entry(
+            "Take device memory from a pool that keeps what is freed.",
+            {
+                NATIVE: (
+                    "cudaMemPool_t pool;\n"
+                    "cudaDeviceGetDefaultMemPool(&pool, device);\n"
+                    "uint64_t keep = UINT64_MAX;\n"
+                    "cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &keep);\n"
+                    "cudaMallocAsync(&p, size, stream);  // and cudaFreeAsync(p, stream)"
+                ),
+                PYTORCH: "# keep tensors alive and write into them: torch.mm(a, b, out=c)",
+                CUPY: "cupy.cuda.set_allocator(cupy.cuda.MemoryPool().malloc)",
+            },
+        ),
+        "pool-managed": Entry("Allocate managed memory once and reuse it."),
+        "pinned-buffer": Entry(
+            "Copy through pinned memory that is allocated once and reused.",
+            {
+                NATIVE: (
+                    "cudaMallocHost(&host, size);  // once, in the place of malloc\n"
+                    "cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream);"
+                ),
+                PYTORCH: (
+                    "# once\n"
+                    "host = torch.empty(shape, dtype=dtype, pin_memory=True)\n"
+                    "# each time\n"
+                    "host.copy_(x, non_blocking=True)  # read it after torch.cuda.synchronize() or an event"
+                ),
+                CUPY: "host = cupyx.empty_pinned(shape, dtype); x.get(out=host)",
+                JAX: "jax.device_put(x, jax.sharding.SingleDeviceSharding(device, memory_kind='pinned_host'))",
+            },
+        ),
+        "pin-source": Entry(
+            "Pin the memory that is copied again and again, once.",
+            {
+                NATIVE: "cudaHostRegister(host, size, cudaHostRegisterDefault);  // once, before the loop",
+                PYTORCH: (
+                    "# once\n"
+                    "weights = {name: w.pin_memory() for name, w in weights.items()}\n"
+                    "# each time\n"
+                    "w = weights[name].to('cuda', non_blocking=True)"
+                ),
+            },
+        ),
+        "huge-pages": Entry(
+            "Back large memory with huge pages: one fault then makes 2 MiB instead of 4 KiB.",
+            {
+                NATIVE: "void *p = aligned_alloc(2 << 20, size); madvise(p, size, MADV_HUGEPAGE);",
+            },
+            {PYTORCH: "THP_MEM_ALLOC_ENABLE=1", NATIVE: HUGE_PAGES_OF_GLIBC},
+        ),
+        "reuse-memory": Entry(
+            "Keep large buffers and write into them, instead of allocating new ones each time.",
+            {
+                NATIVE: "static std::vector<float> buffer; buffer.resize(n);  // grows once, is never given back",
+                NUMPY: "np.multiply(a, b, out=buffer)  # buffer = np.empty_like(a), once",
+                PYTORCH: "torch.mul(a, b, out=buffer)  # buffer = torch.empty_like(a), once",
+            },
+            {NATIVE: KEEP_FREED_MEMORY},
+        ),
+        "spawn": Entry(
+            "Start the process before the memory is filled, or without copying it.",
+            {
+                NATIVE: "posix_spawn(&pid, path, NULL, NULL, argv, environ);  // in the place of fork and exec",
+                PYTHON: "context = multiprocessing.get_context('forkserver')  # or 'spawn'",
+                PYTORCH: "DataLoader(dataset, num_workers=n, multiprocessing_context='forkserver')",
+            },
+        ),
+        "map-at-once": Entry(
+            "Map the file's pages all at once, or read it into a buffer that is reused.",
+            {
+                NATIVE: "void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);",
+                PYTHON: "m = mmap.mmap(f.fileno(), 0, flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE, prot=mmap.PROT_READ)",
+            },
+        ),
+        "prefetch": Entry(
+            "Move managed memory before it is used: to the GPU before the kernel, to the host before the CPU reads it.",
+            {
+                NATIVE: (
+                    "cudaMemLocation gpu{cudaMemLocationTypeDevice, 0}, host{cudaMemLocationTypeHost, 0};\n"
+                    "cudaMemPrefetchAsync(p, size, gpu, 0, stream);   // before the kernel\n"
+                    "cudaMemPrefetchAsync(p, size, host, 0, stream);  // after it, before cudaStreamSynchronize\n"
+                    "// CUDA 12 takes the device's number instead, cudaCpuDeviceId for the host"
+                ),
+            },
+        ),
+        "batch-copies": Entry(
+            "Copy once instead of many times: place the pieces side by side and copy them together.",
+            {
+                NATIVE: (
+                    "cudaMemcpyAsync(device, host, rows * size, cudaMemcpyHostToDevice, stream);\n"
+                    "// where pieces do not lie side by side: cudaMemcpy2DAsync, or cudaMemcpyBatchAsync (CUDA 12.8)"
+                ),
+                PYTORCH: "batch = torch.cat(rows).pin_memory().to('cuda', non_blocking=True)",
+            },
+        ),
+        "sync-less": Entry(
+            "Synchronise less often: keep results on the GPU and read them every many steps.",
+            {
+                NATIVE: "if (step % 100 == 99) cudaStreamSynchronize(stream);",
+                PYTORCH: "total += loss.detach()  # on the GPU; total.item() every hundred steps",
+            },
+        ),
+        "context-early": Entry(
+            "Create the context before the work that is timed or waited for.",
+            {NATIVE: "cudaFree(0);  // at start-up", PYTORCH: "torch.cuda.init()  # at start-up"},
+        ),
+        "reuse-shared-memory": Entry(
+            "Let workers write into shared memory that is made once, instead of new memory for each batch.",
+            {
+                PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # once, in turns",
+                PYTORCH: "# workers fill tensors that were made once with share_memory_()\n"
+                "DataLoader(dataset, num_workers=n, persistent_workers=True)",
+            },
+        ),
+    }
+)
+"""By id, which is also the entry of docs/opportunities.md."""
+
+
+def cure(name: str, framework: str) -> Cure:
+    """A cure in the words of a framework; Python programs get no lines of C."""
+    entry = CURES[name]
+    code = next((entry.code[one] for one in dict.fromkeys((framework, framework and PYTHON)) if one in entry.code), "")
+    environment = next((entry.environment[one] for one in (framework, NATIVE) if one in entry.environment), "")
+    return Cure(name, entry.text, code, environment)

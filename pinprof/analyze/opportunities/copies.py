@@ -1,0 +1,79 @@
+"""Copies as one table, whoever recorded them: CUPTI says what the GPU copied, uprobes what the program asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinprof.activity import UNRECORDED, GpuOpTable, MemoryKind, OpKind
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.opportunities.results import CopyTable
+from pinprof.columns import UInt8
+from pinprof.model import Bool, Capture, Int32, Int64
+
+
+def copies_of(capture: Capture, calls: Calls) -> CopyTable | None:
+    """The copies of a capture, ordered by start; None where nothing recorded any.
+
+    A copy has the times of its call, and of several copies of one call each has them whole; the GPU's own times where
+    no call was recorded. What was asked for counts where the GPU was not traced; calls that failed copied nothing.
+    """
+    if capture.activity is None:
+        return None
+    operations = capture.activity.gpu_ops
+    if (operations.kind == OpKind.COPY).any() or "cuda" in capture.activity.recorded:
+        return _by_gpu(operations, calls)
+    return _by_calls(calls)
+
+
+def _by_gpu(operations: GpuOpTable, calls: Calls) -> CopyTable:
+    table = calls.table
+    row = np.flatnonzero(operations.kind == OpKind.COPY)
+    call = calls.launching(operations.pid[row], operations.correlation_id[row])
+    known = call >= 0
+    copies = CopyTable(
+        start_ns=np.where(known, np.append(table.start_ns, 0)[call], operations.start_ns[row]),
+        end_ns=np.where(known, np.append(table.end_ns, 0)[call], operations.end_ns[row]),
+        pid=operations.pid[row],
+        tid=np.where(known, np.append(table.tid, -1)[call], -1).astype(np.int32),
+        call=call,
+        size_bytes=operations.size_bytes[row],
+        direction=_known(operations.copy_kind[row], 0),
+        source=_known(operations.src_kind[row], MemoryKind.UNKNOWN),
+        target=_known(operations.dst_kind[row], MemoryKind.UNKNOWN),
+        address=np.zeros(len(row), np.uint64),
+        from_file=np.zeros(len(row), np.bool_),
+        asynchronous=_asynchronous(calls, call),
+    )
+    return copies.take(np.argsort(copies.start_ns, kind="stable"))
+
+
+def _by_calls(calls: Calls) -> CopyTable | None:
+    table = calls.table
+    if table.copy_kind is None or table.source_kind is None or table.target_kind is None or table.from_file is None:
+        return None
+    row = np.flatnonzero((table.copy_kind != UNRECORDED) & (table.status == 0))
+    copies = CopyTable(
+        start_ns=table.start_ns[row],
+        end_ns=table.end_ns[row],
+        pid=table.pid[row],
+        tid=table.tid[row],
+        call=row,
+        size_bytes=calls.size_bytes[row],
+        direction=table.copy_kind[row].astype(np.int32),
+        source=_known(table.source_kind[row], MemoryKind.UNKNOWN),
+        target=_known(table.target_kind[row], MemoryKind.UNKNOWN),
+        address=np.zeros(len(row), np.uint64) if table.host_address is None else table.host_address[row],
+        from_file=table.from_file[row],
+        asynchronous=_asynchronous(calls, row),
+    )
+    return copies.take(np.argsort(copies.start_ns, kind="stable"))
+
+
+def _known(values: UInt8, unknown: int) -> Int32:
+    return np.where(values == UNRECORDED, unknown, values).astype(np.int32)
+
+
+def _asynchronous(calls: Calls, call: Int64) -> Bool:
+    """By the call's name; a call that is not known promises nothing."""
+    by_name = np.array(["Async" in name for name in calls.names], np.bool_)
+    return np.asarray((call >= 0) & by_name[np.append(calls.name, len(calls.names) - 1)[call]])

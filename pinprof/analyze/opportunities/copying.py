@@ -1,0 +1,205 @@
+"""Copies between host and device: staged ones, those to fresh memory, from mapped files, and tiny ones."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.activity import CopyKind, MemoryKind
+from pinprof.analyze.opportunities.candidate import Candidate, total
+from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.results import CopyTable, Evidence
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.model import Int64
+from pinprof.rate_book import Estimate
+from pinprof.units import format_bytes, format_counted, format_ns
+
+TINY_COPIES, TINY_BYTES = 1000, 64 << 10
+FRESH_SHARE = 0.1
+"""From this share of page faults on, a copy is one to fresh memory."""
+_FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
+_WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
+
+
+@dataclass(frozen=True)
+class _Copies:
+    """Copies of one site in one direction between device memory and one kind of host memory."""
+
+    table: CopyTable
+    calls: Int64
+    """Rows of the calls' table, in time order."""
+    rows: Int64
+    """Wall rows inside them."""
+    cost_ns: int
+    way: str
+    """`h2d` or `d2h`."""
+    words: str
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        """All of them."""
+        return int(self.table.size_bytes.sum())
+
+    @property
+    def each(self) -> int:
+        """Bytes of a typical one."""
+        return max(int(np.median(self.table.size_bytes)), 1)
+
+    @property
+    def distinct(self) -> int:
+        """Bytes of the different places of the host that they use."""
+        if not self.table.address.any():
+            return self.bytes
+        order = np.lexsort((-self.table.size_bytes, self.table.address))
+        _, largest = np.unique(self.table.address[order], return_index=True)
+        return int(self.table.size_bytes[order][largest].sum())
+
+
+def _groups(scene: Scene, kind: MemoryKind) -> Iterator[_Copies]:
+    """Copies whose host side is memory of this kind, by site and direction; those with their calls alone."""
+    copies = scene.copies
+    if copies is None or scene.calls is None:
+        return
+    for direction, way, words in _WAYS:
+        host = copies.source if direction == CopyKind.HOST_TO_DEVICE else copies.target
+        wanted = np.flatnonzero((copies.direction == direction) & (host == kind) & (copies.call >= 0))
+        for calls in scene.call_groups(copies.call[wanted]):
+            table = copies.take(wanted[np.isin(copies.call[wanted], calls)])
+            rows = scene.rows_inside(calls)
+            yield _Copies(table, calls, rows, scene.cost_of_calls(calls, rows), way, words)
+
+
+def tiny(scene: Scene) -> Iterator[Candidate]:
+    """Very many small copies at one place."""
+    for kind in (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN):
+        for group in _groups(scene, kind):
+            if group.count < TINY_COPIES or group.each > TINY_BYTES:
+                continue
+            site = scene.site_of_calls(group.calls, group.rows)
+            pinned = kind == MemoryKind.PINNED
+            remains = total(
+                [scene.rates.cost(f"{group.way}.{'pinned' if pinned else 'pageable'}", group.bytes)]
+                + ([] if pinned else [scene.rates.cost("memcpy.host", group.bytes)])
+            )
+            if remains is None:
+                continue
+            yield Candidate(
+                title=f"{site.place} makes {format_counted(group.count, 'copy', 'copies')} {group.words} of"
+                f" {format_bytes(group.each)} each.",
+                site=site,
+                phase=scene.phase_of(group.rows),
+                rows=group.rows,
+                cost_ns=group.cost_ns,
+                remains=remains,
+                cure=cure("batch-copies", scene.framework),
+                count=group.count,
+                bytes=group.bytes,
+                basis=((f"One copy of all {format_bytes(group.bytes)} takes {format_ns(round(remains.ns))}"
+                       f" ({remains.source})."), *_without_tracing(scene)),
+                evidence=(Evidence(f"{format_counted(group.count, 'call takes', 'calls take')}"
+                                   f" {format_ns(group.cost_ns)}, {format_ns(group.cost_ns // group.count)} each."),),
+            )  # fmt: skip
+
+
+def _without_tracing(scene: Scene) -> tuple[str, ...]:
+    if not scene.overhead_ns:
+        return ()
+    return (f"The cost is without {format_ns(scene.overhead_ns)} a call that tracing takes.",)
+
+
+def pageable(scene: Scene) -> Iterator[Candidate]:
+    """Copies from or to pageable memory, which the driver stages, and which block also where they promise not to."""
+    for group in _groups(scene, MemoryKind.PAGEABLE):
+        if group.table.from_file.mean() > 0.5 or (group.count >= TINY_COPIES and group.each <= TINY_BYTES):
+            continue
+        staged = scene.rates.cost(f"{group.way}.pageable", group.each)
+        pinned = scene.rates.cost(f"{group.way}.pinned", group.each)
+        if staged is None or pinned is None:
+            continue
+        staged, pinned = staged.times(group.count), pinned.times(group.count)
+        faults = scene.ns(group.rows[scene.caused_by(*_FAULTS)[group.rows]])
+        fresh = faults >= FRESH_SHARE * max(scene.ns(group.rows), 1)
+        # A call also waits for what the GPU does before the copy: only the copy itself, and its faults, are its cost.
+        cost = min(group.cost_ns, round(staged.ns) + faults)
+        yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
+
+
+def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
+    site = scene.site_of_calls(group.calls, group.rows)
+    held = min(group.distinct, group.bytes) if not fresh else min(_most_at_once(scene, group), group.bytes)
+    pin, touch = scene.rates.cost("pin.alloc", held), scene.rates.cost("touch.first", held)
+    # Pinned memory takes the place of memory whose pages are created too, unless it stands beside it.
+    more = pin.times(1 - min(touch.ns / pin.ns, 1.0)) if pin and touch and pin.ns and not fresh else pin
+    remains = total([pinned, more]) or pinned
+    blocking = bool(group.table.asynchronous.mean() > 0.5)
+    what = "fresh pageable memory" if fresh else "pageable memory"
+    preposition = "from" if group.way == "h2d" else "into"
+    promise = ", though they are meant to be asynchronous" if blocking else ""
+    return Candidate(
+        title=f"{site.place} copies {format_bytes(group.bytes)} {group.words} {preposition} {what}{promise}.",
+        site=site,
+        phase=scene.phase_of(group.rows),
+        rows=group.rows,
+        cost_ns=cost,
+        remains=remains,
+        cure=cure("pin-source" if group.way == "h2d" and not fresh else "pinned-buffer", scene.framework),
+        count=group.count,
+        bytes=group.bytes,
+        basis=(
+            (f"Pinned, {format_counted(group.count, 'copy takes', 'copies take')} {format_ns(round(pinned.ns))}"
+            f" ({pinned.source})."),
+            *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",) if more else ()),
+            (f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
+            f" ({staged.source}); the rest waits for the GPU."),
+        ),
+        evidence=(
+            Evidence(f"{format_counted(group.count, 'copy', 'copies')} of {format_bytes(group.each)}"
+                     f" take {format_ns(group.cost_ns)}."),
+        ),
+    )  # fmt: skip
+
+
+def _most_at_once(scene: Scene, group: _Copies) -> int:
+    """The bytes of one step: what a set of buffers must hold that is reused in the next."""
+    steps = scene.course.steps
+    if steps is not None and steps.count > 1:
+        return -(-group.bytes // steps.count)
+    return 2 * int(group.table.size_bytes.max())
+
+
+def mapped_files(scene: Scene) -> Iterator[Candidate]:
+    """Copies to the GPU whose source is a mapped file: pages fault in while they are copied."""
+    for group in _groups(scene, MemoryKind.PAGEABLE):
+        if group.table.from_file.mean() <= 0.5:
+            continue
+        ring = min(group.bytes, 2 * int(group.table.size_bytes.max()))
+        # What is read overlaps with the copy of the piece before it, so the longer of both remains.
+        read = scene.rates.cost("file.read", group.bytes)
+        copied, pin = scene.rates.cost(f"{group.way}.pinned", group.bytes), scene.rates.cost("pin.alloc", ring)
+        if read is None or copied is None or pin is None:
+            continue
+        remains = total([max(read, copied, key=lambda part: part.ns), pin])
+        assert remains is not None
+        site = scene.site_of_calls(group.calls, group.rows)
+        yield Candidate(
+            title=f"{site.place} copies {format_bytes(group.bytes)} to the GPU from a mapped file.",
+            site=site,
+            phase=scene.phase_of(group.rows),
+            rows=group.rows,
+            cost_ns=group.cost_ns,
+            remains=remains,
+            cure=cure("map-at-once", scene.framework),
+            count=group.count,
+            bytes=group.bytes,
+            basis=((f"Reading it into two pinned buffers in turns takes {format_ns(round(remains.ns))}"
+                   f" ({remains.source})."),),
+            evidence=(Evidence(f"{format_counted(group.count, 'copy takes', 'copies take')}"
+                               f" {format_ns(group.cost_ns)}."),),
+        )  # fmt: skip

@@ -1,0 +1,65 @@
+"""How a run went: its critical thread, its phases, its steps, and where the thread's wall time went."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.opportunities.critical import Critical, critical_of
+from pinprof.analyze.opportunities.phases import phases_of
+from pinprof.analyze.opportunities.results import Course, Interval
+from pinprof.analyze.opportunities.steps import steps_of
+from pinprof.analyze.opportunities.wall import wall_of
+from pinprof.model import Capture
+
+LATEST_NS = 1 << 61
+"""No clock shows more: 73 years, and UTC until 2043."""
+
+
+def course_of(capture: Capture, attribution: Attribution, calls: Calls | None) -> Course | None:
+    """The course of a run; None where nothing sampled time, no process is known, or times are none that a clock shows.
+
+    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`).
+    """
+    if not _possible(capture, calls) or (critical := critical_of(capture, attribution, calls)) is None:
+        return None
+    life = _life(capture, calls, critical)
+    if not life.duration_ns:
+        return None
+    phases = phases_of(capture, calls, critical, life)
+    return Course(
+        pid=critical.pid,
+        tid=critical.tid,
+        start_ns=life.start_ns,
+        end_ns=life.end_ns,
+        phases=phases,
+        steps=steps_of(capture, calls, critical, phases),
+        wall=wall_of(capture, attribution, critical, phases),
+    )
+
+
+def _possible(capture: Capture, calls: Calls | None) -> bool:
+    """Whether all times can be: forged ones would overflow, and every sum of them with it."""
+    samples = capture.samples
+    times = [samples.time_ns, samples.weight]
+    if calls is not None:
+        times += [calls.table.start_ns, calls.table.end_ns]
+    within = all(bool((np.abs(column.astype(np.float64)) < LATEST_NS).all()) for column in times)
+    weighs = float(samples.weight.sum(dtype=np.float64)) < LATEST_NS
+    return within and weighs and bool((samples.weight >= 0).all())
+
+
+def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval:
+    """From the process's first event to its last: samples, waits, calls and ranges."""
+    samples = capture.samples
+    mine = samples.pid == critical.pid
+    time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
+    spans = np.array([entry.spans for entry in capture.events], np.bool_)[event]
+    on_processor = np.array([entry.unit == "ns" and not entry.spans for entry in capture.events], np.bool_)[event]
+    starts = [int((time - np.where(on_processor, weight, 0)).min())]
+    ends = [int((time + np.where(spans, weight, 0)).max())]
+    if calls is not None and (own := calls.table.pid == critical.pid).any():
+        starts.append(int(calls.table.start_ns[own].min()))
+        ends.append(int(calls.table.end_ns[own].max()))
+    return Interval(min(starts), max(max(ends), min(starts)))

@@ -1,0 +1,175 @@
+"""The critical thread: the one whose wall time is the program's.
+
+It drives the GPU: of the process that spends most time in CUDA calls the main thread, unless others make nearly all of
+them. Without CUDA calls it is the main thread of the process that works: most time on processors and in waits for
+others. A launcher (a shell, `timeout`, `mpirun`) hardly computes while a program that it started does.
+
+Idle CPUs, kernel threads and, in a system-wide recording, other people's processes never count.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
+from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
+from pinprof.analyze.ranges.membership import kernel_threads
+from pinprof.columns import Bool, Int32, Int64, pack, unpack
+from pinprof.model import NO_NODE, Capture, clock_event
+
+AWAITS = np.isin(
+    [row.name for row in CATEGORIES],
+    ["wait.lock", "wait.poll", "wait.ipc", "wait.child", "wait.mmap_lock", "wait.other"],
+)
+"""Leaf → whether a thread waits there for what another thread or process does."""
+
+MAIN_SHARE = 0.2
+"""The least part of its process's CUDA time with which a main thread drives the GPU."""
+
+LAUNCHER_SHARE, LAUNCHED_FACTOR = 0.1, 3
+"""A launcher computes for less than this part of its life, and what it started this many times as long."""
+
+_CREATES_CONTEXT = ("cuInit", "cuDevicePrimaryCtxRetain", "cuCtxCreate", "cudaSetDevice", "cudaInitDevice")
+
+
+@dataclass(frozen=True)
+class Critical:
+    """The thread, and the processes of the same program."""
+
+    pid: int
+    tid: int
+    pids: Int64
+    """Processes whose threads it may wait for, itself included."""
+
+
+def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None) -> Critical | None:
+    """The critical thread; None where no process with samples of time is known."""
+    clock = clock_event(capture.events)
+    if clock is None:
+        return None
+    samples = capture.samples
+    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    timed = (spans | (samples.event == clock)) & (samples.pid > 0) & (samples.tid > 0)
+    timed &= ~kernel_threads(capture)
+    pids = _program(capture, timed)
+    timed &= np.isin(samples.pid, pids)
+    if not timed.any():
+        return None
+    thread = _driving(calls, pids) if calls is not None else None
+    if thread is None:
+        thread = _working(capture, attribution, timed, spans)
+    return Critical(*thread, pids)
+
+
+def _program(capture: Capture, timed: Bool) -> Int64:
+    """The processes of the program among those with samples: those somebody told of, else all that can be."""
+    pids = np.unique(capture.samples.pid[timed]).astype(np.int64)
+    if not _system_wide(capture):
+        return pids
+    told: list[int] = [process.pid for process in capture.memory.processes] if capture.memory else []
+    if capture.activity is not None:
+        told += np.unique(capture.activity.calls.pid).tolist()
+    told += np.unique(capture.ranges.pid).tolist()
+    known = pids[np.isin(pids, told)]
+    if len(known) or not len(pids):
+        return known if len(known) else pids
+    # Nobody says which program was meant: the one that computes most, with what shares its name.
+    samples = capture.samples
+    row = timed & (samples.event == clock_event(capture.events))
+    time = np.bincount(np.searchsorted(pids, samples.pid[row]), samples.weight[row], len(pids))
+    heaviest = int(pids[np.argmax(time)])
+    name = capture.threads.get((heaviest, heaviest))
+    alike = [pid == heaviest or (name and capture.threads.get((pid, pid)) == name) for pid in pids.tolist()]
+    return pids[np.array(alike, np.bool_)]
+
+
+def _system_wide(capture: Capture) -> bool:
+    """Whether processes of others were recorded: said so, or seen by its idle CPUs."""
+    options = [collector.get("options") for collector in capture.manifest.collectors]
+    said = any(isinstance(entry, Mapping) and entry.get("system_wide") is True for entry in options)
+    return said or bool((capture.samples.pid == 0).any())
+
+
+def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
+    """The thread that drives the GPU; None where no process with samples made a call beyond bookkeeping."""
+    table = calls.table
+    creates = np.array([name.startswith(_CREATES_CONTEXT) for name in calls.names], np.bool_)[calls.name]
+    counted = ~calls.initial & ~creates & ~calls.is_for("other") & np.isin(table.pid, pids)
+    if not counted.any():
+        counted = np.isin(table.pid, pids) & (calls.initial | creates)
+    if not counted.any():
+        return None
+    threads, of = np.unique(pack(table.pid[counted], table.tid[counted]), return_inverse=True)
+    time = np.bincount(of.reshape(-1), np.maximum(calls.duration_ns[counted], 1), len(threads))
+    pid, tid = unpack(threads)
+    processes, owner = np.unique(pid, return_inverse=True)
+    process = int(np.argmax(np.bincount(owner, time)))
+    mine = owner == process
+    main = mine & (tid == pid)
+    if time[main].sum() >= MAIN_SHARE * time[mine].sum():
+        return int(processes[process]), int(processes[process])
+    return int(processes[process]), int(tid[mine][np.argmax(time[mine])])
+
+
+def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Bool) -> tuple[int, int]:
+    """The main thread of the process that works; the busiest thread where the main one was not recorded."""
+    samples = capture.samples
+    pids, of = np.unique(samples.pid[timed], return_inverse=True)
+    of = of.reshape(-1)
+    weight, waits = samples.weight[timed], spans[timed]
+    main = samples.pid[timed] == samples.tid[timed]
+    # A thread that could run counts as one that does: on a busy machine it is late, not idle.
+    ready = attribution.leaf[timed] == LEAF["wait.runnable"]
+    time = np.zeros(len(pids), np.int64)
+    np.add.at(time, of, np.where(waits & ~ready, 0, weight))
+    awaits = waits & main & AWAITS[attribution.leaf[timed]]
+    waited = np.zeros(len(pids), np.int64)
+    np.add.at(waited, of, np.where(awaits, weight, 0))
+    begin = np.full(len(pids), np.iinfo(np.int64).max)
+    end = np.zeros(len(pids), np.int64)
+    np.minimum.at(begin, of, samples.time_ns[timed] - np.where(waits, 0, weight))
+    np.maximum.at(end, of, samples.time_ns[timed] + np.where(waits, weight, 0))
+    score = np.where(_launchers(capture, pids, time, begin, end), -1, time + waited)
+    # Of equal ones the first: a parent begins before its children.
+    process = int(np.lexsort((begin, -score))[0])
+    pid = int(pids[process])
+    mine = of == process
+    if (mine & main).any():
+        return pid, pid
+    tids, thread = np.unique(samples.tid[timed][mine], return_inverse=True)
+    return pid, int(tids[np.argmax(np.bincount(thread.reshape(-1), weight[mine]))])
+
+
+def _launchers(capture: Capture, pids: Int32, time: Int64, begin: Int64, end: Int64) -> Bool:
+    """Which processes hardly compute while another program, which began later, does.
+
+    A process that starts several of its own kind at once shares its work among them and is no launcher.
+    """
+    samples = capture.samples
+    started = marked(capture.stacks, STARTS_PROGRAM)[samples.stack]
+    executed = np.isin(pids, np.unique(samples.pid[started]))
+    programs = [_programs(capture, pid) for pid in pids.tolist()]
+    result = np.zeros(len(pids), np.bool_)
+    for number in np.flatnonzero(time < LAUNCHER_SHARE * (end - begin)).tolist():
+        later = (begin > begin[number]) & (begin < end[number])
+        heavy = later & (time >= LAUNCHED_FACTOR * max(int(time[number]), 1))
+        other = heavy & np.array([not program & programs[number] for program in programs], np.bool_)
+        result[number] = bool(other.any()) or int((heavy & executed).sum()) == 1
+    return result
+
+
+def _programs(capture: Capture, pid: int) -> frozenset[str]:
+    """What a process executes: the files that its stacks begin in; its name where they do not tell."""
+    samples, stacks = capture.samples, capture.stacks
+    nodes = np.unique(samples.stack[(samples.pid == pid) & (samples.stack != NO_NODE)])
+    while len(outer := nodes[stacks.parent[nodes] != NO_NODE]):
+        nodes = np.unique(np.append(nodes[stacks.parent[nodes] == NO_NODE], stacks.parent[outer]))
+    frames = stacks.frames
+    first = [int(frame) for frame in np.unique(stacks.frame[nodes]) if frames.symbol[int(frame)] == "_start"]
+    files = {frames.dsos[int(frames.dso[frame])].path for frame in first}
+    return frozenset(files or {capture.threads.get((pid, pid), "")})

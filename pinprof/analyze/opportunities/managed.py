@@ -1,0 +1,95 @@
+"""Managed memory that the CPU fetches page by page after the GPU had it, and the way back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import numpy as np
+
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.results import Evidence
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.model import Bool, Int64
+from pinprof.units import format_bytes, format_ns
+
+_MOVES = re.compile(r"(block_copy_resident_pages\w*|uvm_spin_loop|uvm_push_end|block_unmap_gpu)(\.\w+)*")
+"""Functions of the driver that move pages or take them from the GPU; a first touch needs none of them."""
+_LEAST_MOVING = 0.05
+_WAITS = ("sync.poll", "wait.gpu")
+
+
+def read_back(scene: Scene) -> Iterator[Candidate]:
+    """Pages that the CPU fetches from the GPU fault by fault, by place; and those that the GPU must fetch again."""
+    moving = _moves(scene)
+    rows = np.flatnonzero(scene.caused_by("uvm.cpu_fault"))
+    if not len(rows) or not moving[rows].any():
+        return
+    waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_work())
+    left = scene.ns(waits)
+    for group in scene.by_place(rows):
+        share = scene.ns(group[moving[group]]) / max(scene.ns(group), 1)
+        # Mapping and bookkeeping come with each move: where hardly any moves, these are first touches.
+        if share < _LEAST_MOVING:
+            continue
+        cost = scene.ns(group)
+        amount = _bytes_for(scene, cost, "uvm.cpu-readback")
+        ahead = scene.rates.cost("uvm.prefetch", amount)
+        if not amount or ahead is None:
+            continue
+        back = scene.rates.cost("uvm.ondemand", amount)
+        again = min(left, round(back.ns)) if back else 0
+        left -= again
+        remains = ahead.times(2 if again else 1)
+        site = scene.site_of(group)
+        yield Candidate(
+            title=f"{site.place} fetches managed memory from the GPU page by page.",
+            site=site,
+            phase=scene.phase_of(group),
+            rows=np.sort(np.concatenate([group, waits])) if again else group,
+            cost_ns=cost + again,
+            remains=remains,
+            cure=cure("prefetch", scene.framework),
+            count=_faults(scene, group),
+            bytes=amount,
+            basis=(
+                (f"By the time it takes, about {format_bytes(amount)} come back; prefetching as much"
+                f" {'both ways ' if again else ''}takes {format_ns(round(remains.ns))} ({remains.source})."),
+            ),
+            evidence=(
+                Evidence(f"Faults of the CPU on managed memory take {format_ns(cost)} there."),
+                *((Evidence(f"The GPU has to fetch the same pages again: {format_ns(again)} of waiting for it."),)
+                  if again else ()),
+            ),
+            causes=scene.causes(group) | ({"sync.poll": again} if again else {}),
+        )  # fmt: skip
+
+
+def _moves(scene: Scene) -> Bool:
+    """Per wall row, whether its stack has a function that moves pages."""
+    stacks = scene.capture.stacks
+    named = np.array([_MOVES.fullmatch(name) is not None for name in stacks.frames.symbol], np.bool_)
+    moves = np.zeros(len(stacks) + 1, np.bool_)
+    for nodes in stacks.levels():
+        moves[nodes] = named[stacks.frame[nodes]] | moves[stacks.parent[nodes]]
+    return np.asarray(moves[scene.node])
+
+
+def _bytes_for(scene: Scene, cost_ns: int, measure: str) -> int:
+    """How many bytes an operation of a known rate handles in this time."""
+    unit = 64 << 20
+    rate = scene.rates.cost(measure, unit)
+    return round(cost_ns / rate.ns * unit) if rate and rate.ns else 0
+
+
+def _faults(scene: Scene, rows: Int64) -> int:
+    """Faults that an event counted at the place of these wall rows; 0 where nothing counted them."""
+    capture = scene.capture
+    counting = [number for number, event in enumerate(capture.events) if "fault" in event.name]
+    if not counting:
+        return 0
+    place = scene.place[rows[0]]
+    samples = capture.samples
+    here = np.isin(samples.event, counting) & (scene.sites.frames(samples.stack) == place)
+    return int(samples.weight[here].sum())

@@ -1,0 +1,214 @@
+"""What detectors look at: the critical thread's time by cause and place, CUDA calls, copies, rates of the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
+from pinprof.analyze.opportunities.sites import Sites
+from pinprof.columns import pack
+from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
+from pinprof.rate_book import RateBook
+
+_NAMES = [row.name for row in CATEGORIES]
+_FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
+
+
+@dataclass(frozen=True)
+class Scene:
+    """One run, ready to be searched. Columns of wall rows have the length of `course.wall`."""
+
+    capture: Capture
+    attribution: Attribution
+    course: Course
+    calls: Calls | None
+    copies: CopyTable | None
+    rates: RateBook
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Places of stacks."""
+        return Sites(self.capture)
+
+    @cached_property
+    def leaf(self) -> Int32:
+        """Per wall row its cause, an index into CATEGORIES."""
+        return self.attribution.leaf[self.course.wall.sample].astype(np.int32)
+
+    @cached_property
+    def node(self) -> Int32:
+        """Per wall row the innermost node of its stack."""
+        return self.capture.samples.stack[self.course.wall.sample]
+
+    @cached_property
+    def place(self) -> Int32:
+        """Per wall row the frame of the program's own code that it belongs to, NOTHING where there is none."""
+        return self.sites.frames(self.node)
+
+    @cached_property
+    def framework(self) -> str:
+        """`pytorch`, `cupy`, `jax`, `numpy`, `python`, or empty for C and C++: whose words a cure is put in."""
+        frames = self.capture.stacks.frames
+        used = frames.dso[np.unique(self._frames_in_work())].tolist()
+        files = {frames.dsos[dso].name for dso in used}
+        for name, part in _FRAMEWORKS:
+            if any(part in file for file in files):
+                return name
+        return "python" if any(frames.dsos[dso].kind == "python" for dso in used) else ""
+
+    def _frames_in_work(self) -> Int32:
+        """The frames that the critical thread's work has on its stacks."""
+        stacks = self.capture.stacks
+        ahead = np.unique(self.node[self.in_work()])
+        seen = np.zeros(len(stacks), np.bool_)
+        while len(ahead := ahead[ahead != NO_NODE]):
+            ahead = np.unique(ahead[~seen[ahead]])
+            seen[ahead] = True
+            ahead = stacks.parent[ahead]
+        return stacks.frame[seen]
+
+    def phase_of(self, rows: Int64) -> PhaseName:
+        """The phase that most of these wall rows lie in."""
+        wall = self.course.wall
+        if not len(rows):
+            return "work"
+        return PHASE_NAMES[int(np.bincount(wall.phase[rows], weights=wall.ns[rows], minlength=4).argmax())]
+
+    def phase_ns(self, name: PhaseName) -> int:
+        """The length of a phase."""
+        phase = self.course.phase(name)
+        return phase.wall_ns if phase else 0
+
+    def in_work(self) -> Bool:
+        """The wall rows of the work phase."""
+        return np.asarray(self.course.wall.phase == PHASE_NAMES.index("work"))
+
+    def caused_by(self, *leaves: str) -> Bool:
+        """The wall rows of these causes."""
+        return np.isin(self.leaf, [_NAMES.index(leaf) for leaf in leaves])
+
+    def causes(self, rows: Int64) -> dict[str, int]:
+        """Leaf → wall time of these rows, heaviest first."""
+        sums = np.zeros(len(_NAMES), np.int64)
+        np.add.at(sums, self.leaf[rows], self.course.wall.ns[rows])
+        return {_NAMES[leaf]: int(sums[leaf]) for leaf in np.argsort(-sums, kind="stable").tolist() if sums[leaf]}
+
+    def ns(self, rows: Int64) -> int:
+        """The wall time of these rows."""
+        return int(self.course.wall.ns[rows].sum())
+
+    def thread_of(self, rows: Int64) -> str:
+        """The name of the thread that most of these rows' time was spent in."""
+        sample = self.course.wall.sample[rows]
+        pids, tids = self.capture.samples.pid[sample], self.capture.samples.tid[sample]
+        keys, which = np.unique(pack(pids, tids), return_inverse=True)
+        if not len(keys):
+            return self.capture.threads.get((self.course.pid, self.course.tid), "")
+        heaviest = int(np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows]).argmax())
+        row = int(np.flatnonzero(which.reshape(-1) == heaviest)[0])
+        return self.capture.threads.get((int(pids[row]), int(tids[row])), "")
+
+    def rows_inside(self, calls: Int64) -> Int64:
+        """The wall rows that lie inside these calls, on the threads that made them."""
+        assert self.calls is not None
+        table, wall, samples = self.calls.table, self.course.wall, self.capture.samples
+        calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
+        thread = pack(samples.pid[wall.sample], samples.tid[wall.sample])
+        time = samples.time_ns[wall.sample]
+        found = []
+        for key in np.unique(pack(table.pid[calls], table.tid[calls])).tolist():
+            mine = calls[pack(table.pid[calls], table.tid[calls]) == key]
+            rows = np.flatnonzero(thread == key)
+            place = np.searchsorted(table.start_ns[mine], time[rows], "right") - 1
+            inside = (place >= 0) & (time[rows] < table.end_ns[mine][place])
+            found.append(rows[inside])
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
+        """Wall time of the critical thread in calls: its own by their clock, without what tracing them costs and without
+        the creation of contexts; others' as far as it waited for them. `rows` are the wall rows inside them.
+        """
+        assert self.calls is not None
+        table, wall = self.calls.table, self.course.wall
+        own = (table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)
+        clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns - self._context_in(calls[own]), 0)
+        waited = wall.waiting[rows] >= 0
+        return int(clock.sum()) + int(wall.ns[rows[waited]].sum())
+
+    def _context_in(self, calls: Int64) -> Int64:
+        """Per call how much of it is the creation of a context, which it may do before its own work."""
+        assert self.calls is not None
+        table, context = self.calls.table, self.course.phase("context")
+        overlap = np.zeros(len(calls), np.int64)
+        for part in context.intervals if context and not self.calls.initial[calls].any() else ():
+            overlap += np.maximum(
+                np.minimum(table.end_ns[calls], part.end_ns) - np.maximum(table.start_ns[calls], part.start_ns), 0
+            )
+        return overlap
+
+    @property
+    def overhead_ns(self) -> int:
+        """What tracing adds to the length of one call."""
+        activity = self.capture.activity
+        overhead = activity.call_overhead if activity is not None else None
+        return overhead.inside_ns if overhead else 0
+
+    def site_of_calls(self, calls: Int64, rows: Int64) -> Site:
+        """Where these calls are made: as each was recorded, else where samples inside them were."""
+        assert self.calls is not None
+        table = self.calls.table
+        thread = self.thread_of(rows)
+        if table.site is not None and len(calls):
+            known = table.site[calls][table.site[calls] >= 0]
+            if 2 * len(known) >= len(calls):
+                named = self.sites.named(table.sites[int(np.bincount(known).argmax())], thread)
+                sampled = self.site_of(rows)
+                return sampled if sampled.file and not named.file else named
+        return self.site_of(rows)
+
+    def site_of(self, rows: Int64) -> Site:
+        """Where most of the time of these wall rows was spent."""
+        return self.sites.heaviest(self.node[rows], self.course.wall.ns[rows], self.thread_of(rows))
+
+    def by_place(self, rows: Int64) -> Iterable[Int64]:
+        """These wall rows by the place they belong to, heaviest first; those without one last."""
+        places, which = np.unique(self.place[rows], return_inverse=True)
+        sums = np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows], minlength=len(places))
+        order = np.lexsort((-sums, places == NOTHING))
+        return (rows[which.reshape(-1) == number] for number in order.tolist())
+
+    def call_groups(self, calls: Int64, *more: Int64) -> Iterable[Int64]:
+        """Calls by the site they were made from, and by more columns of the calls' length, if given."""
+        assert self.calls is not None
+        table = self.calls.table
+        site = np.full(len(calls), -1, np.int64) if table.site is None else table.site[calls].astype(np.int64)
+        if (site < 0).all() and len(calls):
+            site = self._sampled_places(calls)
+        keys = np.stack([site, *more], 1) if len(calls) else np.zeros((0, 1 + len(more)), np.int64)
+        distinct, which = np.unique(keys, axis=0, return_inverse=True)
+        for number in range(len(distinct)):
+            yield calls[which.reshape(-1) == number]
+
+    def _sampled_places(self, calls: Int64) -> Int64:
+        """Per call the place of a sample inside it; those without a sample have that of most, for lack of better."""
+        assert self.calls is not None
+        table, wall, samples = self.calls.table, self.course.wall, self.capture.samples
+        order = np.argsort(table.start_ns[calls], kind="stable")
+        at = np.searchsorted(table.start_ns[calls][order], samples.time_ns[wall.sample], "right") - 1
+        at = np.maximum(at, 0)
+        inside = samples.time_ns[wall.sample] < table.end_ns[calls][order][at]
+        inside &= samples.tid[wall.sample] == table.tid[calls][order][at]
+        place = np.full(len(calls), NOTHING, np.int64)
+        place[order[at[inside]]] = self.place[inside]
+        known = place[place != NOTHING]
+        if len(known):
+            place[place == NOTHING] = np.bincount(known).argmax()
+        return place

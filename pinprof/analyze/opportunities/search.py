@@ -1,0 +1,179 @@
+"""Asks all detectors, weighs their candidates against each other, and puts the answer in a sentence.
+
+Time is saved once: where two candidates claim the same time, the one that saves more keeps it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.opportunities import allocating, copying, managed, pages
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.units import format_ns, format_share
+
+Detector = Callable[[Scene], Iterator[Candidate]]
+
+DETECTORS: tuple[Detector, ...] = (
+    allocating.pairs,
+    allocating.page_creation,
+    allocating.late_context,
+    copying.tiny,
+    copying.pageable,
+    copying.mapped_files,
+    managed.read_back,
+    pages.made_again,
+    pages.copied_on_write,
+    pages.mapped,
+)
+
+LEAST_SHARE, LEAST_NS = 0.01, 10_000_000
+"""Of its phase, and at all: what saves less is not worth a reader's time."""
+REFUSED_SHARE = 0.05
+"""Of its phase: a cost of this size is named even where no cure pays."""
+_MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
+
+
+def search(scene: Scene) -> Opportunities:
+    """What to change, best first; what would not pay; and the headline."""
+    candidates = [candidate for detector in DETECTORS for candidate in detector(scene)]
+    candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
+    found: list[Opportunity] = []
+    refused: list[Refused] = []
+    claimed = np.zeros(len(scene.course.wall), np.bool_)
+    for candidate in candidates:
+        rows = candidate.rows
+        taken = scene.ns(rows[claimed[rows]]) / max(scene.ns(rows), 1)
+        if taken > 0.5:
+            continue
+        saving = _scaled(candidate.saving, 1 - taken)
+        phase_ns = scene.phase_ns(candidate.phase)
+        if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
+            claimed[rows] = True
+            found.append(_opportunity(scene, candidate, saving, len(found) + 1))
+        elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
+            refused.append(_refused(candidate, saving))
+    return Opportunities(tuple(found), tuple(refused), _unseen(scene), _headline(scene, found))
+
+
+def _scaled(saving: Saving, share: float) -> Saving:
+    return Saving(round(saving.low_ns * share), round(saving.likely_ns * share), round(saving.high_ns * share))
+
+
+def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) -> Opportunity:
+    return Opportunity(
+        rank=rank,
+        title=candidate.title,
+        site=replace(candidate.site, range=_range(scene, candidate)),
+        causes=candidate.causes or scene.causes(candidate.rows),
+        phase=candidate.phase,
+        count=candidate.count,
+        bytes=candidate.bytes,
+        cost_ns=candidate.cost_ns,
+        cure=candidate.cure,
+        saving=saving,
+        basis=candidate.basis,
+        evidence=(*candidate.evidence, *_command(scene, candidate)),
+        samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),
+    )
+
+
+def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
+    causes = scene.causes(candidate.rows)
+    heaviest = next(iter(causes), "")
+    if not heaviest:
+        return ()
+    share = format_share(causes[heaviest], sum(causes.values()))
+    return (Evidence(f"{share} of the sampled time there is {heaviest}.", f"explain {heaviest}"),)
+
+
+def _range(scene: Scene, candidate: Candidate) -> str:
+    """The innermost range around most of the time, empty where most lies in none."""
+    ranges, wall = scene.capture.ranges, scene.course.wall
+    ended = ranges.end_ns < scene.course.end_ns
+    mine = np.flatnonzero(ended & ((ranges.tid == scene.course.tid) | (ranges.tid < 0)))
+    if not len(mine) or not len(candidate.rows):
+        return ""
+    time = wall.time_ns[candidate.rows]
+    best, name = 0, ""
+    for row in mine[np.argsort(ranges.end_ns[mine] - ranges.start_ns[mine], kind="stable")][:1000].tolist():
+        same = [other for other in mine.tolist() if ranges.name[other] == ranges.name[row]][:1000]
+        inside = np.zeros(len(time), np.bool_)
+        for other in same:
+            inside |= (time >= ranges.start_ns[other]) & (time < ranges.end_ns[other])
+        weight = int(wall.ns[candidate.rows[inside]].sum())
+        if 2 * weight > scene.ns(candidate.rows) and weight > best:
+            best, name = weight, ranges.name[row]
+            break
+    return name
+
+
+def _refused(candidate: Candidate, saving: Saving) -> Refused:
+    remains = format_ns(round(candidate.remains.ns))
+    gains = f"saves {format_ns(saving.likely_ns)}" if saving.likely_ns else "saves nothing"
+    reason = (
+        f"It takes {format_ns(candidate.cost_ns)}; with the cure ({candidate.cure.id}) {remains} remain, which {gains}."
+    )
+    return Refused(candidate.title, candidate.site, reason)
+
+
+def _headline(scene: Scene, found: list[Opportunity]) -> str:
+    work = scene.phase_ns("work")
+    if not found:
+        memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
+        spent = int(scene.course.wall.ns[memory].sum())
+        return (
+            f"Nothing to gain in host memory: faults, pins and copies take {format_ns(spent)}"
+            f" of {format_ns(work)} of work ({format_share(spent, max(work, 1))})."
+        )
+    first = found[0]
+    saving = first.saving
+    around = f"{format_ns(saving.low_ns)} to {format_ns(saving.high_ns)}"
+    return (
+        f"{first.title.rstrip('.')}: {_imperative(first)} saves about {format_ns(saving.likely_ns)} ({around})"
+        f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
+    )
+
+
+def _imperative(first: Opportunity) -> str:
+    return _CURES_IN_A_WORD.get(first.cure.id, first.cure.id)
+
+
+_CURES_IN_A_WORD = {
+    "touch-then-register": "touching huge pages by several threads and then registering",
+    "pool-pinned": "a pool of pinned buffers",
+    "register-once": "registering once",
+    "pool-device": "a memory pool",
+    "pool-managed": "allocating once",
+    "pinned-buffer": "a reused pinned buffer",
+    "pin-source": "pinning the source once",
+    "huge-pages": "huge pages",
+    "reuse-memory": "reusing the memory",
+    "spawn": "spawning instead of forking",
+    "map-at-once": "mapping all pages at once",
+    "prefetch": "prefetching",
+    "batch-copies": "one large copy",
+    "sync-less": "synchronising less often",
+    "context-early": "creating it earlier",
+    "reuse-shared-memory": "reusing shared memory",
+}
+
+
+def _unseen(scene: Scene) -> tuple[str, ...]:
+    """What this recording could not show, and so was not searched."""
+    missing = []
+    if not any(event.spans for event in scene.capture.events):
+        missing.append("Waits were not recorded: what the thread waits for is not searched.")
+    activity = scene.capture.activity
+    if activity is None:
+        missing.append("CUDA calls were not recorded: pins and copies are judged by samples alone.")
+    elif "cuda" not in activity.recorded:
+        missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
+    if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
+        missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
+    return tuple(missing)

@@ -1,0 +1,94 @@
+"""Whose code a stack is in: the innermost line of the program's own, where a change can be made."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+
+import numpy as np
+
+from pinprof.analyze.lines import NOTHING, Place, nearest_places, places_of_all, short_files
+from pinprof.analyze.opportunities.results import Site
+from pinprof.columns import Int32, Int64
+from pinprof.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
+
+_SYSTEM = re.compile(
+    r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$"
+)
+"""Paths of what is no program of somebody who looks for a line to change."""
+_NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
+
+
+class Sites:
+    """The places of a capture's stacks."""
+
+    def __init__(self, capture: Capture) -> None:
+        self._capture = capture
+        self._places = places_of_all(capture.stacks.frames)
+        self._files = short_files(self._places.values())
+        own, _ = nearest_places(capture.stacks, self._places)
+        frame = np.where(own != NOTHING, own, np.append(_innermost_own(capture.stacks), np.int32(NOTHING)))
+        self._frame = self._one_each(len(capture.stacks.frames))[frame]
+
+    def _one_each(self, count: int) -> Int32:
+        """Per frame, one more for NOTHING, the first frame at the same line: functions may be there several times."""
+        first: dict[tuple[str, int], int] = {}
+        same = np.append(np.arange(count, dtype=np.int32), np.int32(NOTHING))
+        for frame, place in self._places.items():
+            if place.line:
+                same[frame] = first.setdefault((place.path, place.line), frame)
+        return same
+
+    def frames(self, nodes: Int32) -> Int32:
+        """Per node of the stacks the frame that is its place, NOTHING where it has none; NO_NODE is one without."""
+        return np.asarray(self._frame[nodes], np.int32)
+
+    def site(self, frame: int, thread: str) -> Site:
+        """A frame as a place to change something."""
+        if frame == NOTHING:
+            return Site("", "", 0, thread)
+        place = self._places.get(frame)
+        if place is None:
+            return Site(self._capture.stacks.frames.symbol[frame], "", 0, thread)
+        return _site(place, self._files[place.path], thread)
+
+    def heaviest(self, nodes: Int32, weight: Int64, thread: str) -> Site:
+        """The place with most weight."""
+        frames = self.frames(nodes)
+        distinct, which = np.unique(frames, return_inverse=True)
+        sums = np.bincount(which.reshape(-1), weights=weight.astype(np.float64), minlength=len(distinct))
+        sums[distinct == NOTHING] = -1
+        return self.site(int(distinct[sums.argmax()]) if len(distinct) else NOTHING, thread)
+
+    def named(self, text: str, thread: str) -> Site:
+        """The site that a CUDA call was recorded with, `step (train.py:20)` or `step (libmine.so)`."""
+        match = _NAMED.fullmatch(text)
+        if match is None:
+            return Site(text, "", 0, thread)
+        function, file, line = match[1], match[2], int(match[3] or 0)
+        if not line:
+            return Site(function, "", 0, thread)
+        same = Counter(
+            self._files[place.path] for place in self._places.values()
+            if place.line == line and self._files[place.path].rpartition("/")[2] == file
+        )  # fmt: skip
+        return Site(function, max(same, key=lambda name: same[name], default=file), line, thread)
+
+
+def _site(place: Place, file: str, thread: str) -> Site:
+    function = "" if place.function == UNDECIDED_LINE else place.function
+    return Site(function, file, place.line, thread)
+
+
+def _innermost_own(stacks: StackTable) -> Int32:
+    """Per node the innermost function that lies in no system library; without lines the nearest to a place."""
+    frames = stacks.frames
+    own_file = np.array([not _SYSTEM.search(dso.path or dso.name) for dso in frames.dsos], np.bool_)[frames.dso]
+    named = np.array([not symbol.startswith(("[", "_start")) for symbol in frames.symbol], np.bool_)
+    own = own_file & named & (frames.mode == USER)
+    result = np.full(len(stacks), NOTHING, np.int32)
+    for nodes in stacks.levels():
+        frame, parent = stacks.frame[nodes], stacks.parent[nodes]
+        above = np.where(parent == NO_NODE, NOTHING, result[parent])
+        result[nodes] = np.where(own[frame], frame, above)
+    return result

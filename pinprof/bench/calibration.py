@@ -1,0 +1,113 @@
+"""A calibration: some rates of this machine within seconds, by a process that is ended when its time is up."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from pinprof.rates import Rate, Rates, is_measure
+
+LIMIT_S = 3.0
+_WORKER = (sys.executable, "-P", "-m", "pinprof.bench.calibration_worker")
+"""-P: modules in the current directory are none of ours."""
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What was measured in the time."""
+
+    rates: Rates | None
+    """None when there is nothing."""
+    notes: tuple[str, ...] = ()
+    """What could not be measured, for whoever reads the capture."""
+
+
+def calibration_of(
+    machine: Mapping[str, Any],
+    environment: Mapping[str, str],
+    *,
+    cuda: bool,
+    limit_s: float = LIMIT_S,
+    worker: Sequence[str] = _WORKER,
+) -> Calibration:
+    """Measure for `limit_s` at most; `cuda` with the GPU that the environment shows first.
+
+    Raises nothing but what interrupts it: Ctrl-C ends the measurement, any other signal goes on as KeyboardInterrupt.
+    """
+    command = [*worker, *(["--cuda"] if cuda else [])]
+    lines = b""
+    try:
+        with _started(command, environment) as process:
+            lines = _read(process, monotonic() + limit_s)
+    except OSError as error:
+        return Calibration(None, (f"This machine was not calibrated: {error.strerror}.",))
+    except KeyboardInterrupt as error:
+        if error.args and error.args[0] != signal.SIGINT:
+            raise
+        return Calibration(None, ("This machine was not calibrated: Ctrl-C ended that.",))
+    found, notes = _parsed(lines)
+    if not found:
+        return Calibration(None, (*notes, "This machine was not calibrated: nothing could be measured in time."))
+    with_gpu = any(rate.measure.startswith(("pin.", "h2d.", "d2h.")) for rate in found)
+    if cuda and not with_gpu and not notes:
+        notes = ("Calibration: CUDA was not measured, there was no time left.",)
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return Calibration(Rates(machine, "cuda" if with_gpu else "host", now, found, "calibration"), notes)
+
+
+@contextlib.contextmanager
+def _started(command: Sequence[str], environment: Mapping[str, str]) -> Any:
+    """The process, in a group of its own, which a Ctrl-C for us does not reach; killed in the end, if need be."""
+    process = subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=dict(environment),
+        process_group=0,
+    )
+    try:
+        yield process
+    finally:
+        assert process.stdout is not None
+        process.stdout.close()
+        process.kill()
+        process.wait()
+
+
+def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
+    """What it prints until it ends, or until the time is up."""
+    assert process.stdout is not None
+    read = b""
+    with selectors.DefaultSelector() as ready:
+        ready.register(process.stdout, selectors.EVENT_READ)
+        while (left := deadline - monotonic()) > 0 and ready.select(left):
+            piece = os.read(process.stdout.fileno(), 1 << 16)
+            if not piece:
+                break
+            read += piece
+    return read
+
+
+def _parsed(lines: bytes) -> tuple[tuple[Rate, ...], tuple[str, ...]]:
+    """Rates and notes of whole lines; the last one may be cut."""
+    found: list[Rate] = []
+    notes: list[str] = []
+    for line in lines.splitlines():
+        with contextlib.suppress(ValueError, TypeError, KeyError):
+            answer = json.loads(line)
+            if "note" in answer:
+                notes.append(f"Calibration: CUDA was not measured. {answer['note']}")
+            elif is_measure(answer["measure"]):
+                found.append(Rate(**answer))
+    return tuple(found), tuple(notes)

@@ -1,0 +1,24 @@
+"""Which source files are the program's own, and which are a library's: by their paths, in every language."""
+
+from __future__ import annotations
+
+import re
+
+_LIBRARY = re.compile(
+    r"/lib(?:64)?/python\d[\d.]*t?/(?:(?:site|dist)-packages/)?(.+)|/(?:site|dist)-packages/(.+)|<frozen (.+)>",
+    re.DOTALL,
+)
+_HEADERS = re.compile(
+    r"/usr/(?:local/)?include/(?:[^/]+-linux-gnu[^/]*/)?(?:c\+\+/[^/]+/)?(.+)|/include/c\+\+/[^/]+/(.+)|"
+    r"/usr/lib/(?:gcc|llvm)[^/]*/.*/include/(.+)|"
+    r"/cuda[^/]*/(?:targets/[^/]+/)?include/(.+)|/rustc/[0-9a-f]{40}/(.+)|/rustlib/src/rust/(.+)|"
+    r"/\.cargo/(?:registry/src|git/checkouts)/[^/]+/(.+)",
+    re.DOTALL,
+)
+"""Sources that are a library's: C, C++, CUDA, Rust."""
+
+
+def library_part(path: str) -> str:
+    """The path of a source file within its library; empty for the program's own code."""
+    library = _LIBRARY.search(path) or _HEADERS.search(path)
+    return next((part for part in library.groups() if part), "") if library else ""

@@ -1,0 +1,377 @@
+"""Where the memory of CUDA calls lies: what was allocated and freed, and the kind of both ends of every copy.
+
+Mappings, allocations, registrations and copies are replayed in time order, each process by itself. Allocations tell
+their size, not their address; but the driver maps page-locked and managed memory inside the call, so the mapping tells.
+Later small allocations may come out of the same mapping: all of it is of that kind until something else is mapped
+there.
+
+- An address in page-locked, registered or managed memory is of that kind, whatever else is known of it.
+- Any other host address is pageable. The direction of a copy says which end is the host's: its name or its argument
+  states it, or a call inside it. Where none does (unified addressing), the address tells: the driver reserves the
+  device's address space by mappings without any access, or of its own device files, and no program reads those.
+- A program that already ran when it was attached to, or whose page-locked memory was not all found, may have such
+  memory elsewhere: what is not known is said to be unknown.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from enum import IntEnum
+
+import numpy as np
+
+from pinprof.activity import (
+    UNRECORDED,
+    ApiCallTable,
+    CopyKind,
+    MemoryKind,
+    MemoryOperation,
+    MemoryUsageTable,
+)
+from pinprof.columns import Bool, Int64, UInt8, UInt64
+from pinprof.cuda_functions import FUNCTIONS, Function
+from pinprof.read.perf.places import NOTHING, Places
+from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
+from pinprof.read.perf.stream import TaskRecord
+
+_KINDS = (
+    (("Managed",), MemoryKind.MANAGED),
+    (("Host",), MemoryKind.PINNED),
+    (("Malloc", "MemAlloc", "Free"), MemoryKind.DEVICE),
+)
+_MOST_BYTES = 2**63 - 1
+_SHARED, _ANONYMOUS = 0x01, ("//anon", "/dev/zero", "/anon_hugepage")
+_NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")
+"""Names of mappings that are no files of data (fs/proc/task_mmu.c); /dev/shm is memory, /dev/nvidia* the driver's."""
+_HOST_TARGET = (CopyKind.DEVICE_TO_HOST, CopyKind.HOST_TO_HOST)
+_HOST_SOURCE = (CopyKind.HOST_TO_DEVICE, CopyKind.HOST_TO_HOST)
+
+
+class _Place(IntEnum):
+    """What a mapping is; the driver's own are `DRIVERS` or of a kind."""
+
+    HOST = 0
+    FILE = 1
+    DRIVERS = 2
+    PINNED = 3
+    MANAGED = 4
+
+
+@dataclass
+class _Process:
+    """One process as it is at some time."""
+
+    mapped: Places = field(default_factory=Places)
+    """`_Place`."""
+    owned: Places = field(default_factory=Places)
+    """`MemoryKind` of what CUDA granted or registered."""
+    whole: bool = False
+    """Whether everything is known from its beginning."""
+    live: dict[tuple[MemoryKind, int], tuple[int, int]] = field(default_factory=dict)
+    """(kind, address) → size that was asked for, and bytes that the range has."""
+    adrift: dict[MemoryKind, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Sizes of what was allocated at unknown addresses."""
+
+    def forked(self) -> _Process:
+        """Its child: with the same mappings, but nothing is page-locked for it."""
+        return _Process(self.mapped.copy(), whole=self.whole)
+
+
+@dataclass(frozen=True)
+class CudaMemory:
+    """What a replay yields."""
+
+    calls: ApiCallTable
+    usage: MemoryUsageTable
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What was recorded of the calls beside the table; columns of its length."""
+
+    pointer: UInt64
+    target: UInt64
+    source: UInt64
+    """0 where the function has none."""
+    stated: UInt8
+    """`CopyKind` as far as names and arguments tell."""
+
+
+def settle(
+    calls: ApiCallTable, arguments: Arguments, areas: Sequence[DataArea], tasks: Sequence[tuple[int, TaskRecord]]
+) -> CudaMemory:
+    """The calls with the sizes of frees and the columns about memory, and what was allocated and freed."""
+    return _Replay(calls, arguments, areas, tasks).run()
+
+
+def kind_of(name: str) -> MemoryKind | None:
+    """The memory that a function makes or gives back; None for every other function."""
+    role = FUNCTIONS.get(name)
+    if role is None or not (role.grants or role.pointer is not None):
+        return None
+    return next((kind for words, kind in _KINDS if any(word in name for word in words)), None)
+
+
+class _Replay:
+    """One pass in time order."""
+
+    def __init__(
+        self,
+        calls: ApiCallTable,
+        arguments: Arguments,
+        areas: Sequence[DataArea],
+        tasks: Sequence[tuple[int, TaskRecord]],
+    ) -> None:
+        assert calls.size_bytes is not None
+        self._calls, self._arguments = calls, arguments
+        self._size = calls.size_bytes.copy()
+        self._roles = [FUNCTIONS.get(name, Function()) for name in calls.names]
+        self._kinds = [kind_of(name) for name in calls.names]
+        self._areas, self._tasks = sorted(areas), tasks
+        self._programs = {(record.pid, record.path) for _, record in tasks if isinstance(record, MapRecord)}
+        self._made: dict[tuple[int, int], list[DataArea]] = defaultdict(list)
+        for area in self._areas:
+            self._made[area.pid, area.tid].append(area)
+        self._processes: dict[int, _Process] = defaultdict(_Process)
+        self._granted = np.full(len(calls), -1, np.int64)
+        self._usage: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
+        copies = np.array([role.copies is not None for role in self._roles] or [False], np.bool_)
+        self._copies = np.flatnonzero(copies[calls.name])
+        self._looks = [_Looks.nothing(len(self._copies)) for _ in range(2)]
+
+    def run(self) -> CudaMemory:
+        starts = self._calls.start_ns[self._copies]
+        done = 0
+        for time, change in sorted(self._changes(), key=lambda each: each[0]):
+            upto = int(np.searchsorted(starts, time))
+            if upto > done:
+                self._look(done, upto)
+                done = upto
+            self._apply(change)
+        self._look(done, len(starts))
+        return CudaMemory(self._with_kinds(), self._memory_usage())
+
+    def _changes(self) -> Iterator[tuple[int, DataArea | TaskRecord | int]]:
+        """(time, mapping, task record or row of a call that makes or gives back memory)."""
+        yield from ((time, record) for time, record in self._tasks)
+        yield from ((area.clock, area) for area in self._areas)
+        calls = self._calls
+        concerned = np.array([kind is not None for kind in self._kinds] or [False], np.bool_)
+        makes = [role.grants or role.size is not None for role in self._roles]
+        for row in np.flatnonzero(concerned[calls.name] & (calls.status == 0)).tolist():
+            yield int(calls.end_ns[row] if makes[calls.name[row]] else calls.start_ns[row]), row
+
+    def _apply(self, change: DataArea | TaskRecord | int) -> None:
+        if isinstance(change, int):
+            role = self._roles[self._calls.name[change]]
+            if role.grants or role.size is not None:
+                self._allocate(change, role)
+            elif self._arguments.pointer[change]:
+                self._free(change)
+        elif isinstance(change, DataArea):
+            self._processes[change.pid].mapped.put(change.start, change.end, self._place(change))
+        elif isinstance(change, MapRecord):
+            self._processes[change.pid].mapped.put(change.start, change.end, _Place.HOST)
+        elif isinstance(change, ForkRecord):
+            if change.pid != change.parent_pid and change.clones:
+                self._processes[change.pid] = self._processes[change.parent_pid].forked()
+        elif change.exec:
+            self._processes[change.pid] = _Process(whole=True)
+
+    def _place(self, area: DataArea) -> _Place:
+        if area.path.startswith("/dev/nvidia") or (area.protection == 0 and area.path.startswith(_ANONYMOUS)):
+            return _Place.DRIVERS
+        if area.path.startswith(_NOT_A_FILE) or not area.path or (area.pid, area.path) in self._programs:
+            return _Place.HOST
+        return _Place.FILE
+
+    def _allocate(self, row: int, role: Function) -> None:
+        calls, kind = self._calls, self._kinds[self._calls.name[row]]
+        assert kind is not None
+        process, size = self._processes[int(calls.pid[row])], int(self._size[row])
+        address, length = 0, size
+        if role.pointer is not None:
+            address = int(self._arguments.pointer[row])
+        elif kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
+            address, length = self._mapped_in(row, kind, process)
+        self._usage.append((row, size, address, kind, MemoryOperation.ALLOCATE))
+        if address:
+            process.live[kind, address] = size, length
+            process.owned.put(address, address + length, kind)
+        else:
+            process.adrift[kind].append(size)
+
+    def _mapped_in(self, row: int, kind: MemoryKind, process: _Process) -> tuple[int, int]:
+        """Where an allocation lies, and how long its mapping is: the smallest one made inside the call that can hold
+        it; 0 when there is none. All of the driver's own mappings made there are of its kind.
+        """
+        calls, wanted = self._calls, int(self._size[row])
+        areas = self._made.get((int(calls.pid[row]), int(calls.tid[row])), [])
+        first = bisect_left(areas, int(calls.start_ns[row]), key=lambda area: area.clock)
+        last = bisect_right(areas, int(calls.end_ns[row]), key=lambda area: area.clock)
+        place = _Place.MANAGED if kind == MemoryKind.MANAGED else _Place.PINNED
+        usable = [area for area in areas[first:last] if _may_be_granted(area, kind)]
+        for area in usable:
+            if area.flags & _SHARED:
+                process.mapped.put(area.start, area.end, place)
+        fitting = [area for area in usable if area.end - area.start >= wanted]
+        if not fitting:
+            return 0, 0
+        chosen = min(fitting, key=lambda area: area.end - area.start)
+        if kind == MemoryKind.PINNED:
+            self._granted[row] = min(chosen.end - chosen.start, _MOST_BYTES)
+        return chosen.start, max(wanted, 0)
+
+    def _free(self, row: int) -> None:
+        calls, kind = self._calls, self._kinds[self._calls.name[row]]
+        assert kind is not None
+        process, address = self._processes[int(calls.pid[row])], int(self._arguments.pointer[row])
+        held = [each for each in (kind, MemoryKind.MANAGED) if (each, address) in process.live]
+        unknown = process.adrift[kind] or process.adrift[MemoryKind.MANAGED]
+        if held:
+            kind = held[0]
+            self._size[row], length = process.live.pop((kind, address))
+            process.owned.put(address, address + length, NOTHING)
+        elif len(unknown) == 1:
+            self._size[row] = unknown.pop()
+        else:
+            return
+        self._usage.append((row, int(self._size[row]), address, kind, MemoryOperation.FREE))
+
+    def _look(self, first: int, last: int) -> None:
+        """Note what lies at both ends of copies, a run of which nothing changed in between."""
+        rows = self._copies[first:last]
+        for looks, addresses in zip(self._looks, (self._arguments.source, self._arguments.target), strict=True):
+            for pid in np.unique(self._calls.pid[rows]).tolist():
+                process = self._processes[pid]
+                mine = np.flatnonzero(self._calls.pid[rows] == pid)
+                at = addresses[rows[mine]]
+                place = first + mine
+                looks.owned[place], looks.mapped[place] = process.owned.at(at), process.mapped.at(at)
+                looks.whole[place] = process.whole
+                looks.adrift[place] = bool(process.adrift[MemoryKind.PINNED] or process.adrift[MemoryKind.MANAGED])
+
+    def _with_kinds(self) -> ApiCallTable:
+        rows, arguments = self._copies, self._arguments
+        stated = arguments.stated[rows]
+        source, target = (
+            looks.kinds(addresses[rows] != 0, np.isin(stated, hosts), stated != CopyKind.UNKNOWN)
+            for looks, addresses, hosts in zip(
+                self._looks, (arguments.source, arguments.target), (_HOST_SOURCE, _HOST_TARGET), strict=True
+            )
+        )
+
+        def column(values: UInt8) -> UInt8:
+            whole = np.full(len(self._calls), UNRECORDED, np.uint8)
+            whole[rows] = values
+            return whole
+
+        from_file = np.zeros(len(self._calls), np.bool_)
+        from_file[rows] = (self._looks[0].mapped == _Place.FILE) & (arguments.source[rows] != 0)
+        direction = _direction(stated, source, target)
+        address = np.zeros(len(self._calls), np.uint64)
+        to_host = np.isin(direction, _HOST_TARGET)
+        address[rows] = np.where(to_host, arguments.target[rows], arguments.source[rows])
+        return replace(
+            self._calls,
+            size_bytes=self._size,
+            copy_kind=column(direction),
+            source_kind=column(source),
+            target_kind=column(target),
+            from_file=from_file,
+            host_address=address,
+            granted_bytes=self._granted,
+        )
+
+    def _memory_usage(self) -> MemoryUsageTable:
+        calls = self._calls
+        number = np.array([entry[0] for entry in self._usage], np.int64)
+        usage = MemoryUsageTable.of(
+            len(number),
+            time_ns=calls.end_ns[number],
+            size_bytes=[max(entry[1], 0) for entry in self._usage],
+            address=[entry[2] for entry in self._usage],
+            memory_kind=[entry[3] for entry in self._usage],
+            operation=[entry[4] for entry in self._usage],
+            device=-1,
+            pid=calls.pid[number],
+            correlation_id=calls.correlation_id[number],
+        )
+        return usage.take(np.lexsort((number, usage.time_ns)))
+
+
+@dataclass(frozen=True)
+class _Looks:
+    """What lay at one end of each copy."""
+
+    owned: Int64
+    mapped: Int64
+    whole: Bool
+    adrift: Bool
+
+    @classmethod
+    def nothing(cls, count: int) -> _Looks:
+        """Columns to be filled."""
+        return cls(
+            np.full(count, NOTHING), np.full(count, NOTHING), np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+        )
+
+    def kinds(self, has_address: Bool, host: Bool, stated: Bool) -> UInt8:
+        """`MemoryKind` of that end; `host`: where the direction is `stated`, whether it is the host's."""
+        mapped = self.mapped
+        plain = (mapped == _Place.HOST) | (mapped == _Place.FILE)
+        pageable = self.whole & (plain | ~self.adrift)
+        elsewhere = self.whole & ~plain | (mapped == _Place.DRIVERS)
+        chosen = np.select(
+            [
+                ~has_address & (host | ~stated),
+                self.owned != NOTHING,
+                mapped == _Place.PINNED,
+                mapped == _Place.MANAGED,
+                stated & ~host,
+                stated & pageable,
+                ~stated & plain & self.whole,
+                ~stated & elsewhere,
+            ],
+            [
+                MemoryKind.UNKNOWN,
+                self.owned,
+                MemoryKind.PINNED,
+                MemoryKind.MANAGED,
+                MemoryKind.DEVICE,
+                MemoryKind.PAGEABLE,
+                MemoryKind.PAGEABLE,
+                MemoryKind.DEVICE,
+            ],
+            MemoryKind.UNKNOWN,
+        )
+        return chosen.astype(np.uint8)
+
+
+def _may_be_granted(area: DataArea, kind: MemoryKind) -> bool:
+    """Whether a mapping can be memory that the driver grants: page-locked memory is anonymous, managed its device's."""
+    if area.protection == 0:
+        return False
+    if kind == MemoryKind.MANAGED and area.path.startswith("/dev/nvidia-uvm"):
+        return True
+    return area.path.startswith(_ANONYMOUS)
+
+
+def _direction(stated: UInt8, source: UInt8, target: UInt8) -> UInt8:
+    """`CopyKind`: as stated, else as both ends tell; managed memory is on either side."""
+    from_host, to_host = (np.isin(end, (MemoryKind.PAGEABLE, MemoryKind.PINNED)) for end in (source, target))
+    from_device, to_device = source == MemoryKind.DEVICE, target == MemoryKind.DEVICE
+    told = np.select(
+        [from_host & to_device, from_device & to_host, from_device & to_device, from_host & to_host],
+        [
+            CopyKind.HOST_TO_DEVICE,
+            CopyKind.DEVICE_TO_HOST,
+            CopyKind.DEVICE_TO_DEVICE,
+            CopyKind.HOST_TO_HOST,
+        ],
+        CopyKind.UNKNOWN,
+    )
+    return np.where(stated != CopyKind.UNKNOWN, stated, told).astype(np.uint8)

@@ -1,0 +1,195 @@
+"""Opportunities: what to change, at which line, and what it saves; a card each, the largest saving first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+import numpy as np
+from rich.console import Console, Group, RenderableType
+from rich.padding import Padding
+from rich.text import Text
+
+from pinprof import units
+from pinprof.analyze import Analysis
+from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site
+from pinprof.report.data import ReportData, Shared
+from pinprof.report.flame import FlameData
+from pinprof.report.names import printable
+from pinprof.report.section import ForScripts, Section, picked
+from pinprof.report.terminal.layout import sentence, titled
+
+LOOKED_FOR = (
+    "pages created inside pins", "memory allocated and freed again and again", "copies from and into pageable memory",
+    "managed memory moved page by page", "tiny copies", "a synchronisation in every step",
+    "temporaries that are faulted anew", "waits for other threads", "contexts created inside timed work",
+)  # fmt: skip
+"""Kinds of opportunity, said where none was found."""
+
+
+@dataclass(frozen=True)
+class Card:
+    """One opportunity and what it is drawn against."""
+
+    it: Opportunity
+    phase_ns: int
+    """Wall time of its phase; what it costs, where the phase is not known."""
+    event: int
+    """The event that shows its samples; -1 where none does."""
+
+    @property
+    def full_ns(self) -> int:
+        """The length of its bar."""
+        return max(self.phase_ns, self.it.cost_ns, self.it.saving.high_ns, 1)
+
+    def part(self, ns: int) -> str:
+        """A time's part of the bar, in percent of its length."""
+        return f"{100 * max(ns, 0) / self.full_ns:.2f}"
+
+    @property
+    def site(self) -> str:
+        """Where it is."""
+        return site_words(self.it.site)
+
+    @property
+    def gain(self) -> str:
+        """What it saves, of what."""
+        return f"saves {saving_words(self.it.saving)} of {units.format_ns(self.phase_ns)} of {self.it.phase}"
+
+
+@dataclass(frozen=True)
+class WhatToChange(Section):
+    """The answer."""
+
+    key, title = "opportunities", "What to change"
+    absent = (("opportunities", ()), ("refused", ()), ("unseen", ()))
+
+    cards: tuple[Card, ...]
+    refused: tuple[Refused, ...]
+    unseen: tuple[str, ...]
+    headline: str
+
+    looked_for = LOOKED_FOR
+    site_words = staticmethod(lambda site: site_words(site))
+
+    @classmethod
+    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+        """None where nobody looked."""
+        answer = analysis.opportunities
+        if answer is None:
+            return None
+        return cls(tuple(_cards(answer, analysis, shared)), answer.refused, answer.unseen, answer.headline)
+
+    def to_json(self) -> dict[str, Any]:
+        """Every opportunity, what would not pay, and what could not be seen."""
+        return {
+            "opportunities": [_json(card.it) for card in self.cards],
+            "refused": [asdict(one) for one in self.refused],
+            "unseen": list(self.unseen),
+        }
+
+    def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
+        """Every opportunity with cure, code, basis and evidence."""
+        lines: list[RenderableType] = []
+        for card in self.cards:
+            lines += _card_text(card)
+        if not self.cards:
+            lines.append(sentence(f"Nothing to gain. Looked for: {', '.join(self.looked_for)}.", "dim"))
+        if self.refused:
+            lines.append(Text("Not worth it:", "bold"))
+        for one in self.refused:
+            words = printable(f"{one.title} · {site_words(one.site)}: {one.reason}")
+            lines.append(Padding(sentence(words), (0, 0, 0, 3), expand=False))
+        lines += [sentence(printable(f"Not seen: {line}"), "dim") for line in self.unseen]
+        yield from titled(self.title, Group(*lines))
+
+    def for_scripts(self, report: ReportData) -> ForScripts:
+        """What each card filters to; its samples are columns of the flamegraph."""
+        places = {cause.key: index for index, cause in enumerate(report.causes)}
+        cards = [
+            {
+                "title": printable(card.it.title),
+                "event": max(card.event, 0),
+                "causes": [places[leaf] for leaf in card.it.causes if leaf in places],
+            }
+            for card in self.cards
+        ]
+        return ForScripts({"opportunities": cards})
+
+
+def saving_words(saving: Saving) -> str:
+    """`1.3 s (1.1–1.4 s)`."""
+    likely, ends = units.format_ns(saving.likely_ns), units.format_ns_range(saving.low_ns, saving.high_ns)
+    return likely if ends == likely else f"{likely} ({ends})"
+
+
+def site_words(site: Site) -> str:
+    """`main (a.cu:11) · thread loader · range epoch/step`, as far as each is known."""
+    function, place = site.function, site.place
+    where = function if not function or place in function else f"{function} ({place})"
+    parts = [
+        where or place,
+        f"thread {site.thread}" if site.thread else "",
+        f"range {site.range}" if site.range else "",
+    ]
+    return " · ".join(part for part in parts if part)
+
+
+def _cards(answer: Opportunities, analysis: Analysis, shared: Shared) -> Iterator[Card]:
+    for number, one in enumerate(answer.found):
+        phase = analysis.course.phase(one.phase) if analysis.course else None
+        event = _event_of(shared.flame, number, analysis) if shared.flame else -1
+        yield Card(one, phase.wall_ns if phase else one.cost_ns, event)
+
+
+def _event_of(flame: FlameData, number: int, analysis: Analysis) -> int:
+    """The main event where it has such samples, else the one with most; -1 without any."""
+    inside = np.isin(flame.node, flame.opportunities[number])
+    samples = np.bincount(flame.event[inside], minlength=len(analysis.events))
+    main = next((index for index, event in enumerate(analysis.events) if event is analysis.main), 0)
+    if not samples.any():
+        return -1
+    return main if samples[main] else int(samples.argmax())
+
+
+def _json(one: Opportunity) -> dict[str, Any]:
+    return (
+        picked(one, "rank title")
+        | {"site": asdict(one.site), "causes": dict(one.causes)}
+        | picked(one, "phase count bytes cost_ns")
+        | {
+            "cure": asdict(one.cure),
+            "saving_ns": {end: getattr(one.saving, f"{end}_ns") for end in ("low", "likely", "high")},
+            "basis": list(one.basis),
+            "evidence": [asdict(proof) for proof in one.evidence],
+        }
+    )
+
+
+def _card_text(card: Card) -> Iterator[RenderableType]:
+    one = card.it
+    yield Text(f"{one.rank}  ", "bold") + sentence(printable(one.title), "bold")
+    causes = ", ".join(f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF)
+    lines = [
+        sentence(
+            printable(f"{card.gain}; costs {units.format_ns(one.cost_ns)}" + (f": {causes}" if causes else "")), "green"
+        ),
+        sentence(printable(card.site)),
+        sentence(printable(f"→ {one.cure.text}")),
+        *(Text(f"    {printable(line)}") for line in code_lines(one)),
+        *(sentence(printable(line), "dim") for line in one.basis),
+        *(sentence(printable(evidence_words(proof.text, proof.command)), "dim") for proof in one.evidence),
+    ]
+    yield Padding(Group(*lines), (0, 0, 0, 3), expand=False)
+
+
+def code_lines(one: Opportunity) -> list[str]:
+    """What to write and what to set, line by line."""
+    return [*one.cure.code.splitlines(), *([one.cure.environment] if one.cure.environment else [])]
+
+
+def evidence_words(text: str, command: str) -> str:
+    """The proof, and the command that shows it."""
+    return f"{text} (pinprof {command})" if command else text

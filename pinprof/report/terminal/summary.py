@@ -1,0 +1,140 @@
+"""The terminal's short answer: headline, phases, what to change first, what could not be seen, where the page is.
+
+At most `MOST_LINES` lines of any recording in any terminal, what stands below the summary included. Names are cut, not
+the figures: sentences go on for a few lines at most, and what does not fit is on the page.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Console
+from rich.text import Text
+
+from pinprof import units
+from pinprof.report.data import ReportData
+from pinprof.report.names import printable, shortened
+from pinprof.report.sections.findings import Findings
+from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.opportunities import Card, WhatToChange
+from pinprof.report.sections.phases import Phases
+from pinprof.report.terminal.layout import console_of, kept, sentence, tidy
+
+MOST_LINES = 24
+MOST_OPPORTUNITIES = 3
+_EVENTS, _CAUSES, _FINDINGS, _UNSEEN = 3, 4, 3, 2
+_PLACE_WIDTH = 60
+"""Cells for where an opportunity is."""
+
+
+def print_summary(reports: Sequence[ReportData], below: Iterable[str] = ()) -> None:
+    """Print the answer of one recording, or the headlines of several, and lines about where their files are."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+    render(reports, console_of(), tuple(below))
+
+
+def render(reports: Sequence[ReportData], console: Console, below: Sequence[str] = ()) -> None:
+    """Write the summary; lines of `below` are paths, which stay whole: they may be copied."""
+    tail = ["", *map(printable, below)] if below else []
+    # A terminal folds a long path; a file keeps it in one line.
+    room = MOST_LINES - sum(-(-cell_len(line) // console.width) or 1 if console.is_terminal else 1 for line in tail)
+    with tidy(console):
+        for line in _one(reports[0], console, room) if len(reports) == 1 else _several(reports, console, room):
+            console.print(line)
+        for path in tail:
+            console.print(path, soft_wrap=True)
+
+
+def _one(report: ReportData, console: Console, room: int) -> list[Text]:
+    """As many opportunities as there is room for, their cures in two lines or one."""
+    for most, cure in itertools.product(range(MOST_OPPORTUNITIES, -1, -1), (2, 1)):
+        lines = list(_answer(report, console, most, cure))
+        if len(lines) <= room:
+            break
+    return lines[: max(room, 1)]
+
+
+def _several(reports: Sequence[ReportData], console: Console, room: int) -> list[Text]:
+    """A line for each recording."""
+    lines = []
+    for report in reports[: room if len(reports) <= room else max(room - 1, 1)]:
+        name = Text(f"{shortened(report.capture.path, 28)}  ", "bold")
+        lines += _cut(name + sentence(printable(report.headline)), console, 1)
+    if len(lines) < len(reports):
+        lines.append(Text(f"{units.format_count(len(reports) - len(lines))} more are on the page.", "dim"))
+    return lines
+
+
+def _answer(report: ReportData, console: Console, most: int, cure: int) -> Iterator[Text]:
+    hero, phases, change = Hero.of(report), Phases.of(report), WhatToChange.of(report)
+    cards = change.cards if change else ()
+    yield from _cut(sentence(printable(report.headline), "bold"), console, 3)
+    if hero and (not cards or report.capture.emulated):
+        badge = ("host emulation · ", "yellow") if report.capture.emulated else ""
+        facts = " · ".join(kept(printable(fact)) for fact in hero.facts)
+        yield from _cut(Text.assemble(badge, (facts, "dim")), console, 1 if cards else 2)
+    if phases:
+        yield from _cut(phases.line(), console, 1)
+        if phases.about_steps:
+            yield from _cut(sentence(printable(phases.about_steps), "dim"), console, 1)
+    for card in cards[:most]:
+        yield Text("")
+        yield from _opportunity(card, console, cure)
+    if more := len(cards) - min(most, len(cards)):
+        yield Text(f"{units.format_counted(more, 'more opportunity is', 'more opportunities are')} on the page.", "dim")
+    if not cards:
+        yield Text("")
+        yield from _causes(report, console)
+    if not change:
+        yield from _findings(report, console)
+    unseen = change.unseen if change else ()
+    if unseen:
+        yield Text("")
+    for line in unseen[:_UNSEEN]:
+        yield from _cut(sentence(printable(f"Not seen: {line}"), "dim"), console, 1)
+
+
+def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:
+    """Title, saving and site in a line each, and so many lines of the cure."""
+    yield from _cut(Text(f"{card.it.rank}  ", "bold") + sentence(printable(card.it.title), "bold"), console, 1)
+    gain = Text(f"   {card.gain}", "green") + Text(f" · {shortened(card.site, _PLACE_WIDTH)}", "dim")
+    yield from _cut(gain, console, 1)
+    yield from _cut(sentence(printable(f"→ {card.it.cure.text}")), console, cure, indent=3)
+
+
+def _causes(report: ReportData, console: Console) -> Iterator[Text]:
+    """Where the time went, for who may not change anything: a line for each event."""
+    for event in [event for event in report.events if event.total][:_EVENTS]:
+        leaves = [
+            kept(f"{leaf} {units.format_share(weight, event.total)}")
+            for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
+        ]
+        total = units.format_weight(event.total, event.unit)
+        name = Text(f"{shortened(event.name, 24)} {total}: ", "cyan")
+        yield from _cut(name + Text(", ".join(leaves)), console, 1)
+
+
+def _findings(report: ReportData, console: Console) -> Iterator[Text]:
+    """What the rules say where nobody looked for opportunities."""
+    findings = Findings.of(report)
+    for one in findings.having("fired")[:_FINDINGS] if findings else ():
+        yield from _cut(Text(f"{one.severity}: ", "yellow") + sentence(printable(one.title)), console, 1)
+
+
+def _cut(text: Text, console: Console, most: int, indent: int = 0) -> list[Text]:
+    """The text in at most so many lines of the terminal; what is left out is an ellipsis."""
+    lines = _wrapped(text, console, indent)
+    if len(lines) > most:
+        last = lines[most - 1]
+        last.rstrip()
+        last.truncate(max(console.width - indent - 1, 1))
+        lines = [*lines[: most - 1], last + Text("…")]
+    return [Text(" " * indent) + line for line in lines]
+
+
+def _wrapped(text: Text, console: Console, indent: int = 0) -> list[Text]:
+    return list(text.wrap(console, max(console.width - indent, 1))) or [Text("")]

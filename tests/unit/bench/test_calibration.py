@@ -1,0 +1,113 @@
+"""A calibration ends when its time is up, costs no recording anything, and says nothing about whose machine it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from pinprof.workloads.backends.driver import DriverBackend
+from pinprof.workloads.backends.host import HostBackend
+
+from pinprof import rates
+from pinprof.bench import calibration_worker
+from pinprof.bench.calibration import calibration_of
+from pinprof.collect.proc import alive
+from pinprof.errors import CudaError
+from tests.support.fake_driver import FakeDriver
+
+RATE = '{"measure": "touch.first", "size_bytes": 1048576, "median_ns": 2.0, "low_ns": 1.0, "high_ns": 3.0}'
+
+
+def worker(code: str) -> tuple[str, ...]:
+    return (sys.executable, "-c", code)
+
+
+def test_a_measure_that_hangs_is_ended_and_what_came_before_counts(tmp_path: Path) -> None:
+    file = tmp_path / "pid"
+    code = (
+        f"import os, pathlib, time; pathlib.Path({str(file)!r}).write_text(str(os.getpid()))\n"
+        f"print({RATE!r}, flush=True); print('{{\"measure\": \"pin.al', end='', flush=True); time.sleep(600)"
+    )
+    found = calibration_of({"cpu": "A"}, os.environ, cuda=False, limit_s=1.5, worker=worker(code))
+    assert found.rates is not None
+    assert [rate.measure for rate in found.rates.rates] == ["touch.first"]
+    assert (found.rates.measured_by, found.rates.backend) == ("calibration", "host")
+    assert not alive(int(file.read_text()))
+
+
+@pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('nonsense'); print('{}'); print('[1]')", "print(1e9)"])
+def test_a_worker_that_fails_is_a_note(code: str) -> None:
+    found = calibration_of({}, os.environ, cuda=True, worker=worker(code))
+    assert found.rates is None
+    assert "not calibrated" in found.notes[-1]
+
+
+def test_a_worker_that_cannot_start_is_a_note() -> None:
+    found = calibration_of({}, os.environ, cuda=False, worker=("/no/such/python",))
+    assert found == type(found)(None, ("This machine was not calibrated: No such file or directory.",))
+
+
+def interrupting(number: int) -> tuple[str, ...]:
+    return worker(f"import os, signal, time; os.kill(os.getppid(), {number}); time.sleep(600)")
+
+
+def test_ctrl_c_skips_it() -> None:
+    found = calibration_of({}, os.environ, cuda=False, worker=interrupting(signal.SIGINT))
+    assert found.rates is None
+    assert "Ctrl-C" in found.notes[0]
+
+
+def test_any_other_end_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def ended(number: int, _: object) -> None:
+        raise KeyboardInterrupt(number)
+
+    before = signal.signal(signal.SIGTERM, ended)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            calibration_of({}, os.environ, cuda=False, worker=interrupting(signal.SIGTERM))
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def test_without_cuda_the_host_is_measured_and_a_note_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    answers = list(calibration_worker._answers(cuda=True))
+    assert {answer["measure"] for answer in answers if "measure" in answer} >= {"touch.first", "memcpy.host"}
+    assert [answer for answer in answers if "note" in answer] == answers[-1:]
+
+
+def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    from pinprof.workloads.backends import limits
+
+    monkeypatch.setattr(limits, "free_host_bytes", lambda: 16 << 20)
+    with closing(HostBackend()) as backend:
+        sizes = {rate.size_bytes for rate in calibration_worker.rates_of(backend, ["touch.first"], (1 << 20, 8 << 20))}
+    assert sizes == {1 << 20}
+
+
+def test_the_driver_alone_is_enough_for_every_measure() -> None:
+    fake = FakeDriver()
+    with closing(DriverBackend(0, fake)) as backend:
+        found = list(calibration_worker.rates_of(backend, calibration_worker.CUDA, (64 << 10, 2 << 20)))
+    measured = {"prefault.tN" if rates.prefault_threads(rate.measure) else rate.measure for rate in found}
+    assert measured == set(calibration_worker.CUDA)
+    assert fake.alive == {}
+
+
+def test_a_driver_that_fails_names_its_call() -> None:
+    with pytest.raises(CudaError, match="cuDevicePrimaryCtxRetain"):
+        DriverBackend(0, FakeDriver(failing="cuDevicePrimaryCtxRetain"))
+
+
+def test_nothing_private_is_in_the_rates(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "hunter2")
+    found = calibration_of({"cpu": "A"}, os.environ, cuda=False, worker=worker(f"print({RATE!r})"))
+    assert found.rates is not None
+    text = rates.to_json(found.rates)
+    assert "hunter2" not in text
+    assert set(json.loads(text)) == {"schema_version", "machine", "backend", "measured_utc", "rates", "measured_by"}

@@ -1,0 +1,239 @@
+"""What to change, as every output shows it: JSON, terminal, page, tables; names of programs are only text."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pinprof.analyze import Analysis
+from pinprof.analyze.opportunities.results import Saving
+from pinprof.api import Result
+from pinprof.report.export.document import to_json, write_json
+from pinprof.report.gather import build
+from pinprof.report.page.html import render as render_page
+from pinprof.report.sections.opportunities import WhatToChange, saving_words
+from pinprof.report.sections.phases import Phases
+from pinprof.report.sections.timeline import OverTime
+from pinprof.report.terminal import summary, text
+from tests.support.h200 import own_analysis
+from tests.support.opportunities import MS, course, opportunities, with_opportunities
+
+HOSTILE = "\x1b]0;owned\x07[bold]<script>alert(1)</script>\u202e" + "long name " * 300
+HERE = Path(__file__).parents[2]
+
+
+def recorded() -> Analysis:
+    return replace(own_analysis("alloc-loop-mistake"), opportunities=None, course=None)
+
+
+def short(analysis: Analysis, width: int = 80, below: tuple[str, ...] = ("Page: a.html", "Capture: a.pinprof")) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=width, no_color=True, highlight=False, markup=False)
+    summary.render([build(analysis)], console, below)
+    return stream.getvalue()
+
+
+def whole(analysis: Analysis) -> str:
+    stream = io.StringIO()
+    text.render(build(analysis), Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
+    return stream.getvalue()
+
+
+def test_json_has_every_key_of_an_opportunity() -> None:
+    document = to_json(build(with_opportunities(recorded(), 2)))
+    first = document["opportunities"][0]
+    assert list(first) == [
+        "rank", "title", "site", "causes", "phase", "count", "bytes", "cost_ns", "cure", "saving_ns", "basis",
+        "evidence",
+    ]  # fmt: skip
+    assert set(first["site"]) == {"function", "file", "line", "thread", "range"}
+    assert set(first["cure"]) == {"id", "text", "code", "environment"}
+    assert first["saving_ns"] == {"low": 1100 * MS, "likely": 1300 * MS, "high": 1400 * MS}
+    assert [one["rank"] for one in document["opportunities"]] == [1, 2]
+    assert document["refused"][0]["reason"] == "Copied once: pinning costs 85 ms and saves 22 ms."
+    assert document["unseen"] == ["Copies by other libraries were not traced."]
+    assert document["headline"] == opportunities(2).headline
+    json.loads(json.dumps(document, default=str))
+
+
+def test_json_counts_phases_from_the_timelines_start() -> None:
+    analysis = with_opportunities(recorded(), 1)
+    data = build(analysis)
+    assert data.start_ns is not None
+    begin = 50 * MS
+    document = to_json(build(replace(analysis, course=course(data.start_ns + begin))))
+    phases = {phase["name"]: phase for phase in document["phases"]}
+    assert list(phases) == ["start-up", "context", "work", "exit"]
+    assert phases["work"]["intervals"] == [[450 * MS, 950 * MS], [1050 * MS, 2350 * MS]]
+    assert phases["work"]["wall_ns"] == 1800 * MS
+    assert document["steps"]["slowest_start_ns"] == 2050 * MS
+    assert set(document["critical_thread"]) == {"pid", "tid", "name"}
+
+
+def test_keys_stay_where_nobody_looked() -> None:
+    document = to_json(build(replace(recorded(), opportunities=None, course=None)))
+    assert [document[key] for key in ("opportunities", "refused", "unseen", "phases")] == [(), (), (), ()]
+    assert document["steps"] is None
+    assert document["critical_thread"] is None
+
+
+def test_every_key_of_the_json_is_documented() -> None:
+    document = to_json(build(with_opportunities(recorded(), 1)))
+    documented = (HERE.parent / "docs" / "json.md").read_text("utf-8")
+    first = document["opportunities"][0]
+    rows = [document, first, first["saving_ns"], document["phases"][0], document["steps"], document["critical_thread"]]
+    assert {
+        key for row in rows for key in row if f"`{key}`" not in documented and f'"{key}"' not in documented
+    } == set()
+
+
+@pytest.mark.parametrize("width", [40, 80, 120])
+@pytest.mark.parametrize("name", ["", HOSTILE])
+@pytest.mark.parametrize("found", [-1, 0, 1, 3, 7])
+def test_the_terminals_answer_has_at_most_24_lines(found: int, name: str, width: int) -> None:
+    analysis = with_opportunities(recorded(), found, name) if found >= 0 else recorded()
+    if name and analysis.opportunities:
+        answer = replace(analysis.opportunities, headline=name, unseen=(name,) * 5)
+        analysis = replace(analysis, opportunities=answer, course=course(0, what=name))
+    lines = short(analysis, width).splitlines()
+    assert len(lines) <= 24
+    assert max(map(len, lines)) <= width
+    assert lines[-2:] == ["Page: a.html", "Capture: a.pinprof"]
+    assert not set("\x1b\x07\u202e") & set("".join(lines))
+
+
+def test_the_terminals_answer_has_three_opportunities_with_site_saving_and_cure() -> None:
+    lines = short(with_opportunities(recorded(), 5)).splitlines()
+    assert lines[0].startswith("alloc_pairs.cu:11 pins and frees")
+    assert "start-up 300 ms · context 200 ms · work 1.8 s · exit 100 ms" in lines
+    assert sum(line.startswith("   saves ") and "step (alloc_pairs.cu:11)" in line for line in lines) == 3
+    assert sum(line.startswith("   → Allocate one pinned buffer") for line in lines) == 3
+    assert "2 more opportunities are on the page." in lines
+    assert "Not seen: Copies by other libraries were not traced." in lines
+
+
+def test_without_opportunities_the_terminal_says_where_the_time_went() -> None:
+    lines = short(with_opportunities(recorded(), 0)).splitlines()
+    assert lines[0] == "Nothing to gain in host memory: it costs 12 ms of 1.8 s of work (0.7 %)."
+    assert any(line.startswith("cpu-clock") and "%" in line for line in lines)
+
+
+def test_a_path_is_one_line_in_a_file_and_leaves_less_room_in_a_terminal() -> None:
+    path = "Page: " + "/very/long" * 60
+    analysis = with_opportunities(recorded(), 3)
+    assert path in short(analysis, below=(path,)).splitlines()
+    stream = io.StringIO()
+    summary.render([build(analysis)], Console(file=stream, width=80, force_terminal=True, color_system=None), (path,))
+    rows = [-(-len(line) // 80) or 1 for line in stream.getvalue().splitlines()]
+    assert sum(rows) <= 24
+
+
+def test_many_recordings_are_a_line_each() -> None:
+    data = build(with_opportunities(recorded(), 3))
+    stream = io.StringIO()
+    console = Console(file=stream, width=80, no_color=True, highlight=False, markup=False)
+    summary.render([data] * 40, console, ("Page: a.html",))
+    lines = stream.getvalue().splitlines()
+    assert len(lines) == 24
+    assert lines[0].startswith(data.capture.path)
+    assert lines[-3] == "19 more are on the page."
+
+
+def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None:
+    shown = whole(with_opportunities(recorded(), 1))
+    for part in (
+        "What to change", "saves 1.3 s (1.1–1.4 s) of 1.8 s of work; costs 1.41 s: pin.faultin 900 ms",
+        "cudaDeviceGetDefaultMemPool(&pool, device);", "PINPROF_POOL=1", "759 µs a pair, measured in this run.",
+        "(pinprof report --explain pin.faultin)", "Not worth it:", "Copied once: pinning costs 85 ms and saves 22 ms.",
+        "60 steps, median 20.1 ms, slowest 31 ms at 2", "cpu-clock",
+    ):  # fmt: skip
+        assert part in " ".join(shown.split())
+    assert "Looked for: pages created inside pins" in whole(with_opportunities(recorded(), 0))
+
+
+def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:
+    page = render_page(build(with_opportunities(recorded(), 2)))
+    places = [
+        page.index(f'<section id="{key}"') for key in ("opportunities", "phases", "timeline", "causes", "findings")
+    ]
+    assert places == sorted(places)
+    assert page.count('class="gain"') == 2
+    assert "buffer = pool.take(bytes);  // once, before the loop</pre>" in page
+
+
+def test_names_on_the_page_are_only_text() -> None:
+    page = render_page(build(with_opportunities(recorded(), 2, HOSTILE)))
+    assert "<script>alert(1)" not in page
+    assert "\u202e" not in page
+
+
+def test_the_page_carries_each_opportunitys_stacks_as_nodes_of_the_flamegraph() -> None:
+    analysis = with_opportunities(recorded(), 2)
+    flame = build(analysis).flame
+    assert flame is not None
+    assert analysis.opportunities is not None
+    samples, chosen = analysis.capture.samples, analysis.opportunities.found[0].samples
+    inside = np.isin(samples.stack, list(chosen))
+    assert inside.any()
+    assert (np.isin(flame.node, flame.opportunities[0]) == inside).all()
+    assert [len(nodes) for nodes in flame.merged().opportunities] == [len(chosen)] * 2
+
+
+def test_a_card_shows_the_event_that_has_its_samples() -> None:
+    analysis = recorded()
+    samples = analysis.capture.samples
+    faults = next(index for index, event in enumerate(analysis.events) if event.unit == "faults")
+    only = set(samples.stack[samples.event == faults].tolist()) - set(samples.stack[samples.event != faults].tolist())
+    for stacks, event in ((frozenset(only - {-1}), faults), (frozenset(), -1)):
+        change = WhatToChange.of(build(replace(analysis, opportunities=opportunities(1, samples=stacks))))
+        assert change is not None
+        assert change.cards[0].event == event
+
+
+def test_phases_are_the_timelines_first_lane() -> None:
+    over_time = OverTime.of(build(with_opportunities(recorded(), 1)))
+    assert over_time is not None
+    lane = over_time.timeline.lanes[0]
+    assert (lane.kind, lane.heading, lane.total) == ("phase", "", 6)
+    names = [over_time.timeline.names[name] for name in lane.spans.name]
+    assert names == ["start-up", "context", "work", "context", "work", "exit"]
+
+
+def test_a_run_without_steps_says_nothing_of_them() -> None:
+    phases = Phases.of(build(replace(recorded(), course=course(0, steps=False))))
+    assert phases is not None
+    assert phases.about_steps == ""
+    assert phases.to_json()["steps"] is None
+
+
+@pytest.mark.parametrize(
+    ("saving", "words"),
+    [
+        ((1100, 1300, 1400), "1.3 s (1.1–1.4 s)"),
+        ((900, 1000, 1100), "1 s (900 ms–1.1 s)"),
+        ((1000, 1000, 1000), "1 s"),
+    ],
+)
+def test_a_saving_tells_its_ends_where_they_differ(saving: tuple[int, int, int], words: str) -> None:
+    assert saving_words(Saving(*(end * MS for end in saving))) == words
+
+
+def test_the_notebook_has_a_row_for_each_opportunity() -> None:
+    table = Result(with_opportunities(recorded(), 2)).opportunities
+    assert list(table["rank"]) == [1, 2]
+    assert table.loc[0, "file"] == "alloc_pairs.cu"
+    assert table.loc[0, "saving_ns"] == 1300 * MS
+    assert Result(with_opportunities(recorded(), 0)).opportunities.empty
+    assert list(Result(recorded()).opportunities.columns) == list(table.columns)
+
+
+def test_json_of_hostile_names_is_ascii() -> None:
+    stream = io.StringIO()
+    write_json(build(with_opportunities(recorded(), 1, HOSTILE + "\udcff")), stream)
+    assert stream.getvalue().isascii()
