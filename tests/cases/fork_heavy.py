@@ -1,4 +1,4 @@
-"""A process with 1 GiB in pages of 4 KiB forks in every step, only to start another program."""
+"""A process with 512 MiB in pages of 4 KiB forks in every step, only to start another program."""
 
 import mmap
 import os
@@ -6,7 +6,7 @@ import sys
 import time
 
 CURED = "cured" in sys.argv
-SIZE, STEPS = 1 << 30, 40
+SIZE, STEPS = 512 << 20, 60
 memory = mmap.mmap(-1, SIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 for page in range(0, SIZE, mmap.PAGESIZE):
     memory[page] = 1

@@ -1,5 +1,6 @@
 """Maps a file anew in every step and scales the mapping in place: a page's first write copies it."""
 
+import mmap
 import sys
 import tempfile
 import time
@@ -10,7 +11,8 @@ CURED = "cured" in sys.argv
 SIZE, STEPS = 16 << 20, 16
 file = tempfile.NamedTemporaryFile()
 np.ones(SIZE, np.float32).tofile(file)
-buffer = np.ones(SIZE, np.float32)
+buffer = np.frombuffer(mmap.mmap(-1, SIZE * 4), np.float32)
+buffer[:] = 1
 
 
 def step():

@@ -1,5 +1,6 @@
 """The main thread waits for a helper thread that reads every batch into memory of its own."""
 
+import mmap
 import sys
 import tempfile
 import threading
@@ -8,7 +9,7 @@ from queue import Queue
 
 CURED = "cured" in sys.argv
 SIZE, STEPS = 48 << 20, 30
-buffer = bytearray(SIZE)
+buffer = mmap.mmap(-1, SIZE)
 file = tempfile.TemporaryFile(buffering=0)
 file.write(buffer)
 orders, batches = Queue(), Queue()
@@ -26,5 +27,5 @@ threading.Thread(target=prepare, name="prepare", daemon=True).start()
 begun = time.monotonic()
 for _ in range(STEPS):
     orders.put(True)
-    assert batches.get()[-1] == 0
+    assert batches.get()[SIZE - 1] == 0
 print("seconds", time.monotonic() - begun)

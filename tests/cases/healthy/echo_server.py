@@ -1,29 +1,31 @@
-"""Serves small messages over a socket of the machine, and sleeps between them."""
+"""Serves small messages over a socket with asyncio, into buffers of 4 KiB, and sleeps between them."""
 
 import asyncio
+import socket
 import time
 
 
-async def serve(reader, writer):
-    while line := await reader.readline():
-        writer.write(line.upper())
-    writer.close()
+async def serve(end):
+    loop = asyncio.get_running_loop()
+    while message := await loop.sock_recv(end, 4096):
+        await loop.sock_sendall(end, message.upper())
 
 
 async def main():
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    near, far = socket.socketpair()
+    near.setblocking(False)
+    far.setblocking(False)
+    loop = asyncio.get_running_loop()
+    server = asyncio.create_task(serve(far))
     begun = time.monotonic()
-    for number in range(8000):
-        writer.write(b"message %d\n" % number)
-        await reader.readline()
+    for number in range(10_000):
+        await loop.sock_sendall(near, b"message %d\n" % number)
+        await loop.sock_recv(near, 4096)
         if number % 100 == 0:
             await asyncio.sleep(0.002)
     print("seconds", time.monotonic() - begun)
-    writer.write_eof()
-    await reader.read()
-    writer.close()
-    server.close()
+    near.close()
+    await server
 
 
 asyncio.run(main())
