@@ -12,6 +12,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.opportunities import allocating, copying, managed, pages
+from pinprof.analyze.opportunities.around import RangesAround
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
@@ -45,6 +46,7 @@ def search(scene: Scene) -> Opportunities:
     """What to change, best first; what would not pay; and the headline."""
     candidates = [candidate for detector in DETECTORS for candidate in detector(scene)]
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
+    around = RangesAround.of(scene.capture.ranges, scene.course)
     found: list[Opportunity] = []
     refused: list[Refused] = []
     claimed = np.zeros(len(scene.course.wall), np.bool_)
@@ -59,7 +61,7 @@ def search(scene: Scene) -> Opportunities:
             continue  # Nobody could be told where to change something.
         if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
             claimed[rows] = True
-            found.append(_opportunity(scene, candidate, saving, len(found) + 1))
+            found.append(_opportunity(scene, candidate, saving, len(found) + 1, around))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
             refused.append(_refused(candidate, saving))
     return Opportunities(tuple(found), tuple(refused), _unseen(scene), _headline(scene, found))
@@ -69,11 +71,11 @@ def _scaled(saving: Saving, share: float) -> Saving:
     return Saving(round(saving.low_ns * share), round(saving.likely_ns * share), round(saving.high_ns * share))
 
 
-def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) -> Opportunity:
+def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int, around: RangesAround) -> Opportunity:
     return Opportunity(
         rank=rank,
         title=candidate.title,
-        site=replace(candidate.site, range=_range(scene, candidate)),
+        site=replace(candidate.site, range=around.innermost(candidate.rows)),
         causes=candidate.causes or scene.causes(candidate.rows),
         phase=candidate.phase,
         count=candidate.count,
@@ -94,27 +96,6 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
         return ()
     share = format_share(causes[heaviest], sum(causes.values()))
     return (Evidence(f"{share} of the sampled time there is {heaviest}.", f"explain {heaviest}"),)
-
-
-def _range(scene: Scene, candidate: Candidate) -> str:
-    """The innermost range around most of the time, empty where most lies in none."""
-    ranges, wall = scene.capture.ranges, scene.course.wall
-    ended = ranges.end_ns < scene.course.end_ns
-    mine = np.flatnonzero(ended & ((ranges.tid == scene.course.tid) | (ranges.tid < 0)))
-    if not len(mine) or not len(candidate.rows):
-        return ""
-    time = wall.time_ns[candidate.rows]
-    best, name = 0, ""
-    for row in mine[np.argsort(ranges.end_ns[mine] - ranges.start_ns[mine], kind="stable")][:1000].tolist():
-        same = [other for other in mine.tolist() if ranges.name[other] == ranges.name[row]][:1000]
-        inside = np.zeros(len(time), np.bool_)
-        for other in same:
-            inside |= (time >= ranges.start_ns[other]) & (time < ranges.end_ns[other])
-        weight = int(wall.ns[candidate.rows[inside]].sum())
-        if 2 * weight > scene.ns(candidate.rows) and weight > best:
-            best, name = weight, ranges.name[row]
-            break
-    return name
 
 
 def _refused(candidate: Candidate, saving: Saving) -> Refused:
@@ -149,9 +130,7 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
 def _sees_enough(scene: Scene) -> bool:
     """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them."""
     capture = scene.capture
-    return bool(
-        scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out
-    )
+    return bool(scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out)
 
 
 def _imperative(first: Opportunity) -> str:
