@@ -149,6 +149,13 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 PYTHON: "m = mmap.mmap(f.fileno(), 0, flags=mmap.MAP_PRIVATE | mmap.MAP_POPULATE, prot=mmap.PROT_READ)",
             },
         ),
+        "read-file": Entry(
+            "Read the file into a buffer that is reused and begins at a page, instead of a private mapping.",
+            {
+                NATIVE: "pread(fd, buffer, size, offset);  // buffer = aligned_alloc(4096, size), once",
+                PYTHON: "file.raw.readinto(buffer)  # buffer = mmap.mmap(-1, size), once",
+            },
+        ),
         "prefetch": Entry(
             "Move managed memory before it is used: to the GPU before the kernel, to the host before the CPU reads it.",
             {

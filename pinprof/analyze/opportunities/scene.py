@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +20,13 @@ from pinprof.columns import pack
 from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
 from pinprof.rate_book import RateBook
 
+_COMES_AND_GOES = re.compile(
+    r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"
+)
+"""Functions of the kernel in which a process begins, becomes another program, or ends."""
 _NAMES = [row.name for row in CATEGORIES]
+_MOST_RANGES = 256
+"""Distinct names of ranges that are looked at."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
 
 
@@ -51,8 +58,28 @@ class Scene:
 
     @cached_property
     def place(self) -> Int32:
-        """Per wall row the frame of the program's own code that it belongs to, NOTHING where there is none."""
-        return self.sites.frames(self.node)
+        """Per wall row the frame of the program's own code that it belongs to, NOTHING where there is none.
+
+        What another thread did in library code, or another process while it began or ended, belongs to the line that
+        waited for it.
+        """
+        wall, samples = self.course.wall, self.capture.samples
+        own = self.sites.frames(self.node)
+        waiting = self.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
+        other = (wall.waiting >= 0) & (wall.waiting != wall.sample)
+        elsewhere = ~self.sites.are_own(own) | (
+            self.has(_COMES_AND_GOES) & (samples.pid[wall.sample] != self.course.pid)
+        )
+        return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
+
+    def has(self, functions: re.Pattern[str]) -> Bool:
+        """Per wall row, whether a function on its stack has such a name."""
+        stacks = self.capture.stacks
+        named = np.array([functions.fullmatch(name) is not None for name in stacks.frames.symbol], np.bool_)
+        inside = np.zeros(len(stacks) + 1, np.bool_)
+        for nodes in stacks.levels():
+            inside[nodes] = named[stacks.frame[nodes]] | inside[stacks.parent[nodes]]
+        return np.asarray(inside[self.node])
 
     @cached_property
     def framework(self) -> str:
@@ -134,14 +161,17 @@ class Scene:
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
-        """Wall time of the critical thread in calls: its own by their clock, without what tracing them costs and without
-        the creation of contexts; others' as far as it waited for them. `rows` are the wall rows inside them.
+        """Wall time of the critical thread in calls; `rows` are the wall rows inside them.
+
+        Its own count by their clock, without what tracing them costs and without the creation of contexts; those of
+        other threads as far as it waited for them.
         """
         assert self.calls is not None
         table, wall = self.calls.table, self.course.wall
         own = (table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)
+        other = self.capture.samples.tid[wall.sample[rows]] != self.course.tid
         clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns - self._context_in(calls[own]), 0)
-        waited = wall.waiting[rows] >= 0
+        waited = (wall.waiting[rows] >= 0) & other
         return int(clock.sum()) + int(wall.ns[rows[waited]].sum())
 
     def _context_in(self, calls: Int64) -> Int64:
@@ -179,12 +209,45 @@ class Scene:
             if 2 * len(known) >= len(calls):
                 named = self.sites.named(table.sites[int(np.bincount(known).argmax())], thread)
                 sampled = self.site_of(rows)
-                return sampled if sampled.file and not named.file else named
+                return (
+                    sampled
+                    if not named.file and (sampled.file or named.function.startswith("["))
+                    else replace(named, range=sampled.range)
+                )
         return self.site_of(rows)
 
     def site_of(self, rows: Int64) -> Site:
         """Where most of the time of these wall rows was spent."""
-        return self.sites.heaviest(self.node[rows], self.course.wall.ns[rows], self.thread_of(rows))
+        site = self.sites.heaviest(self.place[rows], self.course.wall.ns[rows], self.thread_of(rows))
+        return replace(site, range=self.range_of(rows))
+
+    def subject(self, rows: Int64, site: Site) -> str:
+        """How a title begins: the place; where it waits for another thread, that and which."""
+        waiting = self.course.wall.waiting[rows]
+        foreign = rows[(waiting >= 0) & (self.place[rows] != self.sites.frames(self.node[rows]))]
+        if 2 * self.ns(foreign) <= self.ns(rows):
+            return site.place
+        sample = self.course.wall.sample[foreign]
+        what = "process" if (self.capture.samples.pid[sample] != self.course.pid).mean() > 0.5 else "thread"
+        return f"{site.place} waits for {f'{what} {site.thread}' if site.thread else f'another {what}'}, which"
+
+    def range_of(self, rows: Int64) -> str:
+        """The name of the innermost range around most of these wall rows' time; empty where most lies in none."""
+        ranges, wall = self.capture.ranges, self.course.wall
+        closed = ranges.end_ns < self.course.end_ns
+        mine = np.flatnonzero(closed & ((ranges.tid == self.course.tid) | (ranges.tid < 0)))
+        time, ns = wall.time_ns[rows], wall.ns[rows]
+        names: dict[str, list[int]] = {}
+        for row in mine.tolist():
+            names.setdefault(ranges.name[row], []).append(row)
+        around: list[tuple[int, str]] = []
+        for name, instances in list(names.items())[:_MOST_RANGES]:
+            start, end = ranges.start_ns[instances], ranges.end_ns[instances]
+            place = np.searchsorted(start, time, "right") - 1
+            inside = (place >= 0) & (time < end[place])
+            if 2 * int(ns[inside].sum()) > int(ns.sum()):
+                around.append((int((end - start).sum()), name))
+        return min(around, default=(0, ""))[1]
 
     def by_place(self, rows: Int64) -> Iterable[Int64]:
         """These wall rows by the place they belong to, heaviest first; those without one last."""

@@ -6,13 +6,11 @@ Time is saved once: where two candidates claim the same time, the one that saves
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.opportunities import allocating, copying, managed, pages
-from pinprof.analyze.opportunities.around import RangesAround
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
@@ -30,9 +28,7 @@ DETECTORS: tuple[Detector, ...] = (
     copying.mapped_files,
     managed.read_back,
     managed.first_touch_by_gpu,
-    pages.made_again,
-    pages.copied_on_write,
-    pages.mapped,
+    pages.page_costs,
 )
 
 LEAST_SHARE, LEAST_NS = 0.01, 10_000_000
@@ -46,7 +42,6 @@ def search(scene: Scene) -> Opportunities:
     """What to change, best first; what would not pay; and the headline."""
     candidates = [candidate for detector in DETECTORS for candidate in detector(scene)]
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
-    around = RangesAround.of(scene.capture.ranges, scene.course)
     found: list[Opportunity] = []
     refused: list[Refused] = []
     claimed = np.zeros(len(scene.course.wall), np.bool_)
@@ -61,7 +56,7 @@ def search(scene: Scene) -> Opportunities:
             continue  # Nobody could be told where to change something.
         if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
             claimed[rows] = True
-            found.append(_opportunity(scene, candidate, saving, len(found) + 1, around))
+            found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
             refused.append(_refused(candidate, saving))
     return Opportunities(tuple(found), tuple(refused), _unseen(scene), _headline(scene, found))
@@ -71,11 +66,11 @@ def _scaled(saving: Saving, share: float) -> Saving:
     return Saving(round(saving.low_ns * share), round(saving.likely_ns * share), round(saving.high_ns * share))
 
 
-def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int, around: RangesAround) -> Opportunity:
+def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) -> Opportunity:
     return Opportunity(
         rank=rank,
         title=candidate.title,
-        site=replace(candidate.site, range=around.innermost(candidate.rows)),
+        site=candidate.site,
         causes=candidate.causes or scene.causes(candidate.rows),
         phase=candidate.phase,
         count=candidate.count,
@@ -149,6 +144,7 @@ _CURES_IN_A_WORD = {
     "reuse-memory": "reusing the memory",
     "spawn": "spawning instead of forking",
     "map-at-once": "mapping all pages at once",
+    "read-file": "reading into a reused buffer",
     "prefetch": "prefetching",
     "batch-copies": "one large copy",
     "sync-less": "synchronising less often",
