@@ -149,9 +149,7 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
 def _sees_enough(scene: Scene) -> bool:
     """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them."""
     capture = scene.capture
-    return bool(
-        scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out
-    )
+    return bool(scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out)
 
 
 def _imperative(first: Opportunity) -> str:
