@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -132,6 +132,34 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
         )  # fmt: skip
 
 
+def blocking_pins(scene: Scene) -> Iterator[Candidate]:
+    """Long pins of other threads, while which the critical thread's calls of CUDA wait."""
+    calls = scene.calls
+    rows = np.flatnonzero(scene.blocked)
+    if calls is None or not len(rows):
+        return
+    pinning = np.flatnonzero(calls.is_for("alloc pinned", "register") & (calls.table.tid != scene.course.tid))
+    for group in list(scene.call_groups(pinning))[:1]:
+        cost, largest = scene.ns(rows), int(calls.size_bytes[group].max())
+        site = scene.site_of_calls(group, scene.rows_inside(group))
+        tid = int(calls.table.tid[group][0])
+        site = replace(site, thread=scene.capture.threads.get((scene.course.pid, tid), ""))
+        waiting = scene.site_of(rows)
+        yield Candidate(
+            title=f"{site.place} pins {format_bytes(largest)} in one call, while {waiting.place} waits for the driver.",
+            site=site,
+            phase=scene.phase_of(rows),
+            rows=rows,
+            cost_ns=cost,
+            remains=Estimate(0.1 * cost, 0, 0.5 * cost, RUN),
+            cure=cure("pin-in-pieces", scene.framework),
+            count=len(group),
+            bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
+            basis=("The driver lets other calls in between pins, so small ones hold up little.",),
+            evidence=(Evidence(f"{format_ns(cost)} of waiting in {waiting.place} lies inside these pins."),),
+        )
+
+
 def late_context(scene: Scene) -> Iterator[Candidate]:
     """A context that is created after the work has begun."""
     work = scene.course.phase("work")
@@ -144,8 +172,8 @@ def late_context(scene: Scene) -> Iterator[Candidate]:
         )
         rows = scene.rows_inside(calls)
         cost = scene.cost_of_calls(calls, rows)
-        if before < 0.1 * work.wall_ns or not cost:
-            continue
+        if before < 0.1 * work.wall_ns or not cost or not scene.range_of(rows):
+            continue  # A program that does not say what it times may well create it when it gets there.
         site = scene.site_of_calls(calls, rows)
         yield Candidate(
             title=f"{site.place} creates the CUDA context amid the work.",

@@ -133,8 +133,10 @@ class Site:
 
     @property
     def place(self) -> str:
-        """`train.py:88`, `train.py`, or the function where no file is known."""
-        return (f"{self.file}:{self.line}" if self.line else self.file) or self.function
+        """`train.py:88`, `train.py`, the function where no file is known, else the range."""
+        named = "" if self.function.startswith("[") else self.function
+        around = f"range {self.range}" if self.range else ""
+        return (f"{self.file}:{self.line}" if self.line else self.file) or named or around
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +20,15 @@ from pinprof.columns import pack
 from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
 from pinprof.rate_book import RateBook
 
+_COMES_AND_GOES = re.compile(
+    r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"
+)
+"""Functions of the kernel in which a process begins, becomes another program, or ends."""
 _NAMES = [row.name for row in CATEGORIES]
+_HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
+_LONG_PIN_NS = 20_000_000
+_MOST_RANGES = 256
+"""Distinct names of ranges that are looked at."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
 
 
@@ -51,8 +60,28 @@ class Scene:
 
     @cached_property
     def place(self) -> Int32:
-        """Per wall row the frame of the program's own code that it belongs to, NOTHING where there is none."""
-        return self.sites.frames(self.node)
+        """Per wall row the frame of the program's own code that it belongs to, NOTHING where there is none.
+
+        What another thread did in library code, or another process while it began or ended, belongs to the line that
+        waited for it.
+        """
+        wall, samples = self.course.wall, self.capture.samples
+        own = self.sites.frames(self.node)
+        waiting = self.sites.frames(samples.stack[np.maximum(wall.waiting, 0)])
+        other = (wall.waiting >= 0) & (wall.waiting != wall.sample)
+        elsewhere = ~self.sites.are_own(own) | (
+            self.has(_COMES_AND_GOES) & (samples.pid[wall.sample] != self.course.pid)
+        )
+        return np.where(other & elsewhere & (waiting != NOTHING), waiting, own)
+
+    def has(self, functions: re.Pattern[str]) -> Bool:
+        """Per wall row, whether a function on its stack has such a name."""
+        stacks = self.capture.stacks
+        named = np.array([functions.fullmatch(name) is not None for name in stacks.frames.symbol], np.bool_)
+        inside = np.zeros(len(stacks) + 1, np.bool_)
+        for nodes in stacks.levels():
+            inside[nodes] = named[stacks.frame[nodes]] | inside[stacks.parent[nodes]]
+        return np.asarray(inside[self.node])
 
     @cached_property
     def framework(self) -> str:
@@ -134,15 +163,42 @@ class Scene:
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
 
     def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
-        """Wall time of the critical thread in calls: its own by their clock, without what tracing them costs and without
-        the creation of contexts; others' as far as it waited for them. `rows` are the wall rows inside them.
+        """Wall time of the critical thread in calls; `rows` are the wall rows inside them.
+
+        Its own count by their clock, without what tracing them costs and without the creation of contexts; those of
+        other threads as far as it waited for them.
         """
         assert self.calls is not None
         table, wall = self.calls.table, self.course.wall
         own = (table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)
+        other = self.capture.samples.tid[wall.sample[rows]] != self.course.tid
         clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns - self._context_in(calls[own]), 0)
-        waited = wall.waiting[rows] >= 0
-        return int(clock.sum()) + int(wall.ns[rows[waited]].sum())
+        waited = (wall.waiting[rows] >= 0) & other
+        return max(int(clock.sum()) - self.ns(rows[self.blocked[rows]]), 0) + int(wall.ns[rows[waited]].sum())
+
+    @cached_property
+    def blocked(self) -> Bool:
+        """Per wall row, whether the critical thread waits in a call of CUDA while another thread pins: the driver lets
+        one of them in at a time.
+        """
+        wall = self.course.wall
+        result = np.zeros(len(wall), np.bool_)
+        if self.calls is None:
+            return result
+        table = self.calls.table
+        pins = self.calls.is_for("alloc pinned", "register") & (table.pid == self.course.pid)
+        pins &= (table.tid != self.course.tid) & (table.end_ns - table.start_ns >= _LONG_PIN_NS)
+        spans = self._parts(*(column[pins] for column in (table.start_ns, table.end_ns)))
+        own = (self.capture.samples.tid[wall.sample] == self.course.tid) & self.caused_by(*_HELD_UP)
+        for start, end in spans:
+            result |= own & (wall.time_ns < end) & (wall.time_ns + wall.ns > start)
+        return result
+
+    @staticmethod
+    def _parts(start: Int64, end: Int64) -> list[tuple[int, int]]:
+        """The longest of these times."""
+        longest = np.argsort(start - end, kind="stable")[:_MOST_RANGES]
+        return list(zip(start[longest].tolist(), end[longest].tolist(), strict=True))
 
     def _context_in(self, calls: Int64) -> Int64:
         """Per call how much of it is the creation of a context, which it may do before its own work."""
@@ -179,18 +235,67 @@ class Scene:
             if 2 * len(known) >= len(calls):
                 named = self.sites.named(table.sites[int(np.bincount(known).argmax())], thread)
                 sampled = self.site_of(rows)
-                return sampled if sampled.file and not named.file else named
+                return (
+                    sampled
+                    if not named.file and (sampled.file or named.function.startswith("["))
+                    else replace(named, range=sampled.range)
+                )
         return self.site_of(rows)
 
     def site_of(self, rows: Int64) -> Site:
         """Where most of the time of these wall rows was spent."""
-        return self.sites.heaviest(self.node[rows], self.course.wall.ns[rows], self.thread_of(rows))
+        site = self.sites.heaviest(self.place[rows], self.course.wall.ns[rows], self.thread_of(rows))
+        return replace(site, range=self.range_of(rows))
+
+    def subject(self, rows: Int64, site: Site) -> str:
+        """How a title begins: the place; where it waits for another thread, that and which."""
+        waiting = self.course.wall.waiting[rows]
+        foreign = rows[(waiting >= 0) & (self.place[rows] != self.sites.frames(self.node[rows]))]
+        if 2 * self.ns(foreign) <= self.ns(rows):
+            return site.place
+        sample = self.course.wall.sample[foreign]
+        what = "process" if (self.capture.samples.pid[sample] != self.course.pid).mean() > 0.5 else "thread"
+        return f"{site.place} waits for {f'{what} {site.thread}' if site.thread else f'another {what}'}, which"
+
+    def range_of(self, rows: Int64) -> str:
+        """The name of the innermost range around most of these wall rows' time; empty where most lies in none."""
+        weights = np.bincount(self._range[rows], weights=self.course.wall.ns[rows], minlength=len(self._range_names))
+        heaviest = int(weights.argmax())
+        return self._range_names[heaviest] if 2 * weights[heaviest] > weights.sum() else ""
+
+    @cached_property
+    def _range_names(self) -> list[str]:
+        """Names of the critical thread's ranges that end, those with most time first, after one for none."""
+        ranges = self.capture.ranges
+        closed = ranges.end_ns < self.course.end_ns
+        mine = np.flatnonzero(closed & ((ranges.tid == self.course.tid) | (ranges.tid < 0))).tolist()
+        times: dict[str, int] = {}
+        for row in mine:
+            name = ranges.name[row]
+            times[name] = times.get(name, 0) + int(ranges.end_ns[row] - ranges.start_ns[row])
+        return ["", *sorted(times, key=lambda name: -times[name])[:_MOST_RANGES]]
+
+    @cached_property
+    def _range(self) -> Int64:
+        """Per wall row the innermost range around it, an index into `_range_names`; ranges of one name do not nest."""
+        ranges, time = self.capture.ranges, self.course.wall.time_ns
+        number = {name: index for index, name in enumerate(self._range_names) if index}
+        mine = np.array([number.get(name, 0) for name in ranges.name], np.int64)
+        innermost = np.zeros(len(time), np.int64)
+        # What takes least in all stands inside the others.
+        for index in number.values():
+            instances = np.flatnonzero((mine == index) & (ranges.end_ns < self.course.end_ns))
+            place = np.searchsorted(ranges.start_ns[instances], time, "right") - 1
+            inside = (place >= 0) & (time < ranges.end_ns[instances][place])
+            innermost[inside] = index
+        return innermost
 
     def by_place(self, rows: Int64) -> Iterable[Int64]:
-        """These wall rows by the place they belong to, heaviest first; those without one last."""
-        places, which = np.unique(self.place[rows], return_inverse=True)
+        """These wall rows by the place they belong to, heaviest first; those without one by their range, and last."""
+        place = np.where(self.place[rows] == NOTHING, NOTHING - 1 - self._range[rows], self.place[rows])
+        places, which = np.unique(place, return_inverse=True)
         sums = np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows], minlength=len(places))
-        order = np.lexsort((-sums, places == NOTHING))
+        order = np.lexsort((-sums, places < 0))
         return (rows[which.reshape(-1) == number] for number in order.tolist())
 
     def call_groups(self, calls: Int64, *more: Int64) -> Iterable[Int64]:

@@ -6,7 +6,6 @@ Time is saved once: where two candidates claim the same time, the one that saves
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 import numpy as np
 
@@ -23,15 +22,15 @@ Detector = Callable[[Scene], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     allocating.pairs,
     allocating.page_creation,
+    allocating.blocking_pins,
     allocating.late_context,
+    copying.read_scalars,
     copying.tiny,
     copying.pageable,
     copying.mapped_files,
     managed.read_back,
     managed.first_touch_by_gpu,
-    pages.made_again,
-    pages.copied_on_write,
-    pages.mapped,
+    pages.page_costs,
 )
 
 LEAST_SHARE, LEAST_NS = 0.01, 10_000_000
@@ -73,7 +72,7 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
     return Opportunity(
         rank=rank,
         title=candidate.title,
-        site=replace(candidate.site, range=_range(scene, candidate)),
+        site=candidate.site,
         causes=candidate.causes or scene.causes(candidate.rows),
         phase=candidate.phase,
         count=candidate.count,
@@ -94,27 +93,6 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
         return ()
     share = format_share(causes[heaviest], sum(causes.values()))
     return (Evidence(f"{share} of the sampled time there is {heaviest}.", f"explain {heaviest}"),)
-
-
-def _range(scene: Scene, candidate: Candidate) -> str:
-    """The innermost range around most of the time, empty where most lies in none."""
-    ranges, wall = scene.capture.ranges, scene.course.wall
-    ended = ranges.end_ns < scene.course.end_ns
-    mine = np.flatnonzero(ended & ((ranges.tid == scene.course.tid) | (ranges.tid < 0)))
-    if not len(mine) or not len(candidate.rows):
-        return ""
-    time = wall.time_ns[candidate.rows]
-    best, name = 0, ""
-    for row in mine[np.argsort(ranges.end_ns[mine] - ranges.start_ns[mine], kind="stable")][:1000].tolist():
-        same = [other for other in mine.tolist() if ranges.name[other] == ranges.name[row]][:1000]
-        inside = np.zeros(len(time), np.bool_)
-        for other in same:
-            inside |= (time >= ranges.start_ns[other]) & (time < ranges.end_ns[other])
-        weight = int(wall.ns[candidate.rows[inside]].sum())
-        if 2 * weight > scene.ns(candidate.rows) and weight > best:
-            best, name = weight, ranges.name[row]
-            break
-    return name
 
 
 def _refused(candidate: Candidate, saving: Saving) -> Refused:
@@ -159,6 +137,8 @@ def _imperative(first: Opportunity) -> str:
 _CURES_IN_A_WORD = {
     "touch-then-register": "touching huge pages by several threads and then registering",
     "pool-pinned": "a pool of pinned buffers",
+    "pin-in-pieces": "pinning in pieces",
+    "pin-less": "pinning less",
     "register-once": "registering once",
     "pool-device": "a memory pool",
     "pool-managed": "allocating once",
@@ -168,6 +148,7 @@ _CURES_IN_A_WORD = {
     "reuse-memory": "reusing the memory",
     "spawn": "spawning instead of forking",
     "map-at-once": "mapping all pages at once",
+    "read-file": "reading into a reused buffer",
     "prefetch": "prefetching",
     "batch-copies": "one large copy",
     "sync-less": "synchronising less often",

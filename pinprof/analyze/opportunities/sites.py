@@ -9,7 +9,7 @@ import numpy as np
 
 from pinprof.analyze.lines import NOTHING, Place, nearest_places, places_of_all, short_files
 from pinprof.analyze.opportunities.results import Site
-from pinprof.columns import Int32, Int64
+from pinprof.columns import Bool, Int32, Int64
 from pinprof.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
 
 _SYSTEM = re.compile(
@@ -52,9 +52,15 @@ class Sites:
             return Site(self._capture.stacks.frames.symbol[frame], "", 0, thread)
         return _site(place, self._files[place.path], thread)
 
-    def heaviest(self, nodes: Int32, weight: Int64, thread: str) -> Site:
-        """The place with most weight."""
-        frames = self.frames(nodes)
+    def are_own(self, frames: Int32) -> Bool:
+        """Whether places are in the program's own code; NOTHING is not."""
+        own = np.ones(len(self._capture.stacks.frames) + 1, np.bool_)
+        own[[frame for frame, place in self._places.items() if place.short]] = False
+        own[NOTHING] = False
+        return own[frames]
+
+    def heaviest(self, frames: Int32, weight: Int64, thread: str) -> Site:
+        """The place with most weight; `frames` are places."""
         distinct, which = np.unique(frames, return_inverse=True)
         sums = np.bincount(which.reshape(-1), weights=weight.astype(np.float64), minlength=len(distinct))
         sums[distinct == NOTHING] = -1
