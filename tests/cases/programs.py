@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).parent
-OF_THE_FOLDER = {"__init__.py", "measure.py", "programs.py"}
+OF_THE_FOLDER = {"__init__.py", "measure.py", "programs.py", "recorded.py", "table.py"}
 """What lies beside the programs and is none."""
 
 _NATIVE = ("-O2", "-g", "-fno-omit-frame-pointer")

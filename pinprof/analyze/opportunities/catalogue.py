@@ -70,6 +70,19 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 CUPY: "cupy.cuda.set_pinned_memory_allocator(cupy.cuda.PinnedMemoryPool().malloc)",
             },
         ),
+        "pin-in-pieces": Entry(
+            "Pin in pieces of at most 256 MiB, or before other threads work: calls of CUDA get through between them.",
+            {
+                NATIVE: (
+                    "for (size_t at = 0; at < size; at += 256 << 20)\n"
+                    "    cudaHostRegister((char *)p + at, min(size - at, 256 << 20), cudaHostRegisterDefault);"
+                ),
+            },
+        ),
+        "pin-less": Entry(
+            "Pin what is copied, and no more.",
+            {PYTORCH: "staging = torch.empty(size_of_one_batch, dtype=torch.uint8, pin_memory=True)"},
+        ),
         "register-once": Entry(
             "Register the memory once, before the loop, and unregister it at the end.",
             {NATIVE: "cudaHostRegister(p, size, cudaHostRegisterDefault);  // once, before the loop"},

@@ -13,10 +13,14 @@ from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import CopyTable, Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Int64
-from pinprof.rate_book import Estimate
-from pinprof.units import format_bytes, format_counted, format_ns
+from pinprof.rate_book import RUN, Estimate
+from pinprof.units import format_bytes, format_count, format_counted, format_ns
 
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
+SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
+TWICE = 2
+HUGE_PAGES_SAVE = 0.7
+"""Of the time in faults of small pages."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
@@ -80,7 +84,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
     """Very many small copies at one place."""
     for kind in (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN):
         for group in _groups(scene, kind):
-            if group.count < TINY_COPIES or group.each > TINY_BYTES:
+            if group.count < TINY_COPIES or group.each > TINY_BYTES or _reads_scalars(group):
                 continue
             site = scene.site_of_calls(group.calls, group.rows)
             pinned = kind == MemoryKind.PINNED
@@ -107,6 +111,49 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
                 evidence=(Evidence(f"{format_counted(group.count, 'call takes', 'calls take')}"
                                    f" {format_ns(group.cost_ns)}, {format_ns(group.cost_ns // group.count)} each."),),
             )  # fmt: skip
+
+
+def _reads_scalars(group: _Copies) -> bool:
+    return group.way == "d2h" and group.each <= SCALAR_BYTES
+
+
+def read_scalars(scene: Scene) -> Iterator[Candidate]:
+    """Single values that are read back again and again: each waits until the GPU has done all before."""
+    for kind in (MemoryKind.PAGEABLE, MemoryKind.PINNED, MemoryKind.UNKNOWN):
+        for group in _groups(scene, kind):
+            calls = np.concatenate([group.calls, _syncs_beside(scene, group)])
+            rows = scene.rows_inside(calls)
+            waits = scene.ns(rows[scene.caused_by("sync.poll", "wait.gpu")[rows]])
+            # A long wait is for work of the GPU, which takes as long whoever waits for it.
+            if group.count < SCALARS or not _reads_scalars(group) or waits > SCALAR_WAIT_NS * group.count:
+                continue
+            site, cost = scene.site_of_calls(group.calls, rows), scene.cost_of_calls(calls, rows)
+            yield Candidate(
+                title=f"{site.place} reads {format_count(group.count)} values back from the GPU one by one.",
+                site=site,
+                phase=scene.phase_of(rows),
+                rows=rows,
+                cost_ns=cost,
+                remains=Estimate(0.5 * cost, 0.2 * cost, 0.9 * cost, RUN),
+                cure=cure("sync-less", scene.framework),
+                count=group.count,
+                bytes=group.bytes,
+                basis=(
+                    "While the thread waits it starts no work, and the GPU runs dry.",
+                    "What the GPU needs anyway was not recorded: half of the time is taken.",
+                ),
+                evidence=(Evidence(f"Waiting takes {format_ns(waits // group.count)} each time."),),
+            )
+
+
+def _syncs_beside(scene: Scene, group: _Copies) -> Int64:
+    """The synchronisations at the place of these copies: a value can be used once they have returned."""
+    assert scene.calls is not None
+    table = scene.calls.table
+    if table.site is None:
+        return np.zeros(0, np.int64)
+    same = scene.calls.is_for("sync") & np.isin(table.site, np.unique(table.site[group.calls])) & (table.site >= 0)
+    return np.flatnonzero(same)
 
 
 def _in_bursts(scene: Scene, group: _Copies) -> tuple[int, float]:
@@ -145,17 +192,19 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
         fresh = faults >= FRESH_SHARE * max(scene.ns(group.rows), 1)
         # A call also waits for what the GPU does before the copy: only the copy itself, and its faults, are its cost.
         cost = min(group.cost_ns, round(staged.ns) + faults)
+        if fresh and group.way == "d2h" and _kept(scene, group):
+            yield _into_small_pages(scene, group, cost, min(faults, cost))
+            continue
         yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
 
 
 def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
     site = scene.site_of_calls(group.calls, group.rows)
     held = min(group.distinct, group.bytes) if not fresh else min(_most_at_once(scene, group), group.bytes)
-    pin, touch = scene.rates.cost("pin.alloc", held), scene.rates.cost("touch.first", held)
-    # Pinned memory takes the place of memory whose pages are created too, unless it stands beside it.
-    more = pin.times(1 - min(touch.ns / pin.ns, 1.0)) if pin and touch and pin.ns and not fresh else pin
+    more = _pinning(scene, group, held, fresh=fresh)
     remains = total([pinned, more]) or pinned
-    blocking = bool(group.table.asynchronous.mean() > 0.5)
+    # A program that synchronises right there, as `.cpu()` does, expects to wait.
+    blocking = group.table.asynchronous.mean() > 0.5 and 2 * len(_syncs_beside(scene, group)) < group.count
     what = "fresh pageable memory" if fresh else "pageable memory"
     preposition = "from" if group.way == "h2d" else "into"
     promise = ", though they are meant to be asynchronous" if blocking else ""
@@ -181,6 +230,50 @@ def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, co
                      f" take {format_ns(group.cost_ns)}."),
         ),
     )  # fmt: skip
+
+
+def _kept(scene: Scene, group: _Copies) -> bool:
+    """Whether what is copied stays: memory grows by most of it, so no buffer could be reused."""
+    log = scene.capture.memory
+    process = next((one for one in log.processes if one.pid == scene.course.pid), None) if log else None
+    resident = process.values.get("rss") if process else None
+    if process is None or resident is None or not len(resident):
+        return False
+    first = int(np.searchsorted(process.time_ns, int(group.table.start_ns[0]), "right")) - 1
+    last = min(int(np.searchsorted(process.time_ns, int(group.table.end_ns[-1]))), len(resident) - 1)
+    grown = int(resident[first : last + 1].max()) - int(resident[max(first, 0)]) if last > first >= 0 else 0
+    return 2 * grown > group.bytes
+
+
+def _into_small_pages(scene: Scene, group: _Copies, cost: int, faults: int) -> Candidate:
+    """Copies to memory that is kept: its pages are made anyway, but may be huge ones."""
+    site = scene.site_of_calls(group.calls, group.rows)
+    saved = HUGE_PAGES_SAVE * faults
+    return Candidate(
+        title=f"{site.place} copies {format_bytes(group.bytes)} to the host into new memory, page by page.",
+        site=site,
+        phase=scene.phase_of(group.rows),
+        rows=group.rows,
+        cost_ns=cost,
+        remains=Estimate(cost - saved, cost - 1.2 * saved, cost - 0.7 * saved, RUN),
+        cure=cure("huge-pages", scene.framework),
+        count=group.count,
+        bytes=group.bytes,
+        basis=(f"The memory stays in use, so nothing can be reused; {format_ns(faults)} of the time are page faults.",),
+        evidence=(Evidence(f"The process grows by most of the {format_bytes(group.bytes)} meanwhile."),),
+    )
+
+
+def _pinning(scene: Scene, group: _Copies, held: int, *, fresh: bool) -> Estimate | None:
+    """What it costs to have the host's side pinned, beyond what it costs now."""
+    pin, touch = scene.rates.cost("pin.alloc", held), scene.rates.cost("touch.first", held)
+    if group.way == "h2d" and not fresh and group.bytes < TWICE * held:
+        # Copied once: the memory is there already, and is registered for it.
+        return total([scene.rates.cost("pin.register-touched", held), scene.rates.cost("free.unregister", held)])
+    if fresh or pin is None or touch is None or not pin.ns:
+        return pin
+    # Pinned memory takes the place of memory whose pages are created too.
+    return pin.times(1 - min(touch.ns / pin.ns, 1.0))
 
 
 def _most_at_once(scene: Scene, group: _Copies) -> int:

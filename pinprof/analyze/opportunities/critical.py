@@ -104,6 +104,9 @@ def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
         counted = np.isin(table.pid, pids) & (calls.initial | creates)
     if not counted.any():
         return None
+    # Threads that only make memory, such as PyTorch's pin thread, serve the one that drives.
+    drives = counted & calls.is_for("copy", "set", "launch", "sync", "prefetch")
+    counted = drives if drives.any() else counted
     threads, of = np.unique(pack(table.pid[counted], table.tid[counted]), return_inverse=True)
     time = np.bincount(of.reshape(-1), np.maximum(calls.duration_ns[counted], 1), len(threads))
     pid, tid = unpack(threads)

@@ -33,7 +33,7 @@ _COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_pa
 
 LEAST_FREED = 0.05
 """Of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
-LEAST_SHARE = 0.03
+LEAST_SHARE = 0.05
 """Of the work: what settings of the allocator and huge pages save is not worth a line below that."""
 
 
@@ -87,7 +87,8 @@ class _Marks:
 
 def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> Iterator[Int64]:
     """The groups in which pages are made; those that give them back elsewhere count for the heaviest of these."""
-    faulting, freeing = [], []
+    faulting: list[Int64] = []
+    freeing: list[Int64] = []
     frees = scene.caused_by(*_FREES) & ~marks.fork
     for group in groups:
         (freeing if scene.ns(group[frees[group]]) > 0.8 * scene.ns(group) else faulting).append(group)
@@ -114,7 +115,8 @@ def _kind(scene: Scene, marks: _Marks, group: Int64) -> _Kind:
     if most == "copies":
         return _COW if _forks(scene) else _PRIVATE
     if most == "file":
-        shared = 2 * scene.ns(faults[marks.shared[faults]]) > kinds["file"]
+        freed_shared = scene.ns(group[scene.caused_by("free.shmem")[group]])
+        shared = 2 * scene.ns(faults[marks.shared[faults]]) > kinds["file"] or freed_shared >= LEAST_FREED * cost
         return _SHARES if shared and freed >= LEAST_FREED * cost else _MAPS
     return _AGAIN if freed >= LEAST_FREED * cost else _ONCE
 

@@ -25,6 +25,8 @@ _COMES_AND_GOES = re.compile(
 )
 """Functions of the kernel in which a process begins, becomes another program, or ends."""
 _NAMES = [row.name for row in CATEGORIES]
+_HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
+_LONG_PIN_NS = 20_000_000
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
@@ -172,7 +174,31 @@ class Scene:
         other = self.capture.samples.tid[wall.sample[rows]] != self.course.tid
         clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns - self._context_in(calls[own]), 0)
         waited = (wall.waiting[rows] >= 0) & other
-        return int(clock.sum()) + int(wall.ns[rows[waited]].sum())
+        return max(int(clock.sum()) - self.ns(rows[self.blocked[rows]]), 0) + int(wall.ns[rows[waited]].sum())
+
+    @cached_property
+    def blocked(self) -> Bool:
+        """Per wall row, whether the critical thread waits in a call of CUDA while another thread pins: the driver lets
+        one of them in at a time.
+        """
+        wall = self.course.wall
+        result = np.zeros(len(wall), np.bool_)
+        if self.calls is None:
+            return result
+        table = self.calls.table
+        pins = self.calls.is_for("alloc pinned", "register") & (table.pid == self.course.pid)
+        pins &= (table.tid != self.course.tid) & (table.end_ns - table.start_ns >= _LONG_PIN_NS)
+        spans = self._parts(*(column[pins] for column in (table.start_ns, table.end_ns)))
+        own = (self.capture.samples.tid[wall.sample] == self.course.tid) & self.caused_by(*_HELD_UP)
+        for start, end in spans:
+            result |= own & (wall.time_ns < end) & (wall.time_ns + wall.ns > start)
+        return result
+
+    @staticmethod
+    def _parts(start: Int64, end: Int64) -> list[tuple[int, int]]:
+        """The longest of these times."""
+        longest = np.argsort(start - end, kind="stable")[:_MOST_RANGES]
+        return list(zip(start[longest].tolist(), end[longest].tolist(), strict=True))
 
     def _context_in(self, calls: Int64) -> Int64:
         """Per call how much of it is the creation of a context, which it may do before its own work."""
@@ -233,27 +259,43 @@ class Scene:
 
     def range_of(self, rows: Int64) -> str:
         """The name of the innermost range around most of these wall rows' time; empty where most lies in none."""
-        ranges, wall = self.capture.ranges, self.course.wall
+        weights = np.bincount(self._range[rows], weights=self.course.wall.ns[rows], minlength=len(self._range_names))
+        heaviest = int(weights.argmax())
+        return self._range_names[heaviest] if 2 * weights[heaviest] > weights.sum() else ""
+
+    @cached_property
+    def _range_names(self) -> list[str]:
+        """Names of the critical thread's ranges that end, those with most time first, after one for none."""
+        ranges = self.capture.ranges
         closed = ranges.end_ns < self.course.end_ns
-        mine = np.flatnonzero(closed & ((ranges.tid == self.course.tid) | (ranges.tid < 0)))
-        time, ns = wall.time_ns[rows], wall.ns[rows]
-        names: dict[str, list[int]] = {}
-        for row in mine.tolist():
-            names.setdefault(ranges.name[row], []).append(row)
-        around: list[tuple[int, str]] = []
-        for name, instances in list(names.items())[:_MOST_RANGES]:
-            start, end = ranges.start_ns[instances], ranges.end_ns[instances]
-            place = np.searchsorted(start, time, "right") - 1
-            inside = (place >= 0) & (time < end[place])
-            if 2 * int(ns[inside].sum()) > int(ns.sum()):
-                around.append((int((end - start).sum()), name))
-        return min(around, default=(0, ""))[1]
+        mine = np.flatnonzero(closed & ((ranges.tid == self.course.tid) | (ranges.tid < 0))).tolist()
+        times: dict[str, int] = {}
+        for row in mine:
+            name = ranges.name[row]
+            times[name] = times.get(name, 0) + int(ranges.end_ns[row] - ranges.start_ns[row])
+        return ["", *sorted(times, key=lambda name: -times[name])[:_MOST_RANGES]]
+
+    @cached_property
+    def _range(self) -> Int64:
+        """Per wall row the innermost range around it, an index into `_range_names`; ranges of one name do not nest."""
+        ranges, time = self.capture.ranges, self.course.wall.time_ns
+        number = {name: index for index, name in enumerate(self._range_names) if index}
+        mine = np.array([number.get(name, 0) for name in ranges.name], np.int64)
+        innermost = np.zeros(len(time), np.int64)
+        # What takes least in all stands inside the others.
+        for index in number.values():
+            instances = np.flatnonzero((mine == index) & (ranges.end_ns < self.course.end_ns))
+            place = np.searchsorted(ranges.start_ns[instances], time, "right") - 1
+            inside = (place >= 0) & (time < ranges.end_ns[instances][place])
+            innermost[inside] = index
+        return innermost
 
     def by_place(self, rows: Int64) -> Iterable[Int64]:
-        """These wall rows by the place they belong to, heaviest first; those without one last."""
-        places, which = np.unique(self.place[rows], return_inverse=True)
+        """These wall rows by the place they belong to, heaviest first; those without one by their range, and last."""
+        place = np.where(self.place[rows] == NOTHING, NOTHING - 1 - self._range[rows], self.place[rows])
+        places, which = np.unique(place, return_inverse=True)
         sums = np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows], minlength=len(places))
-        order = np.lexsort((-sums, places == NOTHING))
+        order = np.lexsort((-sums, places < 0))
         return (rows[which.reshape(-1) == number] for number in order.tolist())
 
     def call_groups(self, calls: Int64, *more: Int64) -> Iterable[Int64]:

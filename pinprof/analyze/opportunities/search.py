@@ -22,7 +22,9 @@ Detector = Callable[[Scene], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     allocating.pairs,
     allocating.page_creation,
+    allocating.blocking_pins,
     allocating.late_context,
+    copying.read_scalars,
     copying.tiny,
     copying.pageable,
     copying.mapped_files,
@@ -135,6 +137,8 @@ def _imperative(first: Opportunity) -> str:
 _CURES_IN_A_WORD = {
     "touch-then-register": "touching huge pages by several threads and then registering",
     "pool-pinned": "a pool of pinned buffers",
+    "pin-in-pieces": "pinning in pieces",
+    "pin-less": "pinning less",
     "register-once": "registering once",
     "pool-device": "a memory pool",
     "pool-managed": "allocating once",
