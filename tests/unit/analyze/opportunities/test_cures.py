@@ -16,7 +16,9 @@ FRAMEWORKS = (NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON)
 
 def documented() -> list[str]:
     table = DOCUMENTED.read_text("utf-8").partition("\n## What is looked for\n")[2].partition("\n## ")[0]
-    return [name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([\w-]+)`", row)]
+    return [
+        name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([\w-]+)`", row)
+    ]
 
 
 def test_every_cure_is_documented_once_and_has_words_for_the_headline() -> None:
