@@ -94,7 +94,7 @@ def _taken(column: Any, rows: NDArray[Any]) -> Any:
 def _joined(columns: Sequence[Any]) -> Any:
     if isinstance(columns[0], tuple):
         return tuple(text for column in columns for text in column)
-    return None if columns[0] is None else np.concatenate(columns)
+    return None if any(column is None for column in columns) else np.concatenate(columns)
 
 
 def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:

@@ -200,6 +200,13 @@ class RangeTable(Table):
     tid: Int32
     depth: Int32
     """Nesting depth within its thread, 0 outermost."""
+    ended: Bool | None = None
+    """Whether it ended, rather than being taken to end with the recording; None where all did."""
+
+    @property
+    def closed(self) -> Bool:
+        """Per range, whether it ended: one that never does says nothing of what goes on inside."""
+        return np.ones(len(self), np.bool_) if self.ended is None else self.ended
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,10 @@ _LEAF_PHRASES = {
 
 def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
     """One sentence, never empty: of a pinning call if there is one, else of the outermost range, else of all time."""
-    sentence = _headline(capture, events, ranges)
+    endless = {
+        name for name, closed in zip(capture.ranges.name, capture.ranges.closed.tolist(), strict=True) if not closed
+    }
+    sentence = _headline(capture, events, tuple(entry for entry in ranges if entry.name not in endless))
     if capture.manifest.kernel_left_out:
         return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     return sentence

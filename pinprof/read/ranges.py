@@ -59,6 +59,7 @@ class _Range(NamedTuple):
     pid: int
     tid: int
     depth: int
+    ended: bool = True
 
 
 def read_ranges(path: Path) -> LoadedRanges:
@@ -95,7 +96,7 @@ def parse_ranges(text: bytes) -> LoadedRanges:
         unclosed += entry.end == _OPEN
     if unclosed:
         latest = max(max(entry.start, entry.end) for entry in ranges)
-        ranges = [entry._replace(end=latest) if entry.end == _OPEN else entry for entry in ranges]
+        ranges = [entry._replace(end=latest, ended=False) if entry.end == _OPEN else entry for entry in ranges]
     ranges.sort(key=lambda entry: (entry.start, -entry.end, entry.depth))
     return LoadedRanges(_table(ranges), bad, unclosed)
 
@@ -151,7 +152,7 @@ def _table(ranges: list[_Range]) -> RangeTable:
             heapq.heappop(ends)
         depths.append(len(ends) if entry.depth < 0 else entry.depth)
         heapq.heappush(ends, entry.end)
-    name, domain, start, end, pid, tid, _ = zip(*ranges, strict=True) if ranges else ((),) * 7
+    name, domain, start, end, pid, tid, _, ended = zip(*ranges, strict=True) if ranges else ((),) * 8
     return RangeTable.of(
-        len(ranges), name=name, domain=domain, start_ns=start, end_ns=end, pid=pid, tid=tid, depth=depths
+        len(ranges), name=name, domain=domain, start_ns=start, end_ns=end, pid=pid, tid=tid, depth=depths, ended=ended
     )

@@ -111,7 +111,10 @@ def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
     time = np.bincount(of.reshape(-1), np.maximum(calls.duration_ns[counted], 1), len(threads))
     pid, tid = unpack(threads)
     processes, owner = np.unique(pid, return_inverse=True)
-    process = int(np.argmax(np.bincount(owner, time)))
+    # Of several ranks the one that works makes the others wait for it.
+    busy = np.where(calls.is_for("sync")[counted], 0, np.maximum(calls.duration_ns[counted], 1))
+    busy = np.bincount(of.reshape(-1), busy, len(threads))
+    process = int(np.argmax(np.bincount(owner, busy if busy.any() else time)))
     mine = owner == process
     main = mine & (tid == pid)
     if time[main].sum() >= MAIN_SHARE * time[mine].sum():

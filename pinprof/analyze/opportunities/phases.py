@@ -148,7 +148,7 @@ def _exit_from(capture: Capture, critical: Critical, pieces: Pieces, life: Inter
         # Of equally good ones the last.
         return int(pieces.start[len(after) - 1 - np.argmax(after)])
     ranges = capture.ranges
-    told = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & (ranges.end_ns < life.end_ns)
+    told = (ranges.pid == critical.pid) & (ranges.tid == critical.tid) & ranges.closed & (ranges.end_ns < life.end_ns)
     last = int(ranges.end_ns[told].max()) if told.any() else life.end_ns
     # A program that was told to be recorded within its ranges waits for the recorder after them.
     if len(length) and pieces.waits[-1] and pieces.start[-1] >= last:
@@ -185,7 +185,7 @@ def _start_up(pieces: Pieces, busy: Intervals, life: Interval, ending: int, leas
 def _work_times(capture: Capture, calls: Calls | None, critical: Critical, life: Interval) -> Intervals:
     """Where the program certainly works: its calls that move or pin memory, or start kernels; and its ranges."""
     ranges = capture.ranges
-    mine = (ranges.pid == critical.pid) & (ranges.depth == 0) & (ranges.end_ns < life.end_ns)
+    mine = (ranges.pid == critical.pid) & (ranges.depth == 0) & ranges.closed & (ranges.end_ns < life.end_ns)
     mine &= ranges.end_ns - ranges.start_ns < WHOLE_SHARE * life.duration_ns
     begin, end = ranges.start_ns[mine], ranges.end_ns[mine]
     return union(begin, end) if calls is None else _with_calls(union(begin, end), calls, critical)

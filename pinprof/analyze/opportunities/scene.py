@@ -267,7 +267,7 @@ class Scene:
     def _range_names(self) -> list[str]:
         """Names of the critical thread's ranges that end, those with most time first, after one for none."""
         ranges = self.capture.ranges
-        closed = ranges.end_ns < self.course.end_ns
+        closed = ranges.closed & (ranges.end_ns < self.course.end_ns)
         mine = np.flatnonzero(closed & ((ranges.tid == self.course.tid) | (ranges.tid < 0))).tolist()
         times: dict[str, int] = {}
         for row in mine:
@@ -284,7 +284,7 @@ class Scene:
         innermost = np.zeros(len(time), np.int64)
         # What takes least in all stands inside the others.
         for index in number.values():
-            instances = np.flatnonzero((mine == index) & (ranges.end_ns < self.course.end_ns))
+            instances = np.flatnonzero((mine == index) & ranges.closed & (ranges.end_ns < self.course.end_ns))
             place = np.searchsorted(ranges.start_ns[instances], time, "right") - 1
             inside = (place >= 0) & (time < ranges.end_ns[instances][place])
             innermost[inside] = index

@@ -67,7 +67,7 @@ def _of_calls(calls: Calls, critical: Critical, begin: int, end: int, least: flo
 def _of_ranges(capture: Capture, critical: Critical, begin: int, end: int, least: float) -> Steps | None:
     """By the range with the fewest instances that repeats."""
     ranges = capture.ranges
-    mine = (ranges.pid == critical.pid) & (ranges.start_ns >= begin) & (ranges.end_ns < end)
+    mine = (ranges.pid == critical.pid) & (ranges.start_ns >= begin) & ranges.closed & (ranges.end_ns < end)
     by_name: dict[tuple[str, str], list[int]] = {}
     for row in np.flatnonzero(mine).tolist():
         by_name.setdefault((ranges.domain[row], ranges.name[row]), []).append(row)

@@ -41,9 +41,9 @@ def read_nvtx(tables: Tables, end_ns: int) -> tuple[RangeTable, MarkTable, dict[
     if bad := int(np.count_nonzero(backward)):
         tables.bad_rows += bad
         tables.notes.append(f"{bad} NVTX ranges end before they start; they were left out.")
-        ranges, start, end = ranges[~backward], start[~backward], end[~backward]
+        ranges, start, end, unclosed = ranges[~backward], start[~backward], end[~backward], unclosed[~backward]
     order = time_order(start, end)
-    ranges, start, end = ranges[order], start[order], end[order]
+    ranges, start, end, unclosed = ranges[order], start[order], end[order], unclosed[order]
     pid, tid = raw["pid"][ranges], raw["tid"][ranges]
     table = RangeTable(
         name=tuple(map(names.__getitem__, name[ranges].tolist())),
@@ -53,6 +53,7 @@ def read_nvtx(tables: Tables, end_ns: int) -> tuple[RangeTable, MarkTable, dict[
         pid=pid,
         tid=tid,
         depth=_depth(start, end, pid, tid, raw["type"][ranges] == schema.PUSH_POP),
+        ended=~unclosed,
     )
     return table, _marks(raw, name, names, domain, domains), _threads(raw, name, names)
 

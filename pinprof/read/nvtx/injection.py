@@ -88,6 +88,7 @@ def combine(files: Sequence[NvtxFile], *, unreadable: int = 0) -> LoadedNvtx:
         pid=events.pid[begun],
         tid=events.tid[begun],
         depth=np.minimum(depth[begun], DEEPEST).astype(np.int32),
+        ended=end[rows] >= 0,
     )
     return LoadedNvtx(
         ranges=table,
