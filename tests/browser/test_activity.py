@@ -83,10 +83,10 @@ def timeline(page: Page) -> dict[str, float]:
 def drag(page: Page, box: dict[str, float], parts: Sequence[float]) -> None:
     """Drag over the lanes from one part of the canvas's width to another."""
     left, right = (box["x"] + part * box["width"] for part in parts)
-    page.mouse.move(left, box["y"] + 60)
+    page.mouse.move(left, box["y"] + 83)
     page.mouse.down()
-    page.mouse.move((left + right) / 2, box["y"] + 60)
-    page.mouse.move(right, box["y"] + 60)
+    page.mouse.move((left + right) / 2, box["y"] + 83)
+    page.mouse.move(right, box["y"] + 83)
     page.mouse.up()
 
 
@@ -203,7 +203,7 @@ def test_timeline_of_perf_alone_shows_ranges_and_causes(open_page: Open) -> None
     page = open_page(build(analysis("pinned"))).page
     box = timeline(page)
     assert pixels(page, "timeline-canvas", "--cause-pin-faultin") > 1_000
-    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 67)
+    page.mouse.move(box["x"] + 0.4 * box["width"], box["y"] + 90)
     assert page.locator(".tip:not([hidden]) strong").inner_text() == "iteration"
     assert page.locator("#calls").count() == 0
 
@@ -258,7 +258,7 @@ def test_timeline_works_from_the_keyboard(open_page: Open) -> None:
 def test_wheel_scrolls_the_page_and_zooms_with_control(open_page: Open) -> None:
     page = open_page(joined()).page
     box = timeline(page)
-    page.mouse.move(box["x"] + 500, box["y"] + 60)
+    page.mouse.move(box["x"] + 500, box["y"] + 83)
     page.keyboard.down("Control")
     page.mouse.wheel(0, -300)
     page.keyboard.up("Control")
@@ -272,7 +272,7 @@ def test_wheel_scrolls_the_page_and_zooms_with_control(open_page: Open) -> None:
 def test_double_click_zooms_to_what_it_hits(open_page: Open) -> None:
     page = open_page(joined()).page
     box = timeline(page)
-    page.mouse.dblclick(box["x"] + 0.46 * box["width"], box["y"] + 152)
+    page.mouse.dblclick(box["x"] + 0.46 * box["width"], box["y"] + 175)
     assert page.inner_text("#timeline-span") == "197 ms of 1.85 s"
 
 
