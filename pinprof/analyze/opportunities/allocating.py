@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pinprof.activity import MemoryOperation
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.opportunities.candidate import Candidate
@@ -20,6 +21,8 @@ from pinprof.units import format_bytes, format_counted, format_ns, format_share
 LEAST_PAIRS = 3
 ERROR = 0.1
 """Of the cost of calls, by which one run differs from another."""
+LEAST_USED = 0.25
+"""Of pinned memory: where copies use less, the rest was pinned for nothing."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")
@@ -110,6 +113,10 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
         causes = scene.causes(rows)
         created = sum(causes.get(leaf, 0) for leaf in _CREATED)
         cost, amount = scene.cost_of_calls(group, rows), int(calls.size_bytes[group].sum())
+        used = _copied_share(scene, group)
+        if used is not None and used < LEAST_USED:
+            yield _unused(scene, group, rows, cost, amount, used)
+            continue
         each = scene.rates.cost("prefault.tN", amount // len(group))
         if each is None or not cost or created < 0.3 * max(scene.ns(rows), 1):
             continue
@@ -130,6 +137,48 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
             evidence=(Evidence(f"{format_share(created, scene.ns(rows))} of the time in these calls is the creation of"
                                f" pages, {format_ns(cost)} in all."),),
         )  # fmt: skip
+
+
+def _copied_share(scene: Scene, pins: Int64) -> float | None:
+    """The share of this pinned memory that copies begin in or reach; None where addresses are not known."""
+    calls, copies = scene.calls, scene.copies
+    activity = scene.capture.activity
+    if calls is None or copies is None or activity is None or not copies.address.any():
+        return None
+    usage = activity.memory
+    mine = np.isin(usage.correlation_id, calls.table.correlation_id[pins]) & (
+        usage.operation == MemoryOperation.ALLOCATE
+    )
+    mine &= (usage.address > 0) & (usage.size_bytes > 0)
+    if mine.sum() < len(pins):
+        return None
+    first, size = usage.address[mine], usage.size_bytes[mine]
+    total = copied = 0
+    for start, length in zip(first.tolist(), size.tolist(), strict=True):
+        inside = (copies.address >= np.uint64(start)) & (copies.address < np.uint64(start + length))
+        reach = copies.address[inside].astype(np.int64) - start + copies.size_bytes[inside]
+        begin = copies.address[inside].astype(np.int64) - start
+        total += length
+        copied += int(np.clip(reach.max() - begin.min(), 0, length)) if inside.any() else 0
+    return copied / total if copied else None
+
+
+def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, used: float) -> Candidate:
+    site = scene.site_of_calls(group, rows)
+    error = ERROR * cost
+    return Candidate(
+        title=f"{site.place} pins {format_bytes(amount)}, of which copies use {format_bytes(round(used * amount))}.",
+        site=site,
+        phase=scene.phase_of(rows),
+        rows=rows,
+        cost_ns=cost,
+        remains=Estimate(used * cost, max(used * cost - error, 0), used * cost + error, RUN),
+        cure=cure("pin-less", scene.framework),
+        count=len(group),
+        bytes=amount,
+        basis=("Pinning takes time in proportion to the memory.",),
+        evidence=(Evidence(f"Copies reach {format_share(round(used * amount), amount)} of it."),),
+    )
 
 
 def blocking_pins(scene: Scene) -> Iterator[Candidate]:

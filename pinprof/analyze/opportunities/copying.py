@@ -19,6 +19,8 @@ from pinprof.units import format_bytes, format_count, format_counted, format_ns
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
+HUGE_PAGES_SAVE = 0.7
+"""Of the time in faults of small pages."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
@@ -137,8 +139,8 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
                 count=group.count,
                 bytes=group.bytes,
                 basis=(
-                    "While the thread waits it starts no work, and the GPU runs dry. What the GPU needs anyway was not"
-                    " recorded: half is taken."
+                    "While the thread waits it starts no work, and the GPU runs dry.",
+                    "What the GPU needs anyway was not recorded: half of the time is taken.",
                 ),
                 evidence=(Evidence(f"Waiting takes {format_ns(waits // group.count)} each time."),),
             )
@@ -190,6 +192,9 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
         fresh = faults >= FRESH_SHARE * max(scene.ns(group.rows), 1)
         # A call also waits for what the GPU does before the copy: only the copy itself, and its faults, are its cost.
         cost = min(group.cost_ns, round(staged.ns) + faults)
+        if fresh and group.way == "d2h" and _kept(scene, group):
+            yield _into_small_pages(scene, group, cost, min(faults, cost))
+            continue
         yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
 
 
@@ -198,7 +203,8 @@ def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, co
     held = min(group.distinct, group.bytes) if not fresh else min(_most_at_once(scene, group), group.bytes)
     more = _pinning(scene, group, held, fresh=fresh)
     remains = total([pinned, more]) or pinned
-    blocking = bool(group.table.asynchronous.mean() > 0.5)
+    # A program that synchronises right there, as `.cpu()` does, expects to wait.
+    blocking = group.table.asynchronous.mean() > 0.5 and 2 * len(_syncs_beside(scene, group)) < group.count
     what = "fresh pageable memory" if fresh else "pageable memory"
     preposition = "from" if group.way == "h2d" else "into"
     promise = ", though they are meant to be asynchronous" if blocking else ""
@@ -224,6 +230,38 @@ def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, co
                      f" take {format_ns(group.cost_ns)}."),
         ),
     )  # fmt: skip
+
+
+def _kept(scene: Scene, group: _Copies) -> bool:
+    """Whether what is copied stays: memory grows by most of it, so no buffer could be reused."""
+    log = scene.capture.memory
+    process = next((one for one in log.processes if one.pid == scene.course.pid), None) if log else None
+    resident = process.values.get("rss") if process else None
+    if process is None or resident is None or not len(resident):
+        return False
+    first = int(np.searchsorted(process.time_ns, int(group.table.start_ns[0]), "right")) - 1
+    last = min(int(np.searchsorted(process.time_ns, int(group.table.end_ns[-1]))), len(resident) - 1)
+    grown = int(resident[first : last + 1].max()) - int(resident[max(first, 0)]) if last > first >= 0 else 0
+    return 2 * grown > group.bytes
+
+
+def _into_small_pages(scene: Scene, group: _Copies, cost: int, faults: int) -> Candidate:
+    """Copies to memory that is kept: its pages are made anyway, but may be huge ones."""
+    site = scene.site_of_calls(group.calls, group.rows)
+    saved = HUGE_PAGES_SAVE * faults
+    return Candidate(
+        title=f"{site.place} copies {format_bytes(group.bytes)} to the host into new memory, page by page.",
+        site=site,
+        phase=scene.phase_of(group.rows),
+        rows=group.rows,
+        cost_ns=cost,
+        remains=Estimate(cost - saved, cost - 1.2 * saved, cost - 0.7 * saved, RUN),
+        cure=cure("huge-pages", scene.framework),
+        count=group.count,
+        bytes=group.bytes,
+        basis=(f"The memory stays in use, so nothing can be reused; {format_ns(faults)} of the time are page faults.",),
+        evidence=(Evidence(f"The process grows by most of the {format_bytes(group.bytes)} meanwhile."),),
+    )
 
 
 def _pinning(scene: Scene, group: _Copies, held: int, *, fresh: bool) -> Estimate | None:

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof.activity import Activity, ApiCallTable, CopyKind, MemoryKind
-from pinprof.analyze.opportunities.results import CopyTable
+from pinprof.activity import Activity, ApiCallTable
 from pinprof.analyze.opportunities.run_rates import run_rates
 from pinprof.analyze.results import EventResult
 from pinprof.model import Event
@@ -95,47 +94,3 @@ def test_pins_are_told_by_size_without_the_call_that_creates_the_context() -> No
 def test_calls_of_no_size_say_nothing() -> None:
     assert calls([("cudaMallocHost", 10, -1, 0)] * 9) == ()
     assert calls([]) == ()
-
-
-def copied(count: int, size: int, ns: int, kind: MemoryKind, *, queued: bool, overhead: float = 0) -> tuple[Rate, ...]:
-    ones = np.ones(count, np.int32)
-    start = 1000 * np.arange(count)
-    table = CopyTable(
-        start_ns=start,
-        end_ns=start + ns,
-        pid=ones,
-        tid=ones,
-        call=np.arange(count),
-        size_bytes=np.full(count, size),
-        direction=ones * CopyKind.HOST_TO_DEVICE,
-        source=ones * kind,
-        target=ones * MemoryKind.DEVICE,
-        from_file=np.zeros(count, np.bool_),
-        asynchronous=np.full(count, queued),
-    )
-    return run_rates(small_capture([], [], []), (), table, overhead)
-
-
-@pytest.mark.parametrize(
-    ("size", "kind", "queued", "expected"),
-    [
-        (MIB, MemoryKind.PAGEABLE, False, ("h2d.pageable", MIB)),
-        (MIB, MemoryKind.PAGEABLE, True, ("h2d.pageable", MIB)),
-        (MIB, MemoryKind.PINNED, False, ("h2d.pinned", MIB)),
-        (MIB, MemoryKind.PINNED, True, None),
-        (4096, MemoryKind.PINNED, True, ("h2d.small", 0)),
-        (4096, MemoryKind.PAGEABLE, True, None),
-        (MIB, MemoryKind.UNKNOWN, False, None),
-    ],
-)
-def test_copies_that_block_are_told_by_kind(
-    size: int, kind: MemoryKind, queued: bool, expected: tuple[str, int] | None
-) -> None:
-    found = copied(9, size, 500, kind, queued=queued, overhead=100)
-    assert [(rate.measure, rate.size_bytes, rate.median_ns) for rate in found] == (
-        [(*expected, 400)] if expected else []
-    )
-
-
-def test_few_copies_say_nothing() -> None:
-    assert copied(4, MIB, 500, MemoryKind.PINNED, queued=False) == ()

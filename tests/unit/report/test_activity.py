@@ -112,7 +112,8 @@ def test_nothing_about_activity_without_a_trace() -> None:
     assert 'id="calls"' not in page
     assert 'id="transfers"' not in page
     assert 'id="uvm"' not in page
-    assert "CUDA calls" not in text_of(data, 100)
+    assert "CUDA calls" not in text_of(data, 100).splitlines()
+    assert "Not seen: CUDA calls were not recorded" in text_of(data, 100)
 
 
 def test_sections_appear_only_where_there_is_data() -> None:
@@ -197,6 +198,7 @@ def test_timeline_lanes_hold_everything_the_export_holds() -> None:
     assert total["kernel", "kernels"] == 3
     assert total["fault", "fault groups"] == 319
     assert total["range", "ranges"] == 18
+    assert total["phase", "phases"] == 3
     assert total["migration", "migrations H2D"] + total["migration", "migrations D2H"] == 8067
     for lane in timeline.lanes:
         assert int(lane.spans.count.sum()) == lane.total
@@ -204,11 +206,11 @@ def test_timeline_lanes_hold_everything_the_export_holds() -> None:
         assert int(lane.spans.end_ns.max()) <= timeline.span_ns
 
 
-def test_timeline_of_perf_alone_has_ranges_and_the_weight_of_every_sample() -> None:
+def test_timeline_of_perf_alone_has_phases_ranges_and_the_weight_of_every_sample() -> None:
     found = analysis("pinned")
     timeline = timeline_of(build(found))
     assert found.main is not None
-    assert {lane.kind for lane in timeline.lanes} == {"range"}
+    assert {lane.kind for lane in timeline.lanes} == {"phase", "range"}
     assert sum(int(density.weight.sum()) for density in timeline.densities) == found.main.total
     assert timeline.memory == ()
 

@@ -50,7 +50,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
     bin_ns = max(-(-(end - start) // BINS), 2 * _typical_ns(analysis), 1)
     densities = tuple(_densities(analysis, start, bin_ns, chosen, pooled)) if timed and main else ()
     lanes = [
-        *_phase_lane(analysis, start, names, styles),
+        *_phase_lane(analysis, start, end, names, styles),
         *_range_lanes(analysis, start, names, styles, chosen),
         *_mark_lanes(capture, start, names, styles, chosen),
         *_wait_lanes(analysis, start, end, names, styles, chosen),
@@ -161,14 +161,16 @@ def _density(
     )
 
 
-def _phase_lane(analysis: Analysis, start: int, names: Numbered[str], styles: Numbered[Style]) -> Iterator[Lane]:
-    """The run's phases, above all threads."""
+def _phase_lane(
+    analysis: Analysis, start: int, end: int, names: Numbered[str], styles: Numbered[Style]
+) -> Iterator[Lane]:
+    """The run's phases, above all threads. The first sample stands for time before the timeline, which is cut off."""
     parts = [
         (phase.name, one) for phase in (analysis.course.phases if analysis.course else ()) for one in phase.intervals
     ]
     spans = Spans.single(
-        np.array([one.start_ns - start for _, one in parts], np.int64),
-        np.array([one.end_ns - start for _, one in parts], np.int64),
+        np.array([min(max(one.start_ns, start), end) - start for _, one in parts], np.int64),
+        np.array([min(max(one.end_ns, start), end) - start for _, one in parts], np.int64),
         np.array([styles.add(PHASES[name]) for name, _ in parts], np.int32),
         np.array([names.add(name) for name, _ in parts], np.int32),
     )
