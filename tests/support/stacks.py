@@ -1,7 +1,7 @@
 """Captures written down in tests: stacks as text, outermost frame first.
 
-A frame is `name` for the kernel, `name[module]` for a kernel module, `name@dso` for user code; a DSO that ends in `.py` is
-a file of Python, whose functions are called `name (file:line)`.
+A frame is `name` for the kernel, `name[module]` for a kernel module, `name@dso` for user code; a DSO that ends in `.py`
+is a file of Python, whose functions are called `name (file:line)`.
 """
 
 from __future__ import annotations
