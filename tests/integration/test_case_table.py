@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import lzma
-from collections.abc import Iterable, Mapping
-from types import MappingProxyType
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -32,23 +31,9 @@ MOST_ON_HEALTHY = 0.05
 """Of the work, as much may be promised to a program without a problem."""
 
 
-SHORT = {"tiny_copies": "27 % above what was measured"}
-"""Programs whose prediction misses its limit, and why; one that keeps it must leave this list."""
-
-
-def each(cases: Iterable[Case | Control], short: Mapping[str, str] = MappingProxyType({})) -> list[Any]:
+def each(cases: Iterable[Case | Control]) -> list[Any]:
     """The cases, each on one worker: reading a recording takes longest."""
-    return [
-        pytest.param(
-            case,
-            id=case.name,
-            marks=[
-                pytest.mark.xdist_group(case.name),
-                *([pytest.mark.xfail(reason=short[case.name], strict=True)] if case.name in short else []),
-            ],
-        )
-        for case in cases
-    ]
+    return [pytest.param(case, id=case.name, marks=pytest.mark.xdist_group(case.name)) for case in cases]
 
 
 @pytest.mark.parametrize("case", each(CASES))
@@ -58,7 +43,7 @@ def test_first_opportunity_is_at_the_line_at_fault_and_names_a_cure_that_was_mea
     assert first.cure.id in case.cures
 
 
-@pytest.mark.parametrize("case", each(CASES, SHORT))
+@pytest.mark.parametrize("case", each(CASES))
 def test_prediction_is_within_its_limit_of_what_was_measured(case: Case) -> None:
     predicted = sum(one.saving.likely_ns for one in at_fault(case)) / 1e9
     assert predicted == pytest.approx(case.saved_s, rel=case.limit)

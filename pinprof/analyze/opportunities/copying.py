@@ -19,6 +19,8 @@ from pinprof.units import format_bytes, format_count, format_counted, format_ns
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
+ERROR = 0.2
+"""Of what short calls cost: what tracing takes is known that well."""
 HUGE_PAGES_SAVE = 0.7
 """Of the time in faults of small pages."""
 FRESH_SHARE = 0.1
@@ -94,7 +96,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
             )
             if remains is None:
                 continue
-            cost, error = _in_bursts(scene, group)
+            cost, error = _untraced(scene, group)
             yield Candidate(
                 title=f"{site.place} makes {format_counted(group.count, 'copy', 'copies')} {group.words} of"
                 f" {format_bytes(group.each)} each.",
@@ -102,7 +104,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
                 phase=scene.phase_of(group.rows),
                 rows=group.rows,
                 cost_ns=cost,
-                remains=replace(remains, low_ns=max(remains.ns - error, 0), high_ns=remains.high_ns + error),
+                remains=replace(remains, low_ns=0, high_ns=remains.high_ns + error),
                 cure=cure("batch-copies", scene.framework),
                 count=group.count,
                 bytes=group.bytes,
@@ -156,20 +158,15 @@ def _syncs_beside(scene: Scene, group: _Copies) -> Int64:
     return np.flatnonzero(same)
 
 
-def _in_bursts(scene: Scene, group: _Copies) -> tuple[int, float]:
-    """What very many short calls cost, and by how much that may be off.
+def _untraced(scene: Scene, group: _Copies) -> tuple[int, float]:
+    """What very many short calls cost without tracing, and by how much that may be off.
 
-    The calls' own clock leaves out what the program does around each of them; the time from one to the next has that,
-    and all that tracing costs. The truth lies between both, once each is without tracing, and a call costs no less than
-    one does on this machine.
+    Their clock, less what tracing adds, leaves out what lies around the driver's function; a call as it was measured on
+    this machine has something of the measuring program. The truth lies between them.
     """
-    floor = scene.rates.cost("h2d.small", 0)
-    least = max(group.cost_ns, round(floor.ns * group.count)) if floor else group.cost_ns
-    own = group.table.start_ns[np.lexsort((group.table.start_ns, group.table.tid))]
-    apart = np.diff(own)
-    apart = apart[(apart > 0) & (apart < 10 * max(float(np.median(apart)), 1.0))]
-    most = max(int(apart.sum()) - len(apart) * scene.around_ns, least)
-    return (least + most) // 2, max((most - least) / 2, 0.1 * least)
+    call = scene.rates.cost("h2d.small", 0)
+    most = max(group.cost_ns, round(call.ns * group.count)) if call else group.cost_ns
+    return (group.cost_ns + most) // 2, max((most - group.cost_ns) / 2, ERROR * group.cost_ns)
 
 
 def _without_tracing(scene: Scene) -> tuple[str, ...]:
