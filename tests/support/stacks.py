@@ -1,6 +1,7 @@
 """Captures written down in tests: stacks as text, outermost frame first.
 
-A frame is `name` for the kernel, `name[module]` for a kernel module, `name@dso` for user code.
+A frame is `name` for the kernel, `name[module]` for a kernel module, `name@dso` for user code; a DSO that ends in `.py`
+is a file of Python, whose functions are called `name (file:line)`.
 """
 
 from __future__ import annotations
@@ -59,7 +60,8 @@ class Range:
 def frame(text: str) -> tuple[str, Dso, int]:
     if "@" in text:
         symbol, _, path = text.rpartition("@")
-        return symbol, Dso(path, "", "vdso" if path == "[vdso]" else "anon" if path == "[anon]" else "file"), USER
+        kinds: dict[str, Any] = {"[vdso]": "vdso", "[anon]": "anon"}
+        return symbol, Dso(path, "", kinds.get(path, "python" if path.endswith(".py") else "file")), USER
     if text.endswith("]") and not text.startswith("["):
         symbol, _, module = text.rpartition("[")
         return symbol, Dso(f"[{module}", "", "module"), KERNEL

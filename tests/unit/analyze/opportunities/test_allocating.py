@@ -1,0 +1,169 @@
+"""Memory of CUDA that is made again and again, pages that pins create, pins that hold others up, late contexts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import pytest
+
+from pinprof.activity import CallOverhead
+from pinprof.analyze.opportunities import allocating
+from pinprof.analyze.opportunities.candidate import Candidate
+from tests.support.scenes import CREATED, FREE, MIB, MS, PINNED, Traced, prices, ran, recorded, scene, waited
+from tests.support.stacks import Range
+
+WAITS = (
+    "main@/app",
+    "cudaMemcpy@/usr/lib/libcuda.so.1",
+    "__x64_sys_ioctl",
+    "rm_ioctl[nvidia]",
+    "down_read",
+    "schedule",
+)
+
+
+def loop(
+    count: int, opens: str = "cudaMallocHost", closes: str = "cudaFreeHost", size: int = 8 * MIB, site: int = 0
+) -> list[Traced]:
+    """Each taken for 4 ms and given back in 1 ms, one after the other, every 6 ms."""
+    return [
+        call
+        for start in range(0, 6 * count, 6)
+        for call in (Traced(opens, start, start + 4, size, site), Traced(closes, start + 4, start + 5, -1, site))
+    ]
+
+
+def pairs(calls: Sequence[Traced], overhead: CallOverhead | None = None, length: int = 100) -> list[Candidate]:
+    return list(allocating.pairs(scene(recorded(ran(0, length, PINNED), calls, overhead=overhead))))
+
+
+@pytest.mark.parametrize(
+    ("opens", "closes", "cure"),
+    [
+        ("cudaMallocHost", "cudaFreeHost", "pool-pinned"),
+        ("cuMemHostAlloc", "cuMemFreeHost", "pool-pinned"),
+        ("cudaHostRegister", "cudaHostUnregister", "register-once"),
+        ("cudaMalloc", "cudaFree", "pool-device"),
+        ("cudaMallocManaged", "cudaFree", "pool-managed"),
+    ],
+)
+def test_pool_keeps_what_is_alive_at_once_and_saves_the_rest(opens: str, closes: str, cure: str) -> None:
+    (found,) = pairs(loop(10, opens, closes))
+    assert found.cure.id == cure
+    assert (found.count, found.bytes, found.cost_ns) == (10, 80 * MIB, 50 * MS)
+    # One of ten stays: a tenth of 40 ms of taking. A tenth of 50 ms is how much runs differ.
+    assert found.remains.ns == pytest.approx(4 * MS)
+    assert found.saving.likely_ns == 46 * MS
+    assert (found.saving.low_ns, found.saving.high_ns) == (41 * MS, 50 * MS)
+    assert found.site.place == "app.cu:11"
+
+
+def test_pool_of_all_saves_their_freeing_alone() -> None:
+    calls = [Traced("cudaMallocHost", 4 * n, 4 * n + 4, MIB) for n in range(5)]
+    calls += [Traced("cudaFreeHost", 20 + 2 * n, 22 + 2 * n) for n in range(5)]
+    (found,) = pairs(calls)
+    assert found.cost_ns == 30 * MS
+    assert found.saving.likely_ns == 10 * MS
+
+
+def test_what_tracing_adds_to_each_call_is_no_cost() -> None:
+    (found,) = pairs(loop(10), CallOverhead(MS // 2, MS))
+    assert found.cost_ns == 40 * MS
+
+
+def test_two_pairs_are_no_loop_and_what_is_kept_is_none_either() -> None:
+    assert pairs(loop(2)) == []
+    assert len(pairs(loop(3))) == 1
+    kept = [call for call in loop(10) if call.name == "cudaMallocHost" or call.start < 4 * 6]
+    assert pairs(kept) == []
+
+
+def test_sites_and_sizes_are_loops_of_their_own() -> None:
+    other = [replace(call, start=call.start + 60, end=call.end + 60, site=1) for call in loop(5)]
+    larger = [
+        replace(call, start=call.start + 90, end=call.end + 90, size=call.size * 16 if call.size > 0 else -1)
+        for call in loop(5)
+    ]
+    found = pairs([*loop(5), *other, *larger], length=130)
+    assert sorted((one.site.place, one.bytes) for one in found) == [
+        ("app.cu:11", 40 * MIB), ("app.cu:11", 640 * MIB), ("app.cu:40", 40 * MIB),
+    ]  # fmt: skip
+
+
+def creation(size: int, created: int = 40) -> list[Candidate]:
+    samples = ran(0, created, CREATED) + ran(created, 40, PINNED) + ran(40, 100)
+    return list(allocating.page_creation(scene(recorded(samples, [Traced("cudaMallocHost", 0, 40, size)]))))
+
+
+def test_large_pin_that_creates_its_pages_is_touched_by_threads_first() -> None:
+    (found,) = creation(128 * MIB)
+    assert found.cure.id == "touch-then-register"
+    # 128 MiB at 100 µs each.
+    assert (found.cost_ns, found.remains.ns) == (40 * MS, pytest.approx(12.8 * MS))
+    assert found.saving.likely_ns == pytest.approx(27.2 * MS)
+
+
+def test_small_pins_and_pages_that_exist_are_left_alone() -> None:
+    assert creation(allocating.LEAST_PIN_BYTES - 1) == []
+    assert len(creation(allocating.LEAST_PIN_BYTES)) == 1
+    assert creation(128 * MIB, created=11) == []
+    assert len(creation(128 * MIB, created=13)) == 1
+
+
+def test_machine_without_a_rate_for_touching_gets_no_promise() -> None:
+    made = recorded(ran(0, 40, CREATED), [Traced("cudaMallocHost", 0, 40, 128 * MIB)])
+    assert list(allocating.page_creation(scene(made, prices(prefault_t8=None)))) == []
+
+
+def holding(length: int) -> list[Candidate]:
+    """Another thread pins for `length` ms while a call of the critical thread waits."""
+    samples = [
+        *ran(0, 10), *waited(10, 10 + length, WAITS), *ran(10 + length, 200),
+        *ran(10, 10 + length, CREATED, tid=101), *ran(10 + length, 12 + length, FREE, tid=101),
+    ]  # fmt: skip
+    calls = [
+        Traced("cuMemcpyHtoD", 10, 10 + length), Traced("cuLaunchKernel", 150, 151),
+        Traced("cudaMallocHost", 10, 10 + length, 1024 * MIB, 1, tid=101),
+    ]  # fmt: skip
+    made = recorded(samples, calls, threads={(100, 100): "main", (100, 101): "pin"})
+    return list(allocating.blocking_pins(scene(made)))
+
+
+def test_pin_that_holds_up_another_thread_is_made_in_pieces() -> None:
+    (found,) = holding(80)
+    assert found.cure.id == "pin-in-pieces"
+    assert (found.site.place, found.site.thread) == ("app.cu:40", "pin")
+    assert found.cost_ns == 80 * MS
+    assert found.saving.likely_ns == 72 * MS
+
+
+def test_short_pins_hold_up_nobody() -> None:
+    assert holding(19) == []
+
+
+def contexts(before: int, named: bool = True) -> list[Candidate]:
+    stack = ("main@/app", "cudaFree@/app", "cuInit@/usr/lib/libcuda.so.1", "__x64_sys_ioctl")
+    samples = ran(0, before) + ran(before, before + 100, stack) + ran(before + 100, 400)
+    ranges = [Range("timed", 0, (before + 200) * MS, pid=100, tid=100)] if named else []
+    made = recorded(samples, [Traced("cudaFree", before, before + 100)], ranges=ranges)
+    return list(allocating.late_context(scene(made)))
+
+
+def test_context_that_is_created_within_timed_work_comes_earlier() -> None:
+    (found,) = contexts(100)
+    assert found.cure.id == "context-early"
+    assert found.phase == "context"
+    assert found.cost_ns == 100 * MS
+    assert (found.saving.low_ns, found.saving.likely_ns) == (80 * MS, 100 * MS)
+
+
+def test_context_at_the_beginning_or_outside_all_ranges_is_in_its_place() -> None:
+    assert contexts(10) == []
+    assert contexts(100, named=False) == []
+
+
+def test_without_calls_nothing_is_searched() -> None:
+    alone = scene(recorded(ran(0, 100, CREATED)))
+    detectors = (allocating.pairs, allocating.page_creation, allocating.blocking_pins, allocating.late_context)
+    assert [found for detector in detectors for found in detector(alone)] == []

@@ -1,0 +1,176 @@
+"""Staged copies, those to fresh memory, from mapped files, tiny ones, and single values that are read back."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from pinprof.activity import CallOverhead, MemoryKind
+from pinprof.analyze.opportunities import copying
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.results import Steps
+from pinprof.rate_book import RateBook
+from tests.support.scenes import (
+    MAIN,
+    MIB,
+    MS,
+    POLLS,
+    SMALL,
+    Traced,
+    prices,
+    ran,
+    recorded,
+    scene,
+    to_gpu,
+    to_host,
+)
+from tests.support.stacks import Sample
+
+COPIES = (*MAIN, "cuMemcpyHtoD_v2@/usr/lib/libcuda.so.580.1", "__memmove_avx_unaligned_erms@/usr/lib/libc.so.6")
+DETECTORS = (copying.read_scalars, copying.tiny, copying.pageable, copying.mapped_files)
+
+
+def every(step: float, count: int, length: float, make: Any = to_gpu, **other: Any) -> list[Traced]:
+    """`count` copies of `length` ms, one each `step` ms."""
+    return [make(number * step, number * step + length, **other) for number in range(count)]
+
+
+def found(
+    calls: Sequence[Traced],
+    samples: Sequence[Sample] | None = None,
+    *,
+    book: RateBook | None = None,
+    overhead: CallOverhead | None = None,
+    steps: Steps | None = None,
+) -> list[Candidate]:
+    shown = scene(recorded(samples or ran(0, 200, COPIES), calls, overhead=overhead), book, steps)
+    return [candidate for detector in DETECTORS for candidate in detector(shown)]
+
+
+def test_memory_that_is_copied_again_and_again_is_pinned_once() -> None:
+    (one,) = found(every(20, 10, 10, size=64 * MIB))
+    assert one.cure.id == "pin-source"
+    assert (one.count, one.bytes) == (10, 640 * MIB)
+    # Staged 6.4 ms each: the other 3.6 ms of a call wait for the GPU.
+    assert one.cost_ns == 64 * MS
+    # Pinned 1.28 ms each; pinning 64 MiB takes 19.2 ms, of it 12.8 ms pages that have to be made anyway.
+    assert one.remains.ns == pytest.approx(12.8 * MS + 6.4 * MS)
+    assert one.saving.likely_ns == pytest.approx(44.8 * MS)
+    assert one.site.place == "app.cu:11"
+
+
+def test_memory_that_is_copied_once_is_registered_for_it() -> None:
+    (one,) = found(every(20, 10, 10, size=64 * MIB)[:1])
+    # Registering 1.92 ms, unregistering 1.28 ms, the copy 1.28 ms.
+    assert one.remains.ns == pytest.approx(4.48 * MS)
+    assert one.saving.likely_ns == pytest.approx(1.92 * MS)
+
+
+def test_calls_cost_no_more_than_they_took() -> None:
+    (one,) = found(every(20, 10, 5, size=64 * MIB))
+    assert one.cost_ns == 50 * MS
+
+
+def test_fresh_memory_is_replaced_by_a_buffer_for_one_step() -> None:
+    samples = [sample for start in range(0, 200, 20) for sample in ran(start, start + 20, SMALL)]
+    copies = every(20, 10, 10, to_host, size=64 * MIB)
+    (one,) = found(copies, samples, steps=Steps("step", 10, 20 * MS, 20 * MS, 0))
+    assert one.cure.id == "pinned-buffer"
+    # All of a call, since 5.12 ms of staging and 10 ms of faults are more than its 10 ms.
+    assert one.cost_ns == 100 * MS
+    assert one.remains.ns == pytest.approx(12.8 * MS + 19.2 * MS)
+    assert "fresh" in one.title
+
+
+@pytest.mark.parametrize(
+    ("make", "preposition", "cure"), [(to_gpu, "from", "pin-source"), (to_host, "into", "pinned-buffer")]
+)
+def test_copies_that_promise_not_to_block_are_called_out(make: Any, preposition: str, cure: str) -> None:
+    named = "cuMemcpyHtoDAsync" if make is to_gpu else "cuMemcpyDtoHAsync"
+    (one,) = found(every(20, 10, 10, make, size=64 * MIB, name=named))
+    assert one.cure.id == cure
+    assert f"{preposition} pageable memory, though they are meant to be asynchronous." in one.title
+    (two,) = found(every(20, 10, 10, make, size=64 * MIB))
+    assert "asynchronous" not in two.title
+
+
+@pytest.mark.parametrize("memory", [MemoryKind.PINNED, MemoryKind.MANAGED, MemoryKind.DEVICE, MemoryKind.UNKNOWN])
+def test_other_memory_than_pageable_is_not_staged(memory: MemoryKind) -> None:
+    assert found(every(20, 10, 10, size=64 * MIB, source=memory)) == []
+
+
+def test_unknown_price_makes_no_promise() -> None:
+    assert found(every(20, 10, 10, size=64 * MIB), book=prices(h2d_pinned=None)) == []
+    assert found(every(20, 10, 10, size=64 * MIB, from_file=True), book=prices(file_read=None)) == []
+
+
+def test_mapped_file_is_read_into_two_buffers_in_turns() -> None:
+    (one,) = found(every(20, 10, 15, size=64 * MIB, from_file=True))
+    assert one.cost_ns == 150 * MS
+    # Reading 640 MiB takes 38.4 ms, longer than to copy it; pinning two buffers 38.4 ms.
+    assert one.remains.ns == pytest.approx(76.8 * MS)
+    assert one.saving.likely_ns == pytest.approx(73.2 * MS)
+
+
+def test_cached_file_is_left_where_it_is() -> None:
+    (one,) = found(every(20, 10, 5, size=64 * MIB, from_file=True))
+    assert one.saving.likely_ns == 0
+
+
+def test_very_many_small_copies_are_made_at_once() -> None:
+    (one,) = found(every(0.1, 1000, 0.04, size=4096, source=MemoryKind.PINNED))
+    assert one.cure.id == "batch-copies"
+    # Between 40 ms in the calls and 99.9 ms from one to the next.
+    assert one.cost_ns == pytest.approx(69.95 * MS)
+    assert one.remains.ns == pytest.approx(1000 * 4096 / MIB * 20_000)
+    assert one.saving.low_ns == pytest.approx(40 * MS - 1.1 * one.remains.ns)
+    assert one.saving.high_ns >= one.saving.likely_ns
+
+
+def test_small_copies_cost_what_they_do_without_tracing() -> None:
+    (one,) = found(every(0.1, 1000, 0.04, size=4096, source=MemoryKind.PINNED), overhead=CallOverhead(30_000, 50_000))
+    # 10 µs in a call, 50 µs from one to the next.
+    assert one.cost_ns == pytest.approx((10 + 49.95) / 2 * MS)
+    (two,) = found(
+        every(0.1, 1000, 0.04, size=4096, source=MemoryKind.PINNED),
+        overhead=CallOverhead(40_000, 95_000), book=prices(h2d_small=2_000.0),
+    )  # fmt: skip
+    # Nothing is left in a call: then it costs what one does on this machine, 2 µs.
+    assert two.cost_ns == pytest.approx((2 + 4.995) / 2 * MS)
+
+
+def test_pageable_rows_are_put_side_by_side_first() -> None:
+    (one,) = found(every(0.1, 1000, 0.04, size=4096))
+    assert one.remains.ns == pytest.approx(1000 * 4096 / MIB * 150_000)
+
+
+def test_fewer_or_larger_copies_are_not_tiny() -> None:
+    small = {"size": copying.TINY_BYTES, "source": MemoryKind.PINNED}
+    assert found(every(0.1, copying.TINY_COPIES - 1, 0.04, **small)) == []
+    assert len(found(every(0.1, copying.TINY_COPIES, 0.04, **small))) == 1
+    assert found(every(0.1, 1000, 0.04, size=copying.TINY_BYTES + 1, source=MemoryKind.PINNED)) == []
+
+
+def scalars(count: int = 250, size: int = 4, wait: int = 1) -> list[Candidate]:
+    samples = [*ran(0, count * wait, POLLS), *ran(count * wait, count * wait + 100)]
+    return [one for one in found(every(wait, count, wait, to_host, size=size), samples) if one.cure.id == "sync-less"]
+
+
+def test_values_that_are_read_one_by_one_are_read_less_often() -> None:
+    (one,) = scalars()
+    assert one.cost_ns == 250 * MS
+    assert (one.saving.low_ns, one.saving.likely_ns, one.saving.high_ns) == (25 * MS, 125 * MS, 200 * MS)
+    assert all(len(sentence) > 10 for sentence in one.basis)
+
+
+def test_few_values_long_waits_and_arrays_are_no_scalars() -> None:
+    assert scalars(count=copying.SCALARS - 1) == []
+    assert scalars(wait=2) == []
+    assert scalars(size=copying.SCALAR_BYTES + 1) == []
+
+
+def test_copies_of_two_places_are_apart() -> None:
+    both = [*every(20, 10, 10, size=64 * MIB), *every(20, 5, 3, to_gpu, size=MIB, site=1)]
+    assert sorted(one.site.place for one in found(both)) == ["app.cu:11", "app.cu:40"]

@@ -1,0 +1,95 @@
+"""Pages of the host's own memory: made anew, made one by one, copied, shared, mapped."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from pinprof.analyze.opportunities import pages
+from pinprof.analyze.opportunities.candidate import Candidate
+from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu
+from tests.support.stacks import Sample
+
+OTHER = ("other@/app", *SMALL[1:])
+SHARED = (*MAPPED[:-1], "shmem_fault", "shmem_get_folio_gfp", "clear_page_erms")
+SHARED_FREE = ("main@/app", "__x64_sys_munmap", "task_work_run", "__fput", "evict", "shmem_evict_inode",
+               "shmem_undo_range")  # fmt: skip
+FORK = ("main@/app", "fork@/libc.so.6", "__x64_sys_clone", "kernel_clone", "copy_process", "dup_mmap",
+        "copy_page_range")  # fmt: skip
+
+
+def found(
+    *parts: tuple[int, Sequence[str]], calls: Sequence[Traced] = (), extra: Sequence[Sample] = ()
+) -> list[Candidate]:
+    """What is found in so many milliseconds of each stack, and as much other work that the whole is 200 ms."""
+    samples, now = list(extra), 0
+    for length, stack in (*parts, (200 - sum(length for length, _ in parts), ("main@/app",))):
+        samples += ran(now, now + length, stack)
+        now += length
+    return list(pages.page_costs(scene(recorded(samples, calls))))
+
+
+def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, float, float]:
+    low, likely, high = (kind.small[n] * small + kind.huge[n] * huge for n in range(3))
+    return low * MS, likely * MS, high * MS
+
+
+@pytest.mark.parametrize(
+    ("parts", "kind", "small", "huge"),
+    [
+        ([(50, SMALL), (10, FREE)], pages._AGAIN, 60, 0),
+        ([(50, HUGE), (10, FREE)], pages._AGAIN, 10, 50),
+        ([(20, SMALL), (30, HUGE), (10, FREE)], pages._AGAIN, 30, 30),
+        ([(50, SMALL)], pages._ONCE, 50, 0),
+        ([(50, SMALL), (2, FREE)], pages._ONCE, 52, 0),
+        ([(50, COPIED)], pages._PRIVATE, 50, 0),
+        ([(50, MAPPED)], pages._MAPS, 50, 0),
+        ([(50, SHARED), (10, SHARED_FREE)], pages._SHARES, 60, 0),
+        ([(50, FORK)], pages._FORKS, 50, 0),
+    ],
+    ids=["again", "huge again", "both", "once", "hardly freed", "private", "mapped", "shared", "fork"],
+)
+def test_each_kind_of_page_has_its_cure_and_saves_its_share(
+    parts: list[tuple[int, Sequence[str]]], kind: pages._Kind, small: int, huge: int
+) -> None:
+    (one,) = found(*parts)
+    assert one.cure.id == kind.cure
+    assert one.cost_ns == (small + huge) * MS
+    low, likely, high = shares(kind, small, huge)
+    assert one.saving.low_ns == pytest.approx(low, abs=2)
+    assert one.saving.likely_ns == pytest.approx(likely, abs=2)
+    assert one.saving.high_ns == pytest.approx(high, abs=2)
+
+
+def test_pages_that_a_fork_shares_are_copied_because_of_it() -> None:
+    (alone,) = found((50, COPIED))
+    assert alone.cure.id == "read-file"
+    child = ran(60, 70, ("child@/app",), pid=200, tid=200)
+    (forked,) = found((50, COPIED), extra=child)
+    assert forked.cure.id == "spawn"
+
+
+def test_small_parts_of_the_work_are_not_worth_a_line() -> None:
+    # 0.7 of 14 ms is less than a twentieth of 200 ms, of 15 ms more.
+    assert found((14, SMALL)) == []
+    assert len(found((15, SMALL))) == 1
+
+
+def test_huge_pages_cure_no_huge_pages() -> None:
+    assert found((50, HUGE)) == []
+
+
+def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
+    release = ("release@/app", *FREE[1:])
+    first, second = found((50, OTHER), (30, SMALL), (20, release))
+    assert (first.site.place, first.cost_ns, first.cure.id) == ("other", 70 * MS, "reuse-memory")
+    assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "huge-pages")
+
+
+def test_faults_inside_calls_of_cuda_are_those_calls() -> None:
+    assert found((50, SMALL), calls=[to_gpu(0, 50, 1 << 20)]) == []
+
+
+def test_run_without_faults_has_nothing_to_cure() -> None:
+    assert found() == []
