@@ -63,7 +63,7 @@ CASES: tuple[Case, ...] = (
     Case("managed_readback", ("managed_readback.cu:7",), ("prefetch",), 0.80, 0.275, AGREED,
          "Bytes are not recorded; the time in faults tells them, at the price of one that was calibrated."),
     Case("tiny_copies", ("tiny_copies.cu:11",), ("batch-copies",), 0.251, 0.0075, AGREED,
-         "Tracing triples the time of such short calls; what remains without it is the mean of two bounds."),
+         "Tracing triples the time of such short calls: their clock without it, and the price of one, are the bounds."),
     Case("pool_start", ("pool_start.py:16",), ("touch-then-register",), 0.70, 0.13, AGREED,
          "How fast several threads create huge pages differs from run to run."),
     Case("not_async", ("not_async.py:9",), ("pinned-buffer",), 1.42, 1.21, AGREED,
@@ -88,10 +88,10 @@ CASES: tuple[Case, ...] = (
     Case("long_pin_blocks", ("long_pin_blocks.py:16",), ("pin-in-pieces",), 2.47, 0.525, 0.35,
          "Who holds the driver's lock is not recorded: waits that lie inside the pin count. The recorded run waited"
          " less."),
-    Case("over_pinned", ("over_pinned.py:13",), ("touch-then-register", "pin-less"), 1.49, 0.157, 0.50,
-         "The run that was recorded took 0.9 s longer to pin; how much of the memory is used, nothing records."),
-    Case("checkpoint_once", ("checkpoint_once.py:22",), ("pinned-buffer",), 0.715, 0.558, 0.50,
-         "The cost of pinning for a single use is taken as if the buffer replaced one that was touched as well."),
+    Case("over_pinned", ("over_pinned.py:13",), ("touch-then-register", "pin-less"), 1.49, 0.157, 0.75,
+         "The run that was recorded took 0.9 s longer to pin than the one that was measured."),
+    Case("checkpoint_once", ("checkpoint_once.py:22",), ("pinned-buffer", "huge-pages"), 0.715, 0.558, 0.10,
+         "Measured with pinned memory; huge pages are named, since what is copied stays."),
 )  # fmt: skip
 
 CONTROLS: tuple[Control, ...] = (
