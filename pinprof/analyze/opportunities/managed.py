@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
@@ -36,13 +36,13 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
             continue
         cost = scene.ns(group)
         amount = _bytes_for(scene, cost, "uvm.cpu-readback")
-        ahead = scene.rates.cost("uvm.prefetch", amount)
-        if not amount or ahead is None:
+        ahead, home = (scene.rates.cost(way, amount) for way in ("uvm.prefetch", "uvm.prefetch-back"))
+        if not amount or ahead is None or home is None:
             continue
         back = scene.rates.cost("uvm.ondemand", amount)
         again = min(left, round(back.ns)) if back else 0
         left -= again
-        remains = ahead.times(2 if again else 1)
+        remains = (total([ahead, home]) if again else home) or home
         site = scene.site_of(group)
         yield Candidate(
             title=f"{site.place} fetches managed memory from the GPU page by page.",

@@ -25,14 +25,16 @@ _ENTRIES = ("fault.entry", "fault.core")
 _LEAVES = (*_ANONYMOUS, *_ENTRIES, *_FREES, "fault.file", "fault.cow", "sys.proc")
 
 _HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
-_FORK = re.compile(
-    r"(copy_page_range|dup_mmap|copy_process|dup_mm|exec_mmap|begin_new_exec|_?_?(libc_)?v?fork)(\.\w+)*"
-)
+_FORK = re.compile(r"(copy_page_range|dup_mmap|dup_mm|exec_mmap|begin_new_exec|_?_?(libc_)?v?fork)(\.\w+)*")
 _SHARED = re.compile(r"shmem_\w+(\.\w+)*")
 _COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_page_copy_user)(\.\w+)*")
 
 LEAST_FREED = 0.05
 """Of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
+LEAST_FREED_OF_ALL = 0.08
+"""The same over all places."""
+FREES_ALONE = 0.5
+"""From this share of giving back on, a place only does that."""
 LEAST_SHARE = 0.05
 """Of the work: what settings of the allocator and huge pages save is not worth a line below that."""
 
@@ -59,66 +61,86 @@ _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0
 
 def page_costs(scene: Scene) -> Iterator[Candidate]:
     """What pages cost outside CUDA's calls, by the place of the program that it belongs to."""
+    marks = _Marks.of(scene)
     rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_work() & ~_inside_calls(scene))
-    fork = scene.has(_FORK)
-    rows = rows[~scene.caused_by("sys.proc")[rows] | fork[rows]]
-    marks = _Marks(scene.has(_HUGE), fork, scene.has(_SHARED), scene.has(_COPIES) | scene.caused_by("fault.cow"))
+    rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
+    # Python frees here what it made there, so what is given back is judged over the whole work too.
+    everywhere = scene.ns(rows[marks.frees[rows]]) >= LEAST_FREED_OF_ALL * max(scene.ns(rows), 1)
     for group in _with_their_frees(scene, marks, scene.by_place(rows)):
-        kind = _kind(scene, marks, group)
+        if scene.ns(group) < LEAST_SHARE * scene.phase_ns("work"):
+            continue
+        kind = _kind(scene, marks, group, everywhere=everywhere)
         huge = scene.ns(group[marks.huge[group]])
         small = scene.ns(group) - huge
-        likely, low, high = (kind.small[number] * small + kind.huge[number] * huge for number in (1, 0, 2))
-        if likely < LEAST_SHARE * scene.phase_ns("work"):
-            continue
-        yield _candidate(scene, kind, group, Estimate(
-            small + huge - likely, small + huge - high, small + huge - low, RUN
-        ))  # fmt: skip
+        low, likely, high = (
+            small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
+        )
+        cost = small + huge
+        yield _candidate(scene, kind, group, Estimate(cost - likely, cost - high, cost - low, RUN))
 
 
 @dataclass(frozen=True)
 class _Marks:
-    """Per wall row what its stack says."""
+    """Per wall row what its cause and its stack say."""
 
     huge: Bool
     fork: Bool
     shared: Bool
     copies: Bool
+    file: Bool
+    anonymous: Bool
+    frees: Bool
+    freed_shared: Bool
+
+    @classmethod
+    def of(cls, scene: Scene) -> _Marks:
+        """Each looked up once for all places."""
+        copies = (scene.has(_COPIES) & scene.caused_by("fault.anon", "fault.file")) | scene.caused_by("fault.cow")
+        fork = scene.has(_FORK)
+        return cls(
+            huge=scene.has(_HUGE),
+            fork=fork,
+            shared=scene.has(_SHARED),
+            copies=copies,
+            file=scene.caused_by("fault.file") & ~copies,
+            anonymous=scene.caused_by("fault.anon") & ~copies,
+            frees=scene.caused_by(*_FREES) & ~fork,
+            freed_shared=scene.caused_by("free.shmem"),
+        )
 
 
 def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> Iterator[Int64]:
     """The groups in which pages are made; those that give them back elsewhere count for the heaviest of these."""
     faulting: list[Int64] = []
     freeing: list[Int64] = []
-    frees = scene.caused_by(*_FREES) & ~marks.fork
     for group in groups:
-        (freeing if scene.ns(group[frees[group]]) > 0.8 * scene.ns(group) else faulting).append(group)
+        (freeing if scene.ns(group[marks.frees[group]]) > FREES_ALONE * scene.ns(group) else faulting).append(group)
     faulting.sort(key=lambda group: (bool(marks.fork[group].mean() > 0.5), -scene.ns(group)))
     if faulting and freeing:
         faulting[0] = np.sort(np.concatenate([faulting[0], *freeing]))
     return iter(faulting or freeing)
 
 
-def _kind(scene: Scene, marks: _Marks, group: Int64) -> _Kind:
+def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Kind:
     """What most of the time at this place says."""
-    cost = max(scene.ns(group), 1)
-    freed = scene.ns(group[scene.caused_by(*_FREES)[group]])
-    faults = group[scene.caused_by("fault.anon", "fault.file", "fault.cow")[group]]
     kinds = {
-        "file": scene.ns(faults[scene.caused_by("fault.file")[faults] & ~marks.copies[faults]]),
-        "copies": scene.ns(faults[marks.copies[faults]]),
-        "anonymous": scene.ns(faults[scene.caused_by("fault.anon")[faults] & ~marks.copies[faults]]),
-        "fork": scene.ns(group[marks.fork[group]]),
-    }
+        name: scene.ns(group[mask[group]])
+        for name, mask in (
+            ("file", marks.file), ("copies", marks.copies), ("anonymous", marks.anonymous), ("fork", marks.fork),
+        )
+    }  # fmt: skip
     most = max(kinds, key=lambda name: kinds[name])
+    cost = max(scene.ns(group), 1)
+    again = everywhere or scene.ns(group[marks.frees[group]]) >= LEAST_FREED * cost
     if most == "fork":
         return _FORKS
     if most == "copies":
         return _COW if _forks(scene) else _PRIVATE
     if most == "file":
-        freed_shared = scene.ns(group[scene.caused_by("free.shmem")[group]])
-        shared = 2 * scene.ns(faults[marks.shared[faults]]) > kinds["file"] or freed_shared >= LEAST_FREED * cost
-        return _SHARES if shared and freed >= LEAST_FREED * cost else _MAPS
-    return _AGAIN if freed >= LEAST_FREED * cost else _ONCE
+        shared = 2 * scene.ns(group[(marks.file & marks.shared)[group]]) > kinds["file"]
+        shared |= scene.ns(group[marks.freed_shared[group]]) >= LEAST_FREED * cost
+        return _SHARES if shared and again else _MAPS
+    return _AGAIN if again else _ONCE
 
 
 def _forks(scene: Scene) -> bool:
@@ -139,6 +161,7 @@ def _candidate(scene: Scene, kind: _Kind, group: Int64, remains: Estimate) -> Ca
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
+        least_share=LEAST_SHARE,
         basis=(f"Pages cost {format_ns(cost)} there: {first}.",),
         evidence=(Evidence(f"{format_share(cost, max(scene.phase_ns('work'), 1))} of the work is this."),),
     )

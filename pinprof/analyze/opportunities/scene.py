@@ -105,6 +105,11 @@ class Scene:
             ahead = stacks.parent[ahead]
         return stacks.frame[seen]
 
+    @property
+    def uses_cuda(self) -> bool:
+        """Whether the program has CUDA's driver on its stacks."""
+        return any("libcuda" in dso.name for dso in self.capture.stacks.frames.dsos)
+
     def phase_of(self, rows: Int64) -> PhaseName:
         """The phase that most of these wall rows lie in."""
         wall = self.course.wall
@@ -280,7 +285,8 @@ class Scene:
         """Per wall row the innermost range around it, an index into `_range_names`; ranges of one name do not nest."""
         ranges, time = self.capture.ranges, self.course.wall.time_ns
         number = {name: index for index, name in enumerate(self._range_names) if index}
-        mine = np.array([number.get(name, 0) for name in ranges.name], np.int64)
+        here = (ranges.tid == self.course.tid) | (ranges.tid < 0)
+        mine = np.where(here, np.array([number.get(name, 0) for name in ranges.name], np.int64), 0)
         innermost = np.zeros(len(time), np.int64)
         # What takes least in all stands inside the others.
         for index in number.values():
@@ -296,7 +302,10 @@ class Scene:
         places, which = np.unique(place, return_inverse=True)
         sums = np.bincount(which.reshape(-1), weights=self.course.wall.ns[rows], minlength=len(places))
         order = np.lexsort((-sums, places < 0))
-        return (rows[which.reshape(-1) == number] for number in order.tolist())
+        parts = np.split(
+            rows[np.argsort(which.reshape(-1), kind="stable")], np.cumsum(np.bincount(which.reshape(-1)))[:-1]
+        )
+        return (parts[number] for number in order.tolist())
 
     def call_groups(self, calls: Int64, *more: Int64) -> Iterable[Int64]:
         """Calls by the site they were made from, and by more columns of the calls' length, if given."""

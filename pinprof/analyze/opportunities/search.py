@@ -12,6 +12,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.opportunities import allocating, copying, managed, pages
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.catalogue import CURES
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import MIN_SAMPLES
@@ -56,7 +57,7 @@ def search(scene: Scene) -> Opportunities:
         phase_ns = scene.phase_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
-        if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
+        if saving.likely_ns >= max(max(LEAST_SHARE, candidate.least_share) * phase_ns, LEAST_NS):
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
@@ -119,7 +120,7 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
     saving = first.saving
     around = f"{format_ns(saving.low_ns)} to {format_ns(saving.high_ns)}"
     return (
-        f"{first.title.rstrip('.')}: {_imperative(first)} saves about {format_ns(saving.likely_ns)} ({around})"
+        f"{first.title.rstrip('.')}: {CURES[first.cure.id].phrase} saves about {format_ns(saving.likely_ns)} ({around})"
         f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
     )
 
@@ -130,42 +131,15 @@ def _sees_enough(scene: Scene) -> bool:
     return bool(scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out)
 
 
-def _imperative(first: Opportunity) -> str:
-    return _CURES_IN_A_WORD.get(first.cure.id, first.cure.id)
-
-
-_CURES_IN_A_WORD = {
-    "touch-then-register": "touching huge pages by several threads and then registering",
-    "pool-pinned": "a pool of pinned buffers",
-    "pin-in-pieces": "pinning in pieces",
-    "pin-less": "pinning less",
-    "register-once": "registering once",
-    "pool-device": "a memory pool",
-    "pool-managed": "allocating once",
-    "pinned-buffer": "a reused pinned buffer",
-    "pin-source": "pinning the source once",
-    "huge-pages": "huge pages",
-    "reuse-memory": "reusing the memory",
-    "spawn": "spawning instead of forking",
-    "map-at-once": "mapping all pages at once",
-    "read-file": "reading into a reused buffer",
-    "prefetch": "prefetching",
-    "batch-copies": "one large copy",
-    "sync-less": "synchronising less often",
-    "context-early": "creating it earlier",
-    "reuse-shared-memory": "reusing shared memory",
-}
-
-
 def _unseen(scene: Scene) -> tuple[str, ...]:
     """What this recording could not show, and so was not searched."""
     missing = []
     if not any(event.spans for event in scene.capture.events):
         missing.append("Waits were not recorded: what the thread waits for is not searched.")
     activity = scene.capture.activity
-    if activity is None:
+    if activity is None and scene.uses_cuda:
         missing.append("CUDA calls were not recorded: pins and copies are judged by samples alone.")
-    elif "cuda" not in activity.recorded:
+    elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
         missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
