@@ -31,8 +31,6 @@ class Candidate:
     basis: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     causes: Mapping[str, int] | None = None
-    least_share: float = 0.0
-    """Of its phase: what saves less is not worth a line, where that is more than for others."""
 
     @property
     def saving(self) -> Saving:

@@ -37,8 +37,9 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
         cost = scene.ns(group)
         amount = _bytes_for(scene, cost, "uvm.cpu-readback")
         ahead, home = (scene.rates.cost(way, amount) for way in ("uvm.prefetch", "uvm.prefetch-back"))
-        if not amount or ahead is None or home is None:
+        if not amount or ahead is None:
             continue
+        home = home or ahead
         back = scene.rates.cost("uvm.ondemand", amount)
         again = min(left, round(back.ns)) if back else 0
         left -= again

@@ -75,6 +75,8 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         low, likely, high = (
             small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
         )
+        if likely < LEAST_SHARE * scene.phase_ns("work"):
+            continue
         cost = small + huge
         yield _candidate(scene, kind, group, Estimate(cost - likely, cost - high, cost - low, RUN))
 
@@ -161,7 +163,6 @@ def _candidate(scene: Scene, kind: _Kind, group: Int64, remains: Estimate) -> Ca
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        least_share=LEAST_SHARE,
         basis=(f"Pages cost {format_ns(cost)} there: {first}.",),
         evidence=(Evidence(f"{format_share(cost, max(scene.phase_ns('work'), 1))} of the work is this."),),
     )

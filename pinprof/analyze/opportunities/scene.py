@@ -88,7 +88,7 @@ class Scene:
         """`pytorch`, `cupy`, `jax`, `numpy`, `python`, or empty for C and C++: whose words a cure is put in."""
         frames = self.capture.stacks.frames
         used = frames.dso[np.unique(self._frames_in_work())].tolist()
-        files = {frames.dsos[dso].name for dso in used}
+        files = {frames.dsos[dso].path or frames.dsos[dso].name for dso in used}
         for name, part in _FRAMEWORKS:
             if any(part in file for file in files):
                 return name

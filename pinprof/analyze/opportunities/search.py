@@ -6,13 +6,13 @@ Time is saved once: where two candidates claim the same time, the one that saves
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.opportunities import allocating, copying, managed, pages
+from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.catalogue import CURES
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import MIN_SAMPLES
@@ -57,12 +57,14 @@ def search(scene: Scene) -> Opportunities:
         phase_ns = scene.phase_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
-        if saving.likely_ns >= max(max(LEAST_SHARE, candidate.least_share) * phase_ns, LEAST_NS):
+        if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
             refused.append(_refused(candidate, saving))
-    return Opportunities(tuple(found), tuple(refused), _unseen(scene), _headline(scene, found))
+    found.sort(key=lambda one: -one.saving.likely_ns)
+    ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
+    return Opportunities(tuple(ranked), tuple(refused), _unseen(scene), _headline(scene, ranked))
 
 
 def _scaled(saving: Saving, share: float) -> Saving:
@@ -120,7 +122,7 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
     saving = first.saving
     around = f"{format_ns(saving.low_ns)} to {format_ns(saving.high_ns)}"
     return (
-        f"{first.title.rstrip('.')}: {CURES[first.cure.id].phrase} saves about {format_ns(saving.likely_ns)} ({around})"
+        f"{first.title.rstrip('.')}: {catalogue.CURES[first.cure.id].phrase} saves about {format_ns(saving.likely_ns)} ({around})"
         f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
     )
 

@@ -57,7 +57,7 @@ def test_every_output_has_it() -> None:
     samples = [Sample(READ if at < 400 else WORK, MS, (at + 1) * MS) for at in range(1000)]
     document = to_json(build(analyze(capture(samples))))
     assert [one["cure"]["id"] for one in document["opportunities"]] == ["map-file"]
-    assert document["headline"].startswith("load reads a file that lies in memory: map-file saves about 2")
+    assert document["headline"].startswith("load reads a file that lies in memory: mapping the file once saves about 2")
 
 
 @pytest.mark.usefixtures("toy")

@@ -84,7 +84,7 @@ def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
     release = ("release@/app", *FREE[1:])
     first, second = found((50, OTHER), (30, SMALL), (20, release))
     assert (first.site.place, first.cost_ns, first.cure.id) == ("other", 70 * MS, "reuse-memory")
-    assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "huge-pages")
+    assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "reuse-memory")
 
 
 def test_faults_inside_calls_of_cuda_are_those_calls() -> None:
