@@ -121,8 +121,9 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
     first = found[0]
     saving = first.saving
     around = f"{format_ns(saving.low_ns)} to {format_ns(saving.high_ns)}"
+    cure = catalogue.CURES[first.cure.id].phrase
     return (
-        f"{first.title.rstrip('.')}: {catalogue.CURES[first.cure.id].phrase} saves about {format_ns(saving.likely_ns)} ({around})"
+        f"{first.title.rstrip('.')}: {cure} saves about {format_ns(saving.likely_ns)} ({around})"
         f" of {format_ns(scene.phase_ns(first.phase))} of {first.phase}."
     )
 
