@@ -58,6 +58,7 @@ PRICES: Mapping[str, float] = {
     "uvm.first-touch": 250_000,
     "uvm.ondemand": 100_000,
     "uvm.prefetch": 20_000,
+    "uvm.prefetch-back": 30_000,
 }
 
 

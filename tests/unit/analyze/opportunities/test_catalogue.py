@@ -30,7 +30,6 @@ def test_detectors_name_cures_of_the_catalogue() -> None:
 def test_each_cure_is_documented_and_has_a_short_name(name: str) -> None:
     section = DOCUMENT.read_text("utf-8").partition(f"\n### {name}\n")[2].partition("\n#")[0]
     assert {"**When.**", "**Saves.**", "**Does not pay.**"} <= set(re.findall(r"\*\*[\w ]+\.\*\*", section)), name
-    assert CURES[name].phrase
 
 
 def test_document_has_no_cure_that_the_catalogue_has_not() -> None:

@@ -71,20 +71,27 @@ def test_pages_that_a_fork_shares_are_copied_because_of_it() -> None:
 
 
 def test_small_parts_of_the_work_are_not_worth_a_line() -> None:
-    # 0.7 of 14 ms is less than a twentieth of 200 ms, of 15 ms more.
-    assert found((14, SMALL)) == []
-    assert len(found((15, SMALL))) == 1
+    # A twentieth of 200 ms.
+    assert found((9, SMALL)) == []
+    (one,) = found((10, SMALL))
+    assert one.least_share == pages.LEAST_SHARE
 
 
 def test_huge_pages_cure_no_huge_pages() -> None:
-    assert found((50, HUGE)) == []
+    (one,) = found((50, HUGE))
+    assert one.saving.likely_ns == 0
 
 
 def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
     release = ("release@/app", *FREE[1:])
-    first, second = found((50, OTHER), (30, SMALL), (20, release))
-    assert (first.site.place, first.cost_ns, first.cure.id) == ("other", 70 * MS, "reuse-memory")
-    assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "reuse-memory")
+    first, second = found((90, OTHER), (30, SMALL), (8, release))
+    assert (first.site.place, first.cost_ns, first.cure.id) == ("other", 98 * MS, "reuse-memory")
+    assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "huge-pages")
+
+
+def test_what_is_given_back_elsewhere_in_plenty_was_made_again_everywhere() -> None:
+    release = ("release@/app", *FREE[1:])
+    assert {one.cure.id for one in found((50, OTHER), (30, SMALL), (20, release))} == {"reuse-memory"}
 
 
 def test_faults_inside_calls_of_cuda_are_those_calls() -> None:
