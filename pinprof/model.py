@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -146,11 +147,14 @@ class StackTable:
 
     def levels(self) -> Iterator[Int32]:
         """Node indices grouped by depth, roots first: the order for vectorised passes down the tree."""
+        return iter(self._levels)
+
+    @cached_property
+    def _levels(self) -> list[Int32]:
         depth = self.depth()
         order = np.argsort(depth, kind="stable").astype(np.int32)
         bounds = np.searchsorted(depth[order], np.arange(int(depth.max(initial=-1)) + 2))
-        for start, end in pairwise(bounds):
-            yield order[start:end]
+        return [order[start:end] for start, end in pairwise(bounds)]
 
     def depth(self) -> Int32:
         """Per node, the number of its ancestors; roots are 0."""

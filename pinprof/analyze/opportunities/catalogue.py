@@ -80,7 +80,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             {
                 NATIVE: (
                     "for (size_t at = 0; at < size; at += 256 << 20)\n"
-                    "    cudaHostRegister((char *)p + at, min(size - at, 256 << 20), cudaHostRegisterDefault);"
+                    "    cudaHostRegister((char *)p + at, std::min<size_t>(size - at, 256 << 20), 0);"
                 ),
             },
         ),

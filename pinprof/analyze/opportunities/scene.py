@@ -13,6 +13,7 @@ from pinprof.activity import CallOverhead
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
 from pinprof.analyze.opportunities.sites import Sites
@@ -314,10 +315,8 @@ class Scene:
         site = np.full(len(calls), -1, np.int64) if table.site is None else table.site[calls].astype(np.int64)
         if (site < 0).all() and len(calls):
             site = self._sampled_places(calls)
-        keys = np.stack([site, *more], 1) if len(calls) else np.zeros((0, 1 + len(more)), np.int64)
-        distinct, which = np.unique(keys, axis=0, return_inverse=True)
-        for number in range(len(distinct)):
-            yield calls[which.reshape(-1) == number]
+        cells = group(site + 1, *more)
+        return np.split(calls[np.argsort(cells.of, kind="stable")], np.cumsum(cells.count)[:-1]) if len(calls) else []
 
     def _sampled_places(self, calls: Int64) -> Int64:
         """Per call the place of a sample inside it; those without a sample have that of most, for lack of better."""

@@ -71,15 +71,14 @@ def test_pages_that_a_fork_shares_are_copied_because_of_it() -> None:
 
 
 def test_small_parts_of_the_work_are_not_worth_a_line() -> None:
-    # A twentieth of 200 ms.
-    assert found((9, SMALL)) == []
-    (one,) = found((10, SMALL))
-    assert one.least_share == pages.LEAST_SHARE
+    # Huge pages save 70 % of it, and a twentieth of 200 ms is 10 ms.
+    assert found((14, SMALL)) == []
+    (one,) = found((15, SMALL))
+    assert one.saving.likely_ns >= pages.LEAST_SHARE * 200 * MS
 
 
 def test_huge_pages_cure_no_huge_pages() -> None:
-    (one,) = found((50, HUGE))
-    assert one.saving.likely_ns == 0
+    assert found((50, HUGE)) == []
 
 
 def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
