@@ -156,6 +156,8 @@ class ApiCallTable(Table):
     """`MemoryKind` of a copy's target, UNRECORDED for other calls."""
     from_file: Bool | None = None
     """Whether a copy's source lies in a mapped file of data."""
+    context_ns: Int64 | None = None
+    """Time in calls inside it that create a context."""
     host_address: UInt64 | None = None
     """Where a copy's end in the host's memory begins, 0 for other calls."""
     granted_bytes: Int64 | None = None

@@ -16,6 +16,7 @@ from tests.cases.recorded import (
     SUFFIX,
     Case,
     Control,
+    analysed,
     at_fault,
     found,
     place,
@@ -62,6 +63,14 @@ def test_programs_without_a_problem_are_promised_next_to_nothing(control: Contro
 @pytest.mark.parametrize("control", each(control for control in CONTROLS if not control.cured_s))
 def test_healthy_programs_have_no_opportunity_in_their_work(control: Control) -> None:
     assert [one.title for one in found(control.name) if one.phase == "work"] == []
+
+
+@pytest.mark.parametrize(("name", "call"), [("alloc_pairs", "cudaMalloc"), ("managed_readback", "cudaMallocManaged")])
+def test_first_call_that_creates_the_context_is_known_whatever_it_is(name: str, call: str) -> None:
+    activity = analysed(name).activity
+    assert activity is not None
+    assert [entry.name for entry in activity.context_init] == [call]
+    assert call not in {entry.name for entry in activity.whole.calls}
 
 
 def test_lines_at_fault_are_those_that_the_programs_mark() -> None:

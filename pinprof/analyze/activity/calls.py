@@ -34,6 +34,8 @@ from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5
 """A first call that is this many times as long as later ones of its size."""
+CONTEXT_SHARE = 0.8
+"""Of a call, in calls inside it that create a context: one that does as much of its own is what it is called."""
 BOOKKEEPING_NS = 1_000_000
 """Calls that ask for a version or a setting before any context exists are shorter than this."""
 UNKNOWN_SIZE = -1
@@ -149,7 +151,10 @@ def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, 
     initial = np.zeros(len(table), np.bool_)
     typical: dict[int, int] = {}
     duration = table.end_ns - table.start_ns
-    longer = np.flatnonzero(duration >= BOOKKEEPING_NS)
+    if table.context_ns is not None:
+        initial |= (table.context_ns >= CONTEXT_INIT_NS) & (table.context_ns >= CONTEXT_SHARE * duration)
+    # Where calls inside a call were not recorded, its length must tell.
+    longer = np.flatnonzero((duration >= BOOKKEEPING_NS) & ~np.isin(table.pid, table.pid[initial]))
     _, first = np.unique(table.pid[longer], return_index=True)
     for row in longer[first].tolist():
         if duration[row] < CONTEXT_INIT_NS:

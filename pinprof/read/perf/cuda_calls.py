@@ -29,6 +29,7 @@ from pinprof.units import format_counted
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = frozenset({"cuda calls", "memory"})
+_CREATE_CONTEXT = ("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain")
 _ENTER, _LEAVE = "call-enter", "call-leave"
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
@@ -174,6 +175,7 @@ def _table(
         site=caller.copy(),
         sites=tuple(sites),
         stack=node[row],
+        context_ns=_context_inside(time[left] - time[entered], stacks, node[entered], outer, kept),
     )
     stated = _stated(arguments, called, roles)
     _state_by_inner(stated, stacks, node[entered], outer, kept)
@@ -182,6 +184,17 @@ def _table(
         for part in ("pointer", "target", "source")
     )
     return table, Arguments(pointer, target, source, stated)
+
+
+def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> Int64:
+    """Per outermost call the time in calls inside it that create a context; the other columns are of all calls."""
+    inner = np.flatnonzero(outer != np.arange(len(outer)))
+    nodes, which = np.unique(node[inner], return_inverse=True)
+    creates = np.array([*(_name(stacks, number) in _CREATE_CONTEXT for number in nodes.tolist()), False], np.bool_)
+    inner = inner[creates[which.reshape(-1)]]
+    total = np.zeros(len(outer), np.int64)
+    np.add.at(total, outer[inner], duration[inner])
+    return total[kept]
 
 
 def _argument(arguments: UInt64, called: Int32, place: list[int | None]) -> UInt64:

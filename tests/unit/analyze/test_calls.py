@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import analyze, intervals
-from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, purpose_of
+from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, prepare_calls, purpose_of
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
 from pinprof.cuda_functions import plain_name
@@ -166,6 +166,14 @@ def test_a_single_call_counts_as_initialisation_only_when_it_moves_nothing() -> 
     assert explained([Call("cudaFree", 0, 90 * MS)]).context_init[0].typical_ns is None
     alone = explained([Call("cudaHostAlloc", 0, 900 * MS, 1)], (), (), [Memory(0, GIB, correlation_id=1)])
     assert not alone.context_init
+
+
+@pytest.mark.parametrize(("inside", "initial"), [(160, True), (159, False), (40, False)])
+def test_call_that_mostly_creates_a_context_inside_is_known_by_that(inside: int, initial: bool) -> None:
+    activity = traced([Call("cudaHostAlloc", 0, 200 * MS, 1)], (), (), [Memory(0, GIB, correlation_id=1)]).activity
+    assert activity is not None
+    calls = replace(activity.calls, context_ns=np.array([inside * MS]))
+    assert prepare_calls(replace(activity, calls=calls)).initial.tolist() == [initial]
 
 
 def test_every_process_has_its_own_context() -> None:
