@@ -66,7 +66,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     # Python frees here what it made there, so what is given back is judged over the whole work too.
     everywhere = scene.ns(rows[marks.frees[rows]]) >= LEAST_FREED_OF_ALL * max(scene.ns(rows), 1)
-    for group in _with_their_frees(scene, marks, scene.by_place(rows)):
+    for made, group in _with_their_frees(scene, marks, scene.by_place(rows)):
         if scene.ns(group) < LEAST_SHARE * scene.phase_ns("work"):
             continue
         kind = _kind(scene, marks, group, everywhere=everywhere)
@@ -78,7 +78,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         if likely < LEAST_SHARE * scene.phase_ns("work"):
             continue
         cost = small + huge
-        yield _candidate(scene, kind, group, Estimate(cost - likely, cost - high, cost - low, RUN))
+        yield _candidate(scene, kind, made, group, Estimate(cost - likely, cost - high, cost - low, RUN))
 
 
 @dataclass(frozen=True)
@@ -111,16 +111,15 @@ class _Marks:
         )
 
 
-def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> Iterator[Int64]:
-    """The groups in which pages are made; those that give them back elsewhere count for the heaviest of these."""
+def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> Iterator[tuple[Int64, Int64]]:
+    """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest."""
     faulting: list[Int64] = []
     freeing: list[Int64] = []
     for group in groups:
         (freeing if scene.ns(group[marks.frees[group]]) > FREES_ALONE * scene.ns(group) else faulting).append(group)
     faulting.sort(key=lambda group: (bool(marks.fork[group].mean() > 0.5), -scene.ns(group)))
-    if faulting and freeing:
-        faulting[0] = np.sort(np.concatenate([faulting[0], *freeing]))
-    return iter(faulting or freeing)
+    for number, group in enumerate(faulting or freeing):
+        yield group, np.sort(np.concatenate([group, *freeing])) if faulting and not number else group
 
 
 def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Kind:
@@ -151,12 +150,12 @@ def _forks(scene: Scene) -> bool:
     return bool(len(pids[pids > 0]) > 1)
 
 
-def _candidate(scene: Scene, kind: _Kind, group: Int64, remains: Estimate) -> Candidate:
-    site, cost = scene.site_of(group), scene.ns(group)
+def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Estimate) -> Candidate:
+    site, cost = scene.site_of(made), scene.ns(group)
     causes = scene.causes(group)
     first = ", ".join(f"{name} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
     return Candidate(
-        title=f"{scene.subject(group, site)} {kind.what}",
+        title=f"{scene.subject(made, site)} {kind.what}",
         site=site,
         phase="work",
         rows=group,
