@@ -12,7 +12,7 @@ from pinprof.analyze.opportunities.run_rates import run_rates
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.results import Analysis
-from pinprof.model import Capture
+from pinprof.model import Capture, clock_event
 from pinprof.rate_book import RateBook
 
 
@@ -23,6 +23,8 @@ def with_opportunities(analysis: Analysis, recorded: Capture, attribution: Attri
     tell the phases.
     """
     capture, activity = analysis.capture, analysis.capture.activity
+    if clock_event(capture.events) is None or not len(capture.samples):
+        return analysis
     calls = prepare_calls(activity) if activity is not None else None
     course = course_of(recorded, attribution, calls)
     if course is None:
