@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.bench.measures import Site, trial_of
-from pinprof.errors import PinprofError
+from pinprof.errors import CudaError, PinprofError
 from pinprof.rates import Rate
 from pinprof.scenario import Backend
 
@@ -49,6 +49,9 @@ _MOST_CALLS = 200
 _ALIVE_S = 30
 """After so long the process ends, should nobody else end it."""
 
+_NO_DEVICE = 100
+"""CUDA_ERROR_NO_DEVICE (cuda.h)."""
+
 
 def main() -> None:
     """Measure and print."""
@@ -75,6 +78,8 @@ def _answers(*, cuda: bool) -> Iterator[dict[str, Any]]:
         with contextlib.closing(driver.DriverBackend(0)) as backend:
             yield from map(asdict, rates_of(backend, CUDA, CUDA_SIZES))
     except (PinprofError, OSError, AttributeError) as error:
+        if isinstance(error, CudaError) and error.code == _NO_DEVICE:
+            return  # A machine without a GPU lacks nothing.
         yield {"note": error.problem if isinstance(error, PinprofError) else str(error)}
 
 

@@ -22,7 +22,8 @@ from pinprof.units import format_ns, format_share
 
 _ANONYMOUS, _FREES = ("fault.anon",), ("free.unmap", "free.shmem", "mm.vma")
 _ENTRIES = ("fault.entry", "fault.core")
-_LEAVES = (*_ANONYMOUS, *_ENTRIES, *_FREES, "fault.file", "fault.cow", "sys.proc")
+_PINS = ("pin.faultin", "pin.walk", "pin.account", "unpin")
+_LEAVES = (*_ANONYMOUS, *_ENTRIES, *_FREES, *_PINS, "fault.file", "fault.cow", "sys.proc")
 
 _HUGE = re.compile(r"\w*(huge_pmd|huge_page|folio_zero_user|clear_subpage|clear_gigantic)\w*")
 _FORK = re.compile(r"(copy_page_range|dup_mmap|dup_mm|exec_mmap|begin_new_exec|_?_?(libc_)?v?fork)(\.\w+)*")
@@ -55,6 +56,8 @@ _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, 0.7, 0.85)
 _FORKS = _Kind("spawn", "forks while it has much memory: page tables are copied and torn down again.", (0.7, 0.9, 1.0))
 _COW = _Kind("spawn", "writes memory that a fork shares: each page is copied at its first write.", (0.8, 0.91, 1.0))
 _PRIVATE = _Kind("read-file", "writes to a private mapping of a file: each page is copied first.", (0.7, 0.85, 0.95))
+_PINS_AGAIN = _Kind("pool-pinned", "pins new memory each time.", (0.77, 0.9, 1.0))
+_PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages while it does.", (0.5, 0.7, 0.85))
 _SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 0.9, 0.95))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
 
@@ -93,6 +96,7 @@ class _Marks:
     anonymous: Bool
     frees: Bool
     freed_shared: Bool
+    pins: Bool
 
     @classmethod
     def of(cls, scene: Scene) -> _Marks:
@@ -108,6 +112,7 @@ class _Marks:
             anonymous=scene.caused_by("fault.anon") & ~copies,
             frees=scene.caused_by(*_FREES) & ~fork,
             freed_shared=scene.caused_by("free.shmem"),
+            pins=scene.caused_by(*_PINS),
         )
 
 
@@ -118,8 +123,8 @@ def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> I
     for group in groups:
         (freeing if scene.ns(group[marks.frees[group]]) > FREES_ALONE * scene.ns(group) else faulting).append(group)
     faulting.sort(key=lambda group: (bool(marks.fork[group].mean() > 0.5), -scene.ns(group)))
-    for number, group in enumerate(faulting or freeing):
-        yield group, np.sort(np.concatenate([group, *freeing])) if faulting and not number else group
+    for number, group in enumerate(faulting):
+        yield group, group if number else np.sort(np.concatenate([group, *freeing]))
 
 
 def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Kind:
@@ -128,6 +133,7 @@ def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Ki
         name: scene.ns(group[mask[group]])
         for name, mask in (
             ("file", marks.file), ("copies", marks.copies), ("anonymous", marks.anonymous), ("fork", marks.fork),
+            ("pins", marks.pins),
         )
     }  # fmt: skip
     most = max(kinds, key=lambda name: kinds[name])
@@ -135,6 +141,8 @@ def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Ki
     again = everywhere or scene.ns(group[marks.frees[group]]) >= LEAST_FREED * cost
     if most == "fork":
         return _FORKS
+    if most == "pins":
+        return _PINS_AGAIN if again else _PINS_ONCE
     if most == "copies":
         return _COW if _forks(scene) else _PRIVATE
     if most == "file":

@@ -74,11 +74,24 @@ def test_any_other_end_is_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
         signal.signal(signal.SIGTERM, before)
 
 
-def test_without_cuda_the_host_is_measured_and_a_note_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+@pytest.mark.parametrize(
+    ("error", "notes"),
+    [
+        (CudaError("cuInit", 100, "no device", ""), []),
+        (CudaError("cuInit", 3, "not ready", ""), ["cuInit failed with error 3: not ready."]),
+        (OSError("no libcuda"), ["no libcuda"]),
+    ],
+)
+def test_without_cuda_the_host_is_measured_and_a_note_says_why_unless_there_is_no_gpu(
+    error: Exception, notes: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_: int) -> DriverBackend:
+        raise error
+
+    monkeypatch.setattr("pinprof.workloads.backends.driver.DriverBackend", refuses)
     answers = list(calibration_worker._answers(cuda=True))
     assert {answer["measure"] for answer in answers if "measure" in answer} >= {"touch.first", "memcpy.host"}
-    assert [answer for answer in answers if "note" in answer] == answers[-1:]
+    assert [answer["note"] for answer in answers if "note" in answer] == notes
 
 
 def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,5 +97,17 @@ def test_faults_inside_calls_of_cuda_are_those_calls() -> None:
     assert found((50, SMALL), calls=[to_gpu(0, 50, 1 << 20)]) == []
 
 
+def test_pins_that_no_call_was_recorded_for_are_told_by_samples() -> None:
+    pin = ("main@/app", "io_uring_register", "pin_user_pages", "handle_mm_fault", "do_anonymous_page")
+    (once,) = found((50, pin))
+    assert (once.cost_ns, once.cure.id) == (50 * MS, "touch-then-register")
+    (again,) = found((50, pin), (20, ("release@/app", *FREE[1:])))
+    assert (again.site.place, again.cost_ns, again.cure.id) == ("main", 70 * MS, "pool-pinned")
+
+
+def test_giving_back_alone_says_not_what_was_filled() -> None:
+    assert found((50, FREE)) == []
+
+
 def test_run_without_faults_has_nothing_to_cure() -> None:
     assert found() == []
