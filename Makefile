@@ -27,7 +27,7 @@ quick: setup-test
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --hypothesis-profile=quick tests/unit tests/gold
 
 test: setup-test lint
-	$(BIN)/python -m pytest --cov --numprocesses 3
+	$(BIN)/python -m pytest --cov --numprocesses 2
 
 lint: check-python check-types check-spelling check-c check-javascript
 

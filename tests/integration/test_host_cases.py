@@ -14,11 +14,8 @@ from tests.cases.programs import Skipped, programs
 CURES = {
     "copy_on_write": "spawn",
     "fresh_buffers": "reuse-memory",
-    "fresh_temporaries": "reuse-memory",
-    "mapped_file": "read-file",
     "mapped_records": "map-at-once",
     "shm_worker": "reuse-shared-memory",
-    "shrinking_heap": "reuse-memory",
     "worker_waits": "reuse-memory",
 }
 """Program → the cure of its first opportunity."""
