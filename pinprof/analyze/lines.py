@@ -25,7 +25,8 @@ from pinprof.own_code import library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
-_NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
+NAMED_FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
+"""`NAME (FILE:LINE)`, or without a line: how frames and calls write their place."""
 
 NOTHING = -1
 
@@ -132,7 +133,7 @@ def _by_line(capture: Capture, attribution: Attribution, places: Mapping[int, Pl
 
 
 def _place(symbol: str, path: str) -> Place:
-    named = _NAMED.fullmatch(symbol)
+    named = NAMED_FRAME.fullmatch(symbol)
     function, line = (named[1], int(named[3] or 0)) if named else (symbol, 0)
     return Place(path, line, function, library_part(path))
 

@@ -42,12 +42,12 @@ class Candidate:
         return Saving(min(low, likely), likely, max(high, likely))
 
 
-def total(parts: list[Estimate | None], *, source: str = "") -> Estimate | None:
+def total(parts: list[Estimate | None]) -> Estimate | None:
     """The sum of estimates, with errors added up since they share their sources; None where one is missing."""
     known = [part for part in parts if part is not None]
     if len(known) < len(parts) or not known:
         return None
-    named = source or "; ".join(dict.fromkeys(part.source for part in known if part.source))
+    named = "; ".join(dict.fromkeys(part.source for part in known if part.source))
     return Estimate(
         sum(part.ns for part in known), sum(part.low_ns for part in known), sum(part.high_ns for part in known), named
     )

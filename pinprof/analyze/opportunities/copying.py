@@ -10,6 +10,7 @@ import numpy as np
 from pinprof.activity import CopyKind, MemoryKind
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import CopyTable, Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Int64
@@ -21,8 +22,6 @@ SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
 ERROR = 0.2
 """Of what short calls cost: what tracing takes is known that well."""
-HUGE_PAGES_SAVE = 0.7
-"""Of the time in faults of small pages."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")

@@ -12,7 +12,7 @@ from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.model import Bool, Int64
+from pinprof.model import Int64
 from pinprof.units import format_bytes, format_ns
 
 _MOVES = re.compile(r"(block_copy_resident_pages\w*|uvm_spin_loop|uvm_push_end|block_unmap_gpu)(\.\w+)*")
@@ -23,7 +23,7 @@ _WAITS = ("sync.poll", "wait.gpu")
 
 def read_back(scene: Scene) -> Iterator[Candidate]:
     """Pages that the CPU fetches from the GPU fault by fault, by place; and those that the GPU must fetch again."""
-    moving = _moves(scene)
+    moving = scene.has(_MOVES)
     rows = np.flatnonzero(scene.caused_by("uvm.cpu_fault"))
     if not len(rows) or not moving[rows].any():
         return
@@ -77,7 +77,7 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
     if calls is None or calls.is_for("prefetch").any():
         return
     made = np.flatnonzero(calls.is_for("alloc managed") & (calls.table.status == 0))
-    filled = np.flatnonzero(scene.caused_by("uvm.cpu_fault") & ~_moves(scene))
+    filled = np.flatnonzero(scene.caused_by("uvm.cpu_fault") & ~scene.has(_MOVES))
     waits = np.flatnonzero(scene.caused_by(*_WAITS) & scene.in_work())
     amount = min(
         int(np.maximum(calls.size_bytes[made], 0).sum()), _bytes_for(scene, scene.ns(filled), "uvm.first-touch")
@@ -108,16 +108,6 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
                 Evidence(f"The thread waits {format_ns(scene.ns(waits))} for the GPU, and nothing is prefetched."),
             ),
         )
-
-
-def _moves(scene: Scene) -> Bool:
-    """Per wall row, whether its stack has a function that moves pages."""
-    stacks = scene.capture.stacks
-    named = np.array([_MOVES.fullmatch(name) is not None for name in stacks.frames.symbol], np.bool_)
-    moves = np.zeros(len(stacks) + 1, np.bool_)
-    for nodes in stacks.levels():
-        moves[nodes] = named[stacks.frame[nodes]] | moves[stacks.parent[nodes]]
-    return np.asarray(moves[scene.node])
 
 
 def _bytes_for(scene: Scene, cost_ns: int, measure: str) -> int:

@@ -15,6 +15,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.labels import marked
 from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
 from pinprof.analyze.opportunities.sites import Sites
 from pinprof.columns import pack
@@ -77,12 +78,7 @@ class Scene:
 
     def has(self, functions: re.Pattern[str]) -> Bool:
         """Per wall row, whether a function on its stack has such a name."""
-        stacks = self.capture.stacks
-        named = np.array([functions.fullmatch(name) is not None for name in stacks.frames.symbol], np.bool_)
-        inside = np.zeros(len(stacks) + 1, np.bool_)
-        for nodes in stacks.levels():
-            inside[nodes] = named[stacks.frame[nodes]] | inside[stacks.parent[nodes]]
-        return np.asarray(inside[self.node])
+        return np.asarray(marked(self.capture.stacks, functions)[self.node])
 
     @cached_property
     def framework(self) -> str:

@@ -7,7 +7,7 @@ from collections import Counter
 
 import numpy as np
 
-from pinprof.analyze.lines import NOTHING, Place, nearest_places, places_of_all, short_files
+from pinprof.analyze.lines import NAMED_FRAME, NOTHING, Place, nearest_places, places_of_all, short_files
 from pinprof.analyze.opportunities.results import Site
 from pinprof.columns import Bool, Int32, Int64
 from pinprof.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
@@ -16,7 +16,6 @@ _SYSTEM = re.compile(
     r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$"
 )
 """Paths of what is no program of somebody who looks for a line to change."""
-_NAMED = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
 
 
 class Sites:
@@ -68,7 +67,7 @@ class Sites:
 
     def named(self, text: str, thread: str) -> Site:
         """The site that a CUDA call was recorded with, `step (train.py:20)` or `step (libmine.so)`."""
-        match = _NAMED.fullmatch(text)
+        match = NAMED_FRAME.fullmatch(text)
         if match is None:
             return Site(text, "", 0, thread)
         function, file, line = match[1], match[2], int(match[3] or 0)

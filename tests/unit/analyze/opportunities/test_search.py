@@ -154,4 +154,4 @@ def test_sum_of_estimates_needs_all_of_them() -> None:
     assert total([one, two]) == Estimate(11, 6, 22, "bench; this run")
     assert total([one, None]) is None
     assert total([]) is None
-    assert total([one, one], source="x") == Estimate(20, 10, 40, "x")
+    assert total([one, one]) == Estimate(20, 10, 40, "bench")
