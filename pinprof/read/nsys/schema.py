@@ -191,7 +191,7 @@ SESSION = TableSchema(("ANALYSIS_DETAILS",), (_wide("duration", required=False),
 GPUS = TableSchema(
     ("TARGET_INFO_GPU",),
     (
-        _id("id"),
+        _id("id", "id", "deviceId"),  # deviceId in 2020.3, without the columns below
         _wide("memory_bytes", "totalMemory", required=False),
         _wide("bandwidth", "memoryBandwidth", required=False),
         _id("multiprocessors", "smCount"),

@@ -51,6 +51,9 @@ class Source(Protocol):
     def numbers(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
         """Columns of a table, given with their names in the export, in the table's own order of rows."""
 
+    def rows(self, table: str) -> int:
+        """How many rows a table has."""
+
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
         """A column of text as indices into its distinct values, -1 for NULL."""
 
@@ -154,6 +157,10 @@ class SqliteSource:
             if len(block) < _ROWS:
                 return {name: np.concatenate(blocks) for name, blocks in pieces.items()}
 
+    def rows(self, table: str) -> int:
+        """See `Source`."""
+        return int(self._base.execute(f"SELECT count(*) FROM {_quoted(table)}").fetchone()[0])  # noqa: S608 - quoted
+
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
         """See `Source`."""
         query = f"SELECT CAST({_quoted(column)} AS TEXT) FROM {_quoted(table)} NOT INDEXED"  # noqa: S608 - quoted
@@ -210,6 +217,11 @@ class ParquetSource:
         with self._readable():
             stored = self._parquet.read_table(self._files[table], columns=sorted({name for _, name in columns}))
             return {column.name: _numbers(stored.column(name), column) for column, name in columns}
+
+    def rows(self, table: str) -> int:
+        """See `Source`."""
+        with self._readable():
+            return int(self._parquet.read_metadata(self._files[table]).num_rows)
 
     def texts(self, table: str, column: str) -> tuple[Int32, list[str]]:
         """See `Source`."""

@@ -38,8 +38,9 @@ class Tables:
             columns = {c: next((name for name in c.of if name in there), None) for c in schema.columns}
             lacking = [c.of[0] for c, name in columns.items() if name is None and c.required]
             if not lacking:
-                numbers = self.source.numbers(table, [(c, name) for c, name in columns.items() if name is not None])
-                count = len(next(iter(numbers.values()), ()))
+                stored = [(column, name) for column, name in columns.items() if name is not None]
+                numbers = self.source.numbers(table, stored) if stored else {}
+                count = len(next(iter(numbers.values()))) if numbers else self.source.rows(table)
                 for column, name in columns.items():
                     if name is None:
                         missing = MISSING if column.bits == 64 else -1

@@ -30,6 +30,30 @@ def test_an_export_of_2020_3_reads_without_version_process_list_or_addresses(tmp
     assert capture.losses.notes == ()
 
 
+GPU_OF_2020_3 = {"vmId": 1, "deviceId": 3, "name": "Quadro RTX 8000", "busLocation": "0000:2D:00.0", "isDiscrete": 1}
+
+
+@pytest.mark.parametrize(
+    ("gpu", "known"),
+    [
+        (GPU_OF_2020_3, {"id": 3, "name": "Quadro RTX 8000", "bus": "0000:2D:00.0"}),
+        ({"name": "Quadro RTX 8000"}, {"id": -1, "name": "Quadro RTX 8000"}),
+    ],
+)
+def test_a_gpu_of_which_no_number_is_known_is_still_there(
+    tmp_path: Path, gpu: dict[str, object], known: dict[str, object]
+) -> None:
+    path = write_export(tmp_path / "a.sqlite", {"TARGET_INFO_GPU": [gpu, gpu], CALLS: [call(1, 9, 1, 5)]})
+    assert read(path).manifest.host["gpus"] == [known, known]
+
+
+@pytest.mark.parametrize("table", [START, "ANALYSIS_DETAILS", "DIAGNOSTIC_EVENT", "TARGET_INFO_GPU"])
+def test_a_table_of_optional_columns_may_have_none_of_them(tmp_path: Path, table: str) -> None:
+    capture = read(write_export(tmp_path / "a.sqlite", {table: [{"other": 1}], CALLS: [call(1, 9, 1, 5)]}))
+    assert capture.activity is not None
+    assert (len(capture.activity.calls), capture.losses.notes) == (1, ())
+
+
 @pytest.mark.parametrize("table", ["EXPORT_META_DATA", "META_DATA_EXPORT"])
 def test_the_version_stands_in_the_table_of_either_era(tmp_path: Path, table: str) -> None:
     facts = [{"name": "EXPORT_SCHEMA_VERSION", "value": "3.1.2"}, {"name": "EXPORT_PRODUCT_VERSION", "value": "2023.1"}]
