@@ -197,6 +197,8 @@ class GpuOpTable(Table):
     address: UInt64
     """Virtual address of a migration's first byte; 0 when not recorded."""
     names: tuple[str, ...]
+    threads: Int64 | None = None
+    """How many threads a kernel was launched with, 0 for everything else; None when not recorded."""
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -70,6 +70,15 @@ def union(start: Int64, end: Int64) -> Intervals:
     fresh[1:] = start[1:] > reach[:-1]
     leaders = np.flatnonzero(fresh)
     return Intervals(start[leaders], reach[np.append(leaders[1:], len(start))[: len(leaders)] - 1])
+
+
+def any_of(sets: Iterable[Intervals]) -> Intervals:
+    """The instants in any of the sets."""
+    known = tuple(sets)
+    if len(known) == 1:
+        return known[0]
+    none = np.zeros(0, np.int64)
+    return union(*(np.concatenate([none, *(getattr(one, side) for one in known)]) for side in ("start", "end")))
 
 
 def intersection(left: Intervals, right: Intervals) -> Intervals:

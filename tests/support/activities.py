@@ -70,6 +70,7 @@ class Op:
     device: int = 0
     stream: int = 7
     sync: int = UNRECORDED
+    threads: int = 0
 
 
 @dataclass(frozen=True)
@@ -113,12 +114,11 @@ def migration(start: int, end: int, size: int, cause: int, address: int = 0, *, 
     return Op(OpKind.MIGRATION, start, end, size, direction, 7, 7, cause, address, 0, **other)
 
 
-def _table(kind: type[T], rows: Sequence[Any], order: str) -> T:
+def _table(empty: T, rows: Sequence[Any], order: str) -> T:
     rows = sorted(rows, key=lambda row: getattr(row, order))
-    empty = kind.empty()
     names: dict[str, int] = {}
     columns: dict[str, Any] = {}
-    for column in fields(kind):
+    for column in fields(empty):
         if column.name in ("names", "sites") or getattr(empty, column.name) is None:
             continue
         values = [getattr(row, column.name) for row in rows]
@@ -137,10 +137,10 @@ def activity(
 ) -> Activity:
     return Activity(
         "test",
-        calls=_table(ApiCallTable, calls, "start_ns"),
-        gpu_ops=_table(GpuOpTable, ops, "start_ns"),
-        faults=_table(PageFaultTable, faults, "time_ns"),
-        memory=_table(MemoryUsageTable, memory, "time_ns"),
+        calls=_table(ApiCallTable.empty(), calls, "start_ns"),
+        gpu_ops=_table(replace(GpuOpTable.empty(), threads=np.zeros(0, np.int64)), ops, "start_ns"),
+        faults=_table(PageFaultTable.empty(), faults, "time_ns"),
+        memory=_table(MemoryUsageTable.empty(), memory, "time_ns"),
         recorded=recorded,
     )
 

@@ -20,14 +20,16 @@ from pinprof.analyze.activity.migrations import prepare_migrations, summarise_mi
 from pinprof.analyze.activity.results import ActivityAnalysis, Purpose, ScopeActivity, UvmAnalysis
 from pinprof.analyze.activity.transfers import (
     analyze_transfers,
+    any_device,
     device_sets,
     prepare_copies,
-    sum_covered,
     summarise_copies,
+    work_by_scope,
     work_time,
 )
-from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
+from pinprof.analyze.activity.uvm import analyze_uvm, at_most, kernel_losses
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
 from pinprof.model import Capture, Int32, Int64
@@ -62,12 +64,9 @@ def analyze_activity(capture: Capture, attribution: Attribution, members: Member
     )
     kernel = np.flatnonzero(operations.kind == OpKind.KERNEL)
     kernels = _counted(scopes, Events(time[kernel], operations.pid[kernel]), np.ones(len(kernel), np.int64))
-    kernel_ns, copy_ns, overlap_ns, busy_ns = (
-        sum_covered(scopes, sets, which) for which in ("kernels", "copies", "overlap", "busy")
-    )
-    lost_ns = np.zeros(len(scopes), np.int64)
-    for entry in losses:
-        lost_ns += scopes.covered(entry.lost)
+    work = work_by_scope(scopes, any_device(sets))
+    by_device = [work_by_scope(scopes, entry) for entry in sets]
+    lost_ns = scopes.covered(any_of(entry.lost for entry in losses))
     groups, gpu_faults, cpu_faults = _faults(activity, scopes)
     entries = tuple(
         ScopeActivity(
@@ -76,11 +75,12 @@ def analyze_activity(capture: Capture, attribution: Attribution, members: Member
             copies=by_scope[1][at],
             migrations=by_scope[2][at],
             kernels=int(kernels[at]),
-            kernel_ns=int(kernel_ns[at]),
-            copy_ns=int(copy_ns[at]),
-            overlap_ns=int(overlap_ns[at]),
-            busy_ns=int(busy_ns[at]),
+            kernel_ns=work[at].kernel_ns,
+            copy_ns=work[at].copy_ns,
+            overlap_ns=work[at].overlap_ns,
+            busy_ns=work[at].busy_ns,
             lost_ns=int(lost_ns[at]),
+            devices=tuple(of[at] for of in by_device if of[at].busy_ns),
             gpu_fault_groups=int(groups[at]),
             gpu_faults=int(gpu_faults[at]),
             cpu_faults=int(cpu_faults[at]),
@@ -130,7 +130,7 @@ def _storm_sentence(activity: ActivityAnalysis, uvm: UvmAnalysis) -> str:
     ]
     what = f"{format_count(uvm.gpu_fault_groups)} GPU fault groups" if uvm.gpu_fault_groups else "GPU faults"
     return (
-        f"{format_share(uvm.lost_ns, uvm.kernel_ns)} of the kernels' time is lost to {what}; "
+        f"{at_most(uvm)}{format_share(uvm.lost_ns, uvm.kernel_ns)} of the kernels' time is lost to {what}; "
         f"{format_bytes(sum(moved.size_bytes.total for moved in touched))} migrated on demand in "
         f"{format_count(sum(moved.count for moved in touched))} pieces."
     )

@@ -20,6 +20,7 @@ Purpose = Literal[
 Direction = Literal["H2D", "D2H", "D2D", "H2H", "P2P", "other"]
 Cause = Literal["prefetch", "fault", "speculative", "eviction", "access counters", "unknown"]
 Pattern = Literal["prefetched", "fault storm", "on demand", "host only"]
+LostFrom = Literal["fault windows", "migration causes"]
 
 GIB = 1 << 30
 
@@ -144,12 +145,23 @@ class MigrationResult(Moved):
 
 
 @dataclass(frozen=True)
+class DeviceWork:
+    """How long one GPU worked."""
+
+    device: int
+    kernel_ns: int
+    copy_ns: int
+    overlap_ns: int
+    busy_ns: int
+
+
+@dataclass(frozen=True)
 class ScopeActivity:
     """What happened in one range, all its instances together, or in the whole recording.
 
     Calls belong to the range they begin in, copies and kernels to the range of the call that made them, everything
-    else to the range it happens in. GPU times are what the GPUs did while the range lasted, whoever asked for it;
-    several GPUs count separately.
+    else to the range it happens in. GPU times are what the GPUs did while the range lasted, whoever asked for it: time
+    in which any of them did it, never a sum over GPUs; `devices` has each.
     """
 
     path: RangePath | None
@@ -163,11 +175,13 @@ class ScopeActivity:
     copy_ns: int
     """Explicit copies and migrations."""
     overlap_ns: int
-    """Time in which copies and kernels ran at once."""
+    """Time in which copies and kernels ran at once on one GPU."""
     busy_ns: int
-    """Time in which the GPU did anything."""
+    """Time in which a GPU did anything."""
     lost_ns: int
-    """Kernel time in which the GPU waited for pages; see `UvmAnalysis.lost_ns`."""
+    """Kernel time in which a GPU waited for pages; see `UvmAnalysis.lost_ns`."""
+    devices: tuple[DeviceWork, ...]
+    """Each GPU that did anything meanwhile."""
     gpu_fault_groups: int
     gpu_faults: int
     cpu_faults: int
@@ -204,16 +218,14 @@ class BandwidthPoints(Table):
 
 
 @dataclass(frozen=True)
-class DeviceTime:
-    """What one GPU did."""
+class DeviceTime(DeviceWork):
+    """What one GPU did in the whole recording."""
 
-    device: int
     span_ns: int
     """From its first work to its last."""
-    busy_ns: int
-    kernel_ns: int
-    copy_ns: int
-    overlap_ns: int
+    to_device_ns: int
+    """Time in which the link carried copies or migrations to it."""
+    to_host_ns: int
     idle_gaps: int
     longest_gaps: tuple[tuple[int, int], ...]
     """(start, duration) of the longest idle gaps, longest first."""
@@ -249,7 +261,9 @@ class Serialisation:
     overlapped_ns: int
     """The part while kernels ran."""
     span_ns: int
-    """GPU span, all devices."""
+    """From each GPU's first work to its last. These three are sums over GPUs."""
+    devices: int
+    """How many GPUs that is."""
 
 
 @dataclass(frozen=True)
@@ -294,6 +308,8 @@ class KernelTable(Table):
     """Inside, time in which copies or migrations ran."""
     lost_ns: Int64
     """Inside, time spent on faults while nothing was copied."""
+    threads: Int64
+    """How many threads it was launched with; 0 when not recorded."""
     names: tuple[str, ...]
 
 
@@ -333,8 +349,10 @@ class UvmAnalysis:
     """Time of the kernels in `kernels`, overlapping ones once."""
     lost_ns: int
     """The part in fault windows while nothing was copied."""
-    lost_from: Literal["fault windows", "migration causes"]
-    """Without fault tables a kernel's fault window is taken to last from its start to its last faulted migration."""
+    stalled_ns: int
+    """`lost_ns` and the migrations that were waited for: the most that prefetching can save."""
+    lost_from: LostFrom
+    """Without fault tables a window is a migration that a touch caused and a short time before it: an upper bound."""
     kernels: KernelTable
     drain_ns: int
     """Time outside kernels in which the CPU's touches brought pages back, piece by piece."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pinprof.analyze.activity.results import (
     CopyResult,
     CopyTotals,
     DeviceTime,
+    DeviceWork,
     Direction,
     DirectionTotals,
     Link,
@@ -22,7 +23,7 @@ from pinprof.analyze.activity.results import (
     TransferAnalysis,
 )
 from pinprof.analyze.groups import group
-from pinprof.analyze.intervals import Intervals, intersection, union
+from pinprof.analyze.intervals import Intervals, any_of, intersection, union
 from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.model import Bool, Int64
 
@@ -35,6 +36,7 @@ SYNC_SOON_NS = 10_000
 POINTS = 2000
 """At most this many points in a plot."""
 LONGEST_GAPS = 10
+NO_DEVICE = -1
 
 DIRECTIONS: tuple[Direction, ...] = ("H2D", "D2H", "D2D", "H2H", "P2P", "other")
 _DIRECTION_OF: dict[CopyKind, Direction] = {
@@ -155,6 +157,9 @@ class DeviceSets:
     """Explicit copies and migrations."""
     overlap: Intervals
     busy: Intervals
+    to_device: Intervals
+    """The part of `copies` that crosses the link to the device."""
+    to_host: Intervals
 
 
 def device_sets(operations: GpuOpTable) -> Iterator[DeviceSets]:
@@ -170,7 +175,11 @@ def device_sets(operations: GpuOpTable) -> Iterator[DeviceSets]:
 
         kernels = times((kind == OpKind.KERNEL) | (kind == OpKind.GRAPH))
         copies = times((kind == OpKind.COPY) | (kind == OpKind.MIGRATION))
-        yield DeviceSets(device, kernels, copies, intersection(kernels, copies), times(np.ones(len(rows), np.bool_)))
+        way = np.where((kind == OpKind.COPY) | (kind == OpKind.MIGRATION), DIRECTION[operations.copy_kind[rows]], -1)
+        busy = times(np.ones(len(rows), np.bool_))
+        yield DeviceSets(
+            device, kernels, copies, intersection(kernels, copies), busy, times(way == _H2D), times(way == _D2H)
+        )
 
 
 def analyze_transfers(
@@ -193,11 +202,13 @@ def _device_time(sets: DeviceSets) -> DeviceTime:
     longest = np.argsort(-length, kind="stable")[:LONGEST_GAPS]
     return DeviceTime(
         device=sets.device,
-        span_ns=sets.busy.span,
-        busy_ns=sets.busy.total,
         kernel_ns=sets.kernels.total,
         copy_ns=sets.copies.total,
         overlap_ns=sets.overlap.total,
+        busy_ns=sets.busy.total,
+        span_ns=sets.busy.span,
+        to_device_ns=sets.to_device.total,
+        to_host_ns=sets.to_host.total,
         idle_gaps=len(gaps),
         longest_gaps=tuple(zip(gaps.start[longest].tolist(), length[longest].tolist(), strict=True)),
     )
@@ -246,7 +257,7 @@ def _serialisation(operations: GpuOpTable, calls: Calls, copies: Copies, sets: t
         times = union(copies.start_ns[mine], copies.end_ns[mine])
         copy_ns += times.total
         overlapped += intersection(times, entry.kernels).total
-    return Serialisation(len(serial), copy_ns, overlapped, sum(entry.busy.span for entry in sets))
+    return Serialisation(len(serial), copy_ns, overlapped, sum(entry.busy.span for entry in sets), len(sets))
 
 
 def _waited_for(calls: Calls) -> Bool:
@@ -290,9 +301,13 @@ def bandwidth_points(copies: Copies) -> BandwidthPoints:
     )
 
 
-def sum_covered(scopes: Scopes, sets: tuple[DeviceSets, ...], which: str) -> Int64:
-    """Per scope, time in the `kernels`, `copies`, `overlap` or `busy` sets of all devices."""
-    total = np.zeros(len(scopes), np.int64)
-    for entry in sets:
-        total += scopes.covered(getattr(entry, which))
-    return total
+def any_device(sets: tuple[DeviceSets, ...]) -> DeviceSets:
+    """When any device computed, copied, did both, did anything."""
+    names = [entry.name for entry in fields(DeviceSets) if entry.name != "device"]
+    return DeviceSets(NO_DEVICE, **{name: any_of(getattr(entry, name) for entry in sets) for name in names})
+
+
+def work_by_scope(scopes: Scopes, sets: DeviceSets) -> list[DeviceWork]:
+    """Per scope, how long a device worked meanwhile."""
+    columns = [scopes.covered(times).tolist() for times in (sets.kernels, sets.copies, sets.overlap, sets.busy)]
+    return [DeviceWork(sets.device, *times) for times in zip(*columns, strict=True)]

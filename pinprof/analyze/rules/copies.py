@@ -70,9 +70,12 @@ def tiny_copies(view: View) -> Verdict:
 def sync_serialisation(view: View) -> Verdict:
     """5: the program waits for every copy before it goes on."""
     serial = view.activity.transfers.serial
+    span = f"the GPU's {format_ns(serial.span_ns)}"
+    if serial.devices > 1:
+        span = f"the {format_ns(serial.span_ns)} of {format_count(serial.devices)} GPUs together"
     evidence = (
         f"{format_count(serial.count)} copies that are waited for run {format_ns(serial.copy_ns)}, "
-        f"{format_share(serial.copy_ns, serial.span_ns)} of the GPU's {format_ns(serial.span_ns)} "
+        f"{format_share(serial.copy_ns, serial.span_ns)} of {span} "
         f"(threshold {percent(SERIAL_SHARE)}); kernels overlap {format_share(serial.overlapped_ns, serial.copy_ns)} "
         f"of that (threshold {percent(SERIAL_OVERLAP)})."
     )

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import numpy as np
+
 from pinprof.analyze.activity.results import UvmAnalysis
-from pinprof.analyze.activity.uvm import STORM_MIGRATIONS, STORM_SHARE, is_storm
+from pinprof.analyze.activity.uvm import STORM_MIGRATIONS, STORM_SHARE, WARP, at_most, is_storm
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
-from pinprof.units import format_bytes, format_count, format_ns, format_share
+from pinprof.units import format_bytes, format_count, format_counted, format_ns, format_share
 
 PREFETCH_MISSING = 0.80
 FLIPS_PER_BLOCK, MOVED_PER_BYTE = 3, 4
@@ -31,20 +33,22 @@ def gpu_fault_storm(_view: View, uvm: UvmAnalysis) -> Verdict:
     """7: kernels fault their data in, piece by piece."""
     kernels = uvm.kernels
     storm = is_storm(kernels)
-    thresholds = f"thresholds {STORM_MIGRATIONS} faulted migrations in a kernel, {percent(STORM_SHARE)} of it waiting"
+    thresholds = f"thresholds {STORM_MIGRATIONS} faulted migrations in a kernel, {percent(STORM_SHARE)} of it lost"
     missing = "" if uvm.gpu_fault_groups is not None else "GPU page faults: time is judged by migrations alone."
     if not storm.any():
         return clear("No kernel is slowed by a storm of page faults.", f"{uvm.summary} {thresholds}.", missing=missing)
     total = int((kernels.end_ns - kernels.start_ns)[storm].sum())
-    waiting = total - int(kernels.copying_ns[storm].sum())
-    launches, migrations = int(storm.sum()), int(kernels.fault_migrations[storm].sum())
-    lost = format_share(uvm.lost_ns, uvm.kernel_ns)
+    lost = int(kernels.lost_ns[storm].sum())
+    migrations = format_count(int(kernels.fault_migrations[storm].sum()))
     evidence = [
         (
-            f"{format_count(launches)} kernels with {format_count(migrations)} faulted migrations copy nothing in "
-            f"{format_share(waiting, total)} of their {format_ns(total)} ({thresholds})."
+            f"{format_counted(int(storm.sum()), 'kernel', 'kernels')} with {migrations} faulted migrations: "
+            f"{format_share(lost, total)} of {format_ns(total)} is lost to faults ({thresholds})."
         ),
-        f"{lost} of {format_ns(uvm.kernel_ns)} kernel time is lost to faults, by {uvm.lost_from}.",
+        (
+            f"{at_most(uvm)}{format_share(uvm.lost_ns, uvm.kernel_ns)} of {format_ns(uvm.kernel_ns)} kernel time is "
+            f"lost to faults, by {uvm.lost_from}."
+        ),
     ]
     if uvm.gpu_fault_groups is not None:
         evidence.append(
@@ -79,19 +83,33 @@ def prefetch_missing(view: View, uvm: UvmAnalysis) -> Verdict:
     rate, known = _pinned_rate(view)
     missing = ""
     if rate:
-        saving = uvm.kernel_ns - moved / rate
+        saving = max(uvm.stalled_ns - moved / rate, 0)
         evidence.append(
-            f"Kernels of {format_ns(uvm.kernel_ns)} against {format_ns(moved / rate)} for the same bytes at "
-            f"{rate:.3g} GB/s ({known}): prefetching saves up to {format_ns(max(saving, 0))}."
+            f"Faults and the migrations they wait for take {at_most(uvm).lower()}{format_ns(uvm.stalled_ns)} of "
+            f"{format_ns(uvm.kernel_ns)} in kernels, against {format_ns(moved / rate)} for the same bytes at "
+            f"{rate:.3g} GB/s ({known}): prefetching saves up to {format_ns(saving)}."
         )
     else:
         missing = "A pinned copy's bandwidth, to say what prefetching would save."
+    evidence += _serial(uvm)
     return fired(
         "Managed memory reaches the GPU by page faults; nothing is prefetched.",
         *evidence,
         advice="cudaMemPrefetchAsync to the device before the launch; CUDA 13 takes a cudaMemLocation for the target.",
         missing=missing,
     )
+
+
+def _serial(uvm: UvmAnalysis) -> list[str]:
+    """What the longest kernel computes with, where that is one warp or less and faults are not what it waits for."""
+    kernels = uvm.kernels
+    longest = int(np.argmax(kernels.end_ns - kernels.start_ns))
+    duration, threads = int((kernels.end_ns - kernels.start_ns)[longest]), int(kernels.threads[longest])
+    if not 0 < threads <= WARP or uvm.stalled_ns > uvm.kernel_ns / 2:
+        return []
+    name = kernels.names[kernels.name[longest]] if kernels.name[longest] >= 0 else "the longest kernel"
+    with_threads = format_counted(threads, "thread", "threads")
+    return [f"{name} runs {format_ns(duration)} on {with_threads}: most of that is its own computing, one by one."]
 
 
 def _pinned_rate(view: View) -> tuple[float, str]:

@@ -96,6 +96,9 @@ def _operations(tables: Tables) -> GpuOpTable:
             at += count
         return whole[order]
 
+    for _, piece in pieces:
+        if schema.LAUNCH_SHAPE[0] in piece:
+            piece["threads"] = _threads(piece)
     start = np.concatenate([piece.pop("start") for _, piece in pieces])
     order = time_order(start)
     name, names = tables.names(column("name", np.int32, -1))
@@ -119,7 +122,16 @@ def _operations(tables: Tables) -> GpuOpTable:
         sync=enum_column(column("sync", np.int8, -1)),
         address=address_column(column("address", np.int64, schema.MISSING)),
         names=names,
+        threads=column("threads", np.int64, 0),
     )
+
+
+def _threads(kernels: Numbers) -> Int64:
+    """Threads of each launch; 0 where one of its sides was not recorded, and at most 2^62."""
+    threads = np.ones(len(kernels["start"]))
+    for side in schema.LAUNCH_SHAPE:
+        threads *= np.maximum(kernels.pop(side), 0)
+    return np.minimum(threads, 2.0**62).astype(np.int64)
 
 
 def read_faults(tables: Tables) -> PageFaultTable:

@@ -79,6 +79,8 @@ _CORRELATION = _id("correlation_id", "correlationId")
 _DEVICE = Column("device", ("deviceId",), 16, required=False)
 _PLACE = (_DEVICE, _id("stream", "streamId"), _CORRELATION, _PID)
 
+LAUNCH_SHAPE = ("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ")
+
 CALLS = TableSchema(
     ("CUPTI_ACTIVITY_KIND_RUNTIME",),
     (
@@ -111,7 +113,13 @@ MEMSETS = TableSchema(
 )
 KERNELS = TableSchema(
     ("CUPTI_ACTIVITY_KIND_KERNEL",),
-    (_START, _END, *_PLACE, _id("name", "demangledName", "shortName", "mangledName", required=True)),
+    (
+        _START,
+        _END,
+        *_PLACE,
+        _id("name", "demangledName", "shortName", "mangledName", required=True),
+        *(_id(side) for side in LAUNCH_SHAPE),
+    ),
 )
 SYNCS = TableSchema(
     ("CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",),

@@ -22,6 +22,8 @@ from pinprof.analyze.activity.results import (
 from pinprof.report.data import Shared
 from pinprof.report.section import Section, listed, picked
 
+_WORK = "device kernel_ns copy_ns overlap_ns busy_ns"
+
 
 @dataclass(frozen=True)
 class ActivityEntry(Section):
@@ -56,14 +58,16 @@ class ActivityEntry(Section):
             "loops": [asdict(loop) for loop in activity.loops],
             "link": asdict(activity.transfers.link) if activity.transfers.link else None,
             "devices": [
-                picked(device, "device span_ns busy_ns kernel_ns copy_ns overlap_ns idle_gaps")
+                picked(device, f"{_WORK} span_ns to_device_ns to_host_ns idle_gaps")
                 | {"longest_gap_ns": device.longest_gaps[0][1] if device.longest_gaps else 0}
                 for device in activity.transfers.devices
             ],
             "uvm": _uvm(activity.uvm) if activity.uvm else None,
             "memory": asdict(activity.memory) if activity.memory else None,
             "ranges": [
-                {"path": list(scope.path.names) if scope.path else [], **_scope(scope)} for scope in activity.ranges
+                {"path": list(scope.path.names) if scope.path else [], **_scope(scope)}
+                | {"devices": [picked(device, _WORK) for device in scope.devices]}
+                for scope in activity.ranges
             ],
         }
         return {"activity": data}
@@ -110,8 +114,8 @@ def _migration(moved: MigrationResult) -> dict[str, Any]:
 
 def _uvm(uvm: UvmAnalysis) -> dict[str, Any]:
     figures = (
-        "pattern summary gpu_fault_groups gpu_faults gpu_fault_ns cpu_faults kernel_ns lost_ns lost_from drain_ns "
-        "drain_bytes block_count flips_per_block moved_per_byte eviction_share"
+        "pattern summary gpu_fault_groups gpu_faults gpu_fault_ns cpu_faults kernel_ns lost_ns stalled_ns lost_from "
+        "drain_ns drain_bytes block_count flips_per_block moved_per_byte eviction_share"
     )
     columns = "at_least_bytes count size_bytes"
     sizes = [{"direction": histogram.direction, **listed(histogram, columns)} for histogram in uvm.sizes]

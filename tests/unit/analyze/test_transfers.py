@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.activity.link import C2C_GB_PER_S, PCIE_X16_GB_PER_S, link_of
+from pinprof.analyze.activity.results import DeviceWork
 from pinprof.analyze.activity.transfers import (
     LARGE_COPY_BYTES,
     LONGEST_GAPS,
@@ -32,6 +33,7 @@ from tests.support.activities import (
     to_device,
     to_host,
 )
+from tests.support.stacks import Range
 
 
 @pytest.mark.parametrize("name", ["pageable", "pinned", "both"])
@@ -136,7 +138,23 @@ def test_overlap_and_idle_time_are_told_per_device() -> None:
     assert (first.kernel_ns, first.copy_ns, first.overlap_ns) == (250, 140, 90)
     assert first.longest_gaps == ((200, 100),)
     assert (second.span_ns, second.busy_ns, second.idle_gaps) == (1000, 1000, 0)
-    assert (found.whole.kernel_ns, found.whole.copy_ns, found.whole.overlap_ns) == (1250, 140, 90)
+
+
+def test_times_of_several_gpus_are_time_in_which_any_of_them_worked_and_each_is_told() -> None:
+    ops = [
+        kernel(0, 100), to_device(120, 200, MIB), kernel(50, 150, device=1), to_host(60, 140, MIB, device=1),
+        kernel(1000, 1100, device=1),
+    ]  # fmt: skip
+    found = explained((), ops, ranges=[Range("step", 0, 500)])
+    for scope, late in ((found.whole, 100), (found.ranges[0], 0)):
+        assert (scope.kernel_ns, scope.copy_ns, scope.overlap_ns, scope.busy_ns) == (150 + late, 140, 80, 200 + late)
+        assert scope.devices == (DeviceWork(0, 100, 80, 0, 180), DeviceWork(1, 100 + late, 80, 80, 100 + late))
+
+
+def test_a_range_names_the_gpus_that_worked_in_it() -> None:
+    ops = [kernel(0, 100), kernel(200, 300, device=1)]
+    (entry,) = explained((), ops, ranges=[Range("step", 150, 500)]).ranges
+    assert [work.device for work in entry.devices] == [1]
 
 
 def test_the_longest_gaps_come_first_and_are_bounded() -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.results import ActivityAnalysis, UvmAnalysis
-from pinprof.analyze.activity.uvm import DRAIN_GAP_NS, STORM_MIGRATIONS
+from pinprof.analyze.activity.uvm import DRAIN_GAP_NS, SERVICE_NS, STORM_MIGRATIONS, WARP, WARP_SERVICE_NS
 from pinprof.analyze.activity.uvm_blocks import BLOCKS
 from tests.support.activities import (
     ALL,
@@ -179,14 +179,14 @@ def test_a_prefetched_run_and_a_fault_storm_look_different_at_first_sight() -> N
     [
         (stormy(STORM_MIGRATIONS), "fault storm"),
         (stormy(STORM_MIGRATIONS - 1), "on demand"),
-        (stormy(STORM_MIGRATIONS, copying=0.8), "fault storm"),
-        (stormy(STORM_MIGRATIONS, copying=0.81), "on demand"),
+        (stormy(STORM_MIGRATIONS, copying=0.797), "fault storm"),
+        (stormy(STORM_MIGRATIONS, copying=0.8), "on demand"),
         (stormy(STORM_MIGRATIONS, cause=SPECULATIVE), "on demand"),
         ([migration(0, 10, BLOCK, FAULT, back=True)], "host only"),
     ],
 )
 def test_a_storm_needs_many_faulted_migrations_and_waiting(ops: list[Op], pattern: str) -> None:
-    assert uvm_of(explained((), ops)).pattern == pattern
+    assert uvm_of(explained((), ops, recorded=ALL - {"gpu_faults"})).pattern == pattern
 
 
 def test_windows_outside_kernels_and_copies_inside_them_are_not_lost() -> None:
@@ -195,7 +195,8 @@ def test_windows_outside_kernels_and_copies_inside_them_are_not_lost() -> None:
     found = uvm_of(explained((), ops, faults))
     # Device 0: 100–150 and 140–170 and 190–200 without 120–130 and 150–160. Device 1 has no faults.
     assert found.lost_ns == 60
-    assert found.gpu_fault_ns == 100 + 20 + 100 + 10
+    # Windows of either device: 50–150, 140–170, 190–290, 320–330.
+    assert found.gpu_fault_ns == 120 + 100 + 10
     assert found.kernels.lost_ns.tolist() == [60]
 
 
@@ -212,6 +213,32 @@ def test_without_fault_tables_only_kernels_with_faulted_migrations_lose_time() -
     assert found.lost_ns == 70 - 10 - 20
     assert found.kernels.start_ns.tolist() == [100, 300]
     assert found.kernels.prefetch_bytes.tolist() == [0, BLOCK]
+
+
+@pytest.mark.parametrize(
+    ("threads", "service_ns"), [(1, WARP_SERVICE_NS), (WARP, WARP_SERVICE_NS), (WARP + 1, SERVICE_NS), (0, SERVICE_NS)]
+)
+def test_what_a_kernel_computes_between_faults_is_not_waiting(threads: int, service_ns: int) -> None:
+    # 200 faults, one every 20 ms: 4 s of computing.
+    moves = [migration(at * 20 * MS, at * 20 * MS + 10 * US, 64 * KIB, FAULT, at * BLOCK) for at in range(1, 201)]
+    ops = [*moves, kernel(0, 4030 * MS, threads=threads)]
+    found = uvm_of(explained((), ops, recorded=ALL - {"gpu_faults"}))
+    assert (found.lost_ns, found.stalled_ns) == (200 * service_ns, 200 * (service_ns + 10 * US))
+    assert found.pattern == "on demand"
+    assert "at most" in found.summary
+
+
+def test_a_wait_for_a_fault_begins_in_its_own_kernel() -> None:
+    ops = [kernel(0, 100 * US), kernel(150 * US, 300 * US), migration(160 * US, 170 * US, BLOCK, FAULT)]
+    found = uvm_of(explained((), ops, recorded=ALL - {"gpu_faults"}))
+    assert (found.lost_ns, found.kernels.lost_ns.tolist()) == (10 * US, [10 * US])
+
+
+def test_two_gpus_that_wait_at_once_lose_time_once() -> None:
+    ops = [kernel(0, 100, device=device) for device in (0, 1)]
+    faults = [Fault(10, 50, device=device) for device in (0, 1)]
+    found = uvm_of(explained((), [*ops, migration(70, 80, BLOCK, FAULT)], faults))
+    assert (found.lost_ns, found.kernel_ns, found.gpu_fault_ns) == (50, 100, 50)
 
 
 def test_no_loss_when_fault_tables_were_recorded_and_are_empty() -> None:

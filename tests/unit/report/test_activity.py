@@ -99,7 +99,7 @@ def many(kind: OpKind, count: int) -> Capture:
         column.name: np.zeros(count, getattr(empty, column.name).dtype)
         + np.asarray(columns.get(column.name, 0)).astype(getattr(empty, column.name).dtype)
         for column in fields(empty)
-        if column.name != "names"
+        if column.name != "names" and getattr(empty, column.name) is not None
     }
     return replace(base, activity=replace(base.activity, gpu_ops=replace(empty, **filled)))
 

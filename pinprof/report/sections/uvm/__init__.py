@@ -12,6 +12,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis, MigrationResult, ScopeActivity, UvmAnalysis
+from pinprof.analyze.activity.uvm import SERVICE_NS, WARP_SERVICE_NS, at_most
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section
@@ -86,7 +87,7 @@ def uvm_tiles(activity: ActivityAnalysis, scope: ScopeActivity | None = None) ->
     if uvm.kernel_ns:
         tiles.append(
             Tile(
-                f"of kernel time lost to faults ({units.format_ns(lost_ns)})",
+                f"of kernel time lost to faults ({at_most(uvm).lower()}{units.format_ns(lost_ns)})",
                 units.format_share(lost_ns, kernel_ns),
                 lost_ns > 0.1 * kernel_ns,
             )
@@ -114,8 +115,9 @@ def uvm_notes(uvm: UvmAnalysis) -> list[str]:
     notes = []
     if uvm.lost_from == "migration causes" and uvm.kernel_ns:
         notes.append(
-            "GPU faults were not recorded: a kernel's fault window is taken to last from its start to its last "
-            "migration that a touch caused."
+            f"GPU faults were not recorded: at most {units.format_ns(SERVICE_NS)} before each migration that a touch "
+            f"caused counts as waiting ({units.format_ns(WARP_SERVICE_NS)} in kernels of one warp); the rest of longer "
+            "gaps is computing."
         )
     elif uvm.kernel_ns:
         notes.append("Kernel time lost is time in which the GPU waited for faults to be served and nothing was copied.")
