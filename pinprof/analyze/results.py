@@ -22,6 +22,8 @@ GPU_WAITS = ("sync.poll", "wait.gpu")
 MIN_SAMPLES = 20
 """What has fewer samples is not judged: chance would."""
 
+FAILED_CALLS = "failed-calls"
+"""The rule whose finding comes before every other answer."""
 Severity = Literal["critical", "warning", "info", "ok", "not-assessable"]
 
 
@@ -198,8 +200,10 @@ class Analysis:
 
     @property
     def answer(self) -> str:
-        """The answer in one sentence: what to change where that was looked for, else where the time went."""
-        return self.opportunities.headline if self.opportunities else self.headline
+        """What to change where that was looked for, else where the time went, in a sentence; before it what failed."""
+        found = (entry for entry in self.findings if entry.severity == "critical")
+        failed = [entry.title for entry in found if entry.rule == FAILED_CALLS]
+        return " ".join([*failed, self.opportunities.headline if self.opportunities else self.headline])
 
     @property
     def main(self) -> EventResult | None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from pinprof.activity import Activity, ApiCallTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze.activity.results import (
     AllocLoop,
+    CallError,
     CallResult,
     CallSite,
     CallSplit,
@@ -25,10 +26,11 @@ from pinprof.analyze.activity.results import (
 )
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.groups import group
+from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.columns import PairIndex, pack
+from pinprof.cuda_errors import NOT_READY, UNLOADING, error_name
 from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
@@ -97,6 +99,11 @@ class Calls:
         """Time inside each call."""
         return self.table.end_ns - self.table.start_ns
 
+    @property
+    def failed(self) -> Bool:
+        """Which calls returned an error."""
+        return (self.table.status > 0) & ~np.isin(self.table.status, (NOT_READY, UNLOADING))
+
     def launching(self, pid: Int32, correlation_id: Int64) -> Int64:
         """For each piece of work, the row of the call that caused it; -1 when there is none."""
         return self.correlation.find(pid, correlation_id)
@@ -127,6 +134,8 @@ def prepare_calls(activity: Activity) -> Calls:
     moved = np.flatnonzero((operations.kind == OpKind.COPY) | (operations.kind == OpKind.MEMSET))
     row = correlation.find(operations.pid[moved], operations.correlation_id[moved])
     _add_sizes(size, row[row >= 0], operations.size_bytes[moved[row >= 0]])
+    # What failed allocated and copied nothing.
+    size[table.status > 0] = UNKNOWN_SIZE
     initial, typical = _context_init(table, name, size)
     return Calls(table, names, name, purpose, size, memory, initial, typical, correlation)
 
@@ -233,7 +242,7 @@ def summarise_calls(
         total, least, most = cells.sum(duration), cells.min(duration), cells.max(duration)
         median, first = cells.median(duration), cells.first(duration)
         sized = cells.sum((size >= 0).astype(np.int64))
-        amount, failures = cells.sum(np.maximum(size, 0)), cells.sum((table.status[row] > 0).astype(np.int64))
+        amount, errors = cells.sum(np.maximum(size, 0)), _errors(calls, cells.of, row)
         splits = _splits(capture, samples, cells.of, row, len(table), total)
         sites = _sites(table, cells.of, row)
         for cell in np.lexsort((-total, cells.keys[0])).tolist():
@@ -246,12 +255,26 @@ def summarise_calls(
                     time_ns=Spread(int(total[cell]), int(least[cell]), int(median[cell]), int(most[cell])),
                     first_ns=int(first[cell]),
                     size_bytes=int(amount[cell]) if sized[cell] else None,
-                    failures=int(failures[cell]),
+                    failures=sum(error.count for error in errors.get(cell, ())),
                     split=splits.get(cell),
+                    errors=tuple(errors.get(cell, ())),
                     sites=tuple(sites.get(cell, ())),
                 )
             )
     return tuple(tuple(entries) for entries in results)
+
+
+def _errors(calls: Calls, cell: Int64, row: Int64) -> dict[int, list[CallError]]:
+    """Cell (scope and name) → what its failed calls returned; `row` is the call, `cell` its cell."""
+    failed = np.flatnonzero(calls.failed[row])
+    row = row[failed]
+    parts = group(cell[failed], calls.name[row], calls.table.status[row].astype(np.int64))
+    errors: dict[int, list[CallError]] = {}
+    for part in np.argsort(-parts.count, kind="stable").tolist():
+        owner, name, status = (int(key[part]) for key in parts.keys)
+        error = CallError(error_name(calls.names[name], status), status, int(parts.count[part]))
+        errors.setdefault(owner, []).append(error)
+    return errors
 
 
 def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallSite]]:
@@ -313,10 +336,12 @@ def context_init(capture: Capture, calls: Calls, samples: Samples | None) -> tup
 def alloc_loops(
     calls: Calls, began_ns: int | None, iterations: tuple[Int64, Int64] = NO_ITERATIONS
 ) -> tuple[AllocLoop, ...]:
-    """What was allocated and freed again after the program's work began, by kind and size class, dearest first.
+    """What was freed and allocated again after the program's work began, by kind and size class, dearest first.
 
-    With the (starts, ends) of a scenario's measured iterations only calls inside them count, and pairs are those of
-    one iteration on average: repeating a measurement repeats no allocation of the program.
+    Memory that is allocated piece by piece and freed piece by piece at the end is no loop: an allocation is repeated
+    where its process had freed one of the class before. With the (starts, ends) of a scenario's measured iterations
+    only calls inside them count, and pairs are those of one iteration on average: repeating a measurement repeats no
+    allocation of the program.
     cudaFree serves device and managed memory: where the recording does not say which, it counts as device.
     """
     if began_ns is None:
@@ -328,8 +353,9 @@ def alloc_loops(
         opens[PURPOSES.index(purpose)] = purpose in _OPENING
     kind = kind_of[calls.purpose]
     kind[(calls.memory == MemoryKind.MANAGED) & (kind >= 0)] = _LOOPS.index("managed")
-    counted = (kind >= 0) & (calls.table.start_ns >= began_ns) & ~calls.initial
+    counted = (kind >= 0) & (calls.table.start_ns >= began_ns) & ~calls.initial & ~calls.failed
     starts, ends = iterations
+    place = np.zeros(len(kind), np.int64)
     if len(starts):
         place = np.searchsorted(starts, calls.table.start_ns, "right") - 1
         counted &= (place >= 0) & (calls.table.start_ns < ends[place])
@@ -343,17 +369,35 @@ def alloc_loops(
             sizes[mine] = UNKNOWN_SIZE
     cells = group(kind[rows], sizes + 1)
     opened = cells.sum(opening.astype(np.int64))
-    cost = cells.sum(calls.duration_ns[rows])
+    again = _again(group(cells.of, calls.table.pid[rows].astype(np.int64), place[rows]), opening, len(cells))
+    # Each repetition joins two pairs, the one before and its own.
+    pairs = np.minimum(np.minimum(opened, cells.count - opened), 2 * again)
+    cost = cells.sum(calls.duration_ns[rows]) * (2 * pairs / np.maximum(cells.count, 1))
     loops = [
         AllocLoop(
             what=_LOOPS[cells.keys[0][cell]],
             up_to_bytes=1 << int(cells.keys[1][cell] - 1) if cells.keys[1][cell] else None,
-            pairs=int(min(opened[cell], cells.count[cell] - opened[cell])) // max(len(starts), 1),
-            cost_ns=int(cost[cell]),
+            pairs=int(pairs[cell]) // max(len(starts), 1),
+            cost_ns=round(float(cost[cell])),
         )
         for cell in range(len(cells))
     ]
     return tuple(sorted((loop for loop in loops if loop.pairs), key=lambda loop: -loop.cost_ns))
+
+
+def _again(within: Groups, opening: Bool, cells: int) -> Int64:
+    """Per cell, the first key of `within`, how many allocations take the place of one that was freed in their group."""
+    order = np.argsort(within.of, kind="stable")
+    live = np.cumsum(np.where(opening, 1, -1)[order])
+    before = np.append(0, live)[np.cumsum(within.count) - within.count]
+    held = np.zeros(len(order), np.int64)
+    held[order] = live - np.repeat(before, within.count)
+    # As many as were live at once at most were fresh; all others took the place of a freed one.
+    fresh = np.maximum(within.max(held), 0)
+    repeated = within.sum(opening.astype(np.int64)) - fresh
+    again = np.zeros(cells, np.int64)
+    np.add.at(again, within.keys[0], repeated)
+    return again
 
 
 def memory_peaks(usage: MemoryUsageTable) -> MemoryPeaks:

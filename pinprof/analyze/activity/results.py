@@ -66,6 +66,16 @@ class CallSite:
 
 
 @dataclass(frozen=True)
+class CallError:
+    """An error that calls of one name returned."""
+
+    name: str
+    """`cudaErrorMemoryAllocation`."""
+    status: int
+    count: int
+
+
+@dataclass(frozen=True)
 class CallResult:
     """All calls of one name, but those that initialised a context."""
 
@@ -79,9 +89,11 @@ class CallResult:
     size_bytes: int | None
     """Allocated, freed, copied or set; None when the recording does not say."""
     failures: int
-    """Calls that returned an error."""
+    """Calls that returned an error; their bytes count nowhere."""
     split: CallSplit | None
     """None without samples of the calling threads on the same clock."""
+    errors: tuple[CallError, ...] = ()
+    """What the failed ones returned, most frequent first."""
     sites: tuple[CallSite, ...] = ()
     """Who made them, dearest first; empty when stacks of calls were not recorded."""
 
@@ -380,7 +392,7 @@ class MemoryPeaks:
 
 @dataclass(frozen=True)
 class AllocLoop:
-    """Allocations of one kind and size class that were freed again, after the program's work began."""
+    """Allocations of one kind and size class that were freed and made again, after the program's work began."""
 
     what: str
     """`pinned`, `device`, `managed`, `registered`."""
@@ -389,7 +401,7 @@ class AllocLoop:
     pairs: int
     """In a scenario: of one measured iteration on average."""
     cost_ns: int
-    """Time in all those calls, allocating and freeing."""
+    """Time in those calls, allocating and freeing; where not all calls of the class are in pairs, by their mean."""
 
 
 @dataclass(frozen=True)

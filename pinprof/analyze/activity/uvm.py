@@ -25,8 +25,8 @@ from pinprof.units import format_bytes, format_count, format_ns, format_share
 WARP = 32
 SERVICE_NS, WARP_SERVICE_NS = 400_000, 100_000
 """At most this much of the time before a faulted migration is waiting for it; the second where one warp or less
-computes, which has a few faults at a time. An H200 serves groups of faults of many threads in 87 to 396 µs, copies included, and
-99 % of the gaps between their migrations are shorter than 81 µs."""
+computes, which has a few faults at a time. An H200 serves groups of faults of many threads in 87 to 396 µs, copies
+included, and 99 % of the gaps between their migrations are shorter than 81 µs."""
 STORM_MIGRATIONS = 100
 """Faulted migrations inside one kernel launch."""
 STORM_SHARE = 0.20

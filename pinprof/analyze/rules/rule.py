@@ -6,7 +6,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
+from pinprof.analyze.intervals import union
 from pinprof.analyze.results import MIN_SAMPLES, EventResult, Finding, RangeResult, Severity
 from pinprof.model import Capture
 from pinprof.units import format_share, format_weight
@@ -81,8 +84,10 @@ class View:
 
     @property
     def wall_ns(self) -> int:
-        """Time of the activity without the creation of contexts."""
-        return max(0, self.activity.span_ns - sum(entry.duration_ns for entry in self.activity.context_init))
+        """Time of the activity without the creation of contexts; several processes may create theirs at once."""
+        starts = np.array([entry.start_ns for entry in self.activity.context_init], np.int64)
+        lengths = np.array([entry.duration_ns for entry in self.activity.context_init], np.int64)
+        return max(0, self.activity.span_ns - union(starts, starts + lengths).total)
 
     @property
     def knows_cuda(self) -> bool:
@@ -100,8 +105,8 @@ class View:
         return self.traced is not None and bool(self.traced.whole.calls or self.traced.context_init)
 
     def calls_for(self, *purposes: Purpose) -> bool:
-        """Whether the program made such a call."""
-        return any(call.purpose in purposes for call in self.activity.whole.calls)
+        """Whether such a call of the program succeeded."""
+        return any(call.purpose in purposes and call.count > call.failures for call in self.activity.whole.calls)
 
     def large_pinned_copies(self) -> list[tuple[Direction, CopyTotals]]:
         """Between host and device, by direction, where there are any."""

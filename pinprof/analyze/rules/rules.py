@@ -7,8 +7,8 @@ each rule. A rule without its input makes no claim.
 from __future__ import annotations
 
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity, main_event
-from pinprof.analyze.rules import allocation, copies, managed, pages, pinning, quality, shares
+from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, Severity, main_event
+from pinprof.analyze.rules import allocation, copies, failures, managed, pages, pinning, quality, shares
 from pinprof.analyze.rules.needs import (
     ALLOCATIONS,
     ANY_CALL,
@@ -35,6 +35,7 @@ _LINK_SPEED = "Whether the link is as fast as it should be"
 _PINNED = "How much of the machine's memory is pinned"
 
 RULES: tuple[Rule, ...] = (
+    Rule(FAILED_CALLS, failures.failed_calls, (CALLS, ANY_CALL), "Whether CUDA calls failed"),
     Rule("first-touch-in-pin", pinning.first_touch_in_pin, KERNEL_CAUSES),
     Rule("first-touch", shares.first_touch, KERNEL_CAUSES),
     Rule("staging-copies", shares.staging, CPU_SAMPLES),

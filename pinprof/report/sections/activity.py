@@ -91,6 +91,7 @@ def _call(call: CallResult) -> dict[str, Any]:
         **_spread(call.time_ns, "ns"),
         **picked(call, "first_ns size_bytes ns_per_gib failures"),
         "split": _split(call.split),
+        "errors": [picked(error, "name status count") for error in call.errors],
         "sites": [picked(site, "name count time_ns") for site in call.sites],
     }
 

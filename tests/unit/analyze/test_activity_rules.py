@@ -26,6 +26,7 @@ from tests.support.activities import (
     MemoryOperation,
     Op,
     OpKind,
+    explained,
     export,
     kernel,
     migration,
@@ -60,7 +61,7 @@ def fires(finding: Finding) -> bool:
 def test_without_activity_no_rule_makes_a_claim() -> None:
     found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
     about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs)]
-    assert len(about_activity) == 13
+    assert len(about_activity) == 14
     for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
         assert "nsys" in found[rule.name].missing
@@ -207,6 +208,46 @@ def test_slow_link_needs_large_pinned_copies_and_a_known_link() -> None:
     assert verdict("slow-link", (), [to_device(0, MS, MIB)]).status == "not-assessable"
     assert verdict("slow-link", (), [to_device(0, MS, 64 * MIB, MemoryKind.PAGEABLE)]).status == "not-assessable"
     assert not fires(real("pinned", "slow-link"))
+
+
+OK = Call("cudaMalloc", 0, 10)
+
+
+@pytest.mark.parametrize(
+    ("call", "severity", "said"),
+    [
+        (Call("cudaMalloc", 20, 30, status=2), "critical", "failed: cudaErrorMemoryAllocation (2) in 1 of 2 calls."),
+        (Call("cuMemAlloc", 20, 30, status=2), "critical", "failed: CUDA_ERROR_OUT_OF_MEMORY (2) in 1 of 1 call."),
+        (Call("cudaStreamSynchronize", 20, 30, status=700), "critical", "cudaErrorIllegalAddress (700)"),
+        (Call("cudaMemcpy", 20, 30, status=12345), "critical", "cudaMemcpy failed: error 12345 in 1 of 1 call."),
+        (Call("cudaHostRegister", 20, 30, status=712), "warning", "cudaErrorHostMemoryAlreadyRegistered (712)"),
+        (Call("cuModuleLoadData", 20, 30, status=209), "warning", "CUDA_ERROR_NO_BINARY_FOR_GPU (209)"),
+        (Call("cuGetProcAddress", 20, 30, status=500), "ok", "No CUDA call failed."),
+        (Call("cudaGetLastError", 20, 30, status=2), "ok", "No CUDA call failed."),
+        (Call("cuInit", 20, 30, status=100), "ok", "No CUDA call failed."),
+        (Call("cudaEventQuery", 20, 30, status=600), "ok", "No CUDA call failed."),
+        (Call("cudaFree", 20, 30, status=4), "ok", "No CUDA call failed."),
+    ],
+)  # fmt: skip
+def test_a_failed_call_is_named_with_its_error(call: Call, severity: str, said: str) -> None:
+    found = verdict("failed-calls", [OK, call])
+    assert (found.severity, said in found.title) == (severity, True)
+
+
+def test_a_failure_is_the_first_thing_to_say() -> None:
+    calls = [OK, Call("cudaMalloc", 20, 30, status=2), Call("cudaFreeHost", 40, 90 * MS)]
+    found = analyze(traced(calls, storm(100, 0.1), recorded=ALL - {"gpu_faults"}))
+    assert found.answer.startswith("cudaMalloc failed: cudaErrorMemoryAllocation (2) in 1 of 2 calls. ")
+    assert found.findings[0].rule == "failed-calls"
+    assert "failed" not in analyze(traced([OK, Call("cudaEventQuery", 20, 30, status=600)])).answer
+
+
+def test_bytes_of_failed_calls_count_nowhere() -> None:
+    calls = [Call("cudaMalloc", at * 100, at * 100 + 10, at, status=at % 2 * 2) for at in (1, 2, 3)]
+    memory = [Memory(at * 100, GIB, correlation_id=at, memory_kind=MemoryKind.DEVICE) for at in (1, 2, 3)]
+    (call,) = explained(calls, (), (), memory).whole.calls
+    assert (call.size_bytes, call.count, call.failures) == (GIB, 3, 2)
+    assert [(error.name, error.count) for error in call.errors] == [("cudaErrorMemoryAllocation", 2)]
 
 
 @pytest.mark.parametrize(("kernel_ns", "fired"), [(99, True), (100, False)])

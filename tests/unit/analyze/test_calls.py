@@ -20,6 +20,7 @@ from tests.support.activities import (
     GIB,
     MIB,
     MS,
+    SECOND,
     US,
     Call,
     Memory,
@@ -284,8 +285,38 @@ def test_pairs_after_the_first_kernel_are_counted_by_kind_and_size_class(sizes: 
 
 
 def test_pairs_of_a_scenario_are_those_of_one_measured_iteration() -> None:
-    assert [found.pairs for found in loop(8, MS, per_iteration=1).loops] == [1]
+    assert not loop(8, MS, per_iteration=1).loops
     assert [found.pairs for found in loop(8, MS, per_iteration=4).loops] == [4]
+
+
+def registrations(text: str, pid: int = 1) -> list[Call]:
+    """`RU`: memory is registered, then unregistered; each call takes 1 ms."""
+    names = {"R": "cudaHostRegister", "U": "cudaHostUnregister"}
+    return [
+        Call(names[letter], (at + 1) * 10 * MS, (at + 1) * 10 * MS + MS, pid=pid, tid=pid)
+        for at, letter in enumerate(text)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("calls", "pairs", "cost_ms"),
+    [
+        ("R" * 30 + "U" * 29, 0, 0),
+        ("R" * 30 + "U" * 29 + "R", 2, 4),
+        ("RU" * 4, 4, 8),
+        ("RRRUUU" * 2, 6, 12),
+        ("RURU" + "R" * 20, 2, 4),
+    ],
+)
+def test_only_what_is_allocated_again_after_a_free_is_a_loop(calls: str, pairs: int, cost_ms: int) -> None:
+    loops = explained(registrations(calls), [kernel(0, 10)]).loops
+    assert [(loop.pairs, loop.cost_ns) for loop in loops] == ([(pairs, cost_ms * MS)] if pairs else [])
+
+
+def test_what_one_process_frees_is_not_what_another_allocates() -> None:
+    first = registrations("R" * 5 + "U" * 5)
+    second = [replace(call, start_ns=call.start_ns + SECOND, end_ns=call.end_ns + SECOND, pid=2) for call in first]
+    assert not explained([*first, *second], [kernel(0, 10)]).loops
 
 
 def test_pairs_before_the_first_kernel_do_not_count() -> None:
