@@ -66,12 +66,13 @@ def by_ranges(view: View) -> Verdict:
 
 def _states(cost: int, whole: int) -> str:
     threshold = f"threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)}"
-    return f"{format_ns(cost)}, {format_share(cost, whole)} of {format_ns(whole)} ({threshold})."
+    of = f", {format_share(cost, whole)} of {format_ns(whole)}" if whole > 0 else ""
+    return f"{format_ns(cost)}{of} ({threshold})."
 
 
 def _judged(cost: int, whole: int, *evidence: str, missing: str) -> Verdict:
     """Whether repeated pairs of this cost are worth a finding; below 0: they are not repeated."""
-    if cost >= min(ALLOC_SHARE * whole, ALLOC_WALL_NS):
+    if cost >= (min(ALLOC_SHARE * whole, ALLOC_WALL_NS) if whole > 0 else ALLOC_WALL_NS):
         return fired(
             "The same buffers are allocated and freed again and again.",
             *evidence,

@@ -120,7 +120,7 @@ def transfer_dominates(view: View) -> Verdict:
     moved += sum(entry.size_bytes.total for entry in whole.migrations if entry.direction in ("H2D", "D2H"))
     if link:
         evidence.append(
-            f"{format_bytes(moved)} takes at least {format_ns(moved / link.to_device_gb_per_s)} on {link.name}."
+            f"{format_bytes(moved)} takes about {format_ns(moved / link.to_device_gb_per_s)} on {link.name}."
         )
     if whole.copy_ns > whole.kernel_ns:
         return fired(

@@ -78,7 +78,12 @@ def test_copies_in_a_range_are_those_of_its_calls() -> None:
     [
         ({"link_generation_max": 4, "link_width_max": 16}, "PCIe 4.0 x16", PCIE_X16_GB_PER_S[4][0]),
         ({"link_generation": 1, "link_generation_max": 5, "link_width_max": 8}, "PCIe 5.0 x8", 27.8),
-        ({"link_generation": 3}, "PCIe 3.0 x16", 11.5),
+        ({"link_generation": 3, "link_width": 16}, "PCIe 3.0 x16", 11.5),
+        ({"link_generation_max": 3, "chip": "AD106"}, "PCIe 3.0 x8", 5.75),
+        ({"chip": "AD106", "name": "NVIDIA GeForce RTX 4060 Ti"}, "PCIe 4.0 x8", 12.75),
+        ({"chip": "AD106", "link_generation_max": 4, "link_width_max": 4}, "PCIe 4.0 x4", 6.375),
+        ({"chip": "GA106", "name": "NVIDIA GeForce RTX 3060"}, "PCIe 4.0 x16", 25.5),
+        ({"chip": "GA106", "name": "NVIDIA GeForce RTX 3050"}, "PCIe 4.0 x8", 12.75),
         ({"chip": "GH100", "name": "NVIDIA H200"}, "PCIe 5.0 x16", 55.6),
         ({"chip": "GA102", "name": "NVIDIA A10"}, "PCIe 4.0 x16", 25.5),
         ({"chip": "GH100", "name": "NVIDIA GH200 480GB"}, "NVLink-C2C", C2C_GB_PER_S[0]),
@@ -95,11 +100,19 @@ def test_the_link_is_told_by_the_driver_else_by_the_chip(gpu: Any, name: str, to
     "gpus",
     [
         None, [], [{}], "text", [None], [{"chip": "XX1"}], [{"link_generation": 2}], [{"link_generation": "4"}],
-        [{"link_generation": True}], [{"link_generation": 3}, {"link_generation": 4}],
+        [{"link_generation": True}], [{"link_generation": 3}], [{"chip": "GA10B", "name": "Orin"}], [{"chip": "GB100"}],
+        [{"link_generation": 3, "link_width": 16}, {"link_generation": 4, "link_width": 16}],
+        [{"chip": "AD104", "name": "NVIDIA GeForce RTX 4080 Laptop GPU"}], [{"chip": "GA107", "name": "NVIDIA A16"}],
     ],
 )  # fmt: skip
 def test_an_unknown_link_stays_unknown(gpus: Any) -> None:
     assert link_of({"gpus": gpus}) is None
+
+
+def test_on_a_machine_with_nvlink_to_the_processor_the_chip_does_not_tell_the_link() -> None:
+    gpu = {"chip": "GV100", "name": "Tesla V100-SXM2-16GB"}
+    assert link_of({"gpus": [gpu], "arch": "x86_64"}) is not None
+    assert link_of({"gpus": [gpu], "arch": "ppc64le"}) is None
 
 
 def test_memory_is_that_of_the_host_side_and_calls_are_told_apart() -> None:
