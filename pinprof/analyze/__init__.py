@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinprof.analyze.activity.activity import activity_headline, analyze_activity
+from pinprof.analyze.activity.activity import analyze_activity
 from pinprof.analyze.activity.clock import join
+from pinprof.analyze.activity.headline import activity_headline
 from pinprof.analyze.attribution.attribute import GROUPS, Attribution, attribute
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.explain import Explanation, explain

@@ -17,7 +17,7 @@ from pinprof.analyze.activity.calls import (
 from pinprof.analyze.activity.event_rows import activity_rows
 from pinprof.analyze.activity.link import link_of
 from pinprof.analyze.activity.migrations import prepare_migrations, summarise_migrations
-from pinprof.analyze.activity.results import ActivityAnalysis, Purpose, ScopeActivity, UvmAnalysis
+from pinprof.analyze.activity.results import ActivityAnalysis, ScopeActivity, Work
 from pinprof.analyze.activity.transfers import (
     analyze_transfers,
     any_device,
@@ -27,18 +27,12 @@ from pinprof.analyze.activity.transfers import (
     work_by_scope,
     work_time,
 )
-from pinprof.analyze.activity.uvm import analyze_uvm, at_most, kernel_losses
+from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
-from pinprof.model import Capture, Int32, Int64
-from pinprof.units import format_bytes, format_count, format_ns, format_share
-
-_MEMORY_CALLS: tuple[Purpose, ...] = (
-    "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",
-    "set", "prefetch",
-)  # fmt: skip
+from pinprof.model import Bool, Capture, Int32, Int64
 
 
 def analyze_activity(capture: Capture, attribution: Attribution, members: Membership) -> ActivityAnalysis | None:
@@ -90,6 +84,7 @@ def analyze_activity(capture: Capture, attribution: Attribution, members: Member
     return ActivityAnalysis(
         source=activity.source,
         recorded=activity.recorded,
+        unrecorded=_unrecorded(activity, calls),
         span_ns=_span(activity),
         whole=entries[0],
         ranges=entries[1:],
@@ -103,55 +98,38 @@ def analyze_activity(capture: Capture, attribution: Attribution, members: Member
     )
 
 
-def activity_headline(activity: ActivityAnalysis) -> str:
-    """One sentence for a recording without samples of the kernel, never empty."""
-    if activity.uvm and activity.uvm.pattern == "fault storm":
-        return _storm_sentence(activity, activity.uvm)
-    memory = [call for call in activity.whole.calls if call.purpose in _MEMORY_CALLS]
-    if memory:
-        dearest = max(memory, key=lambda call: call.time_ns.total)
-        moved = f" for {format_bytes(dearest.size_bytes)}" if dearest.size_bytes else ""
-        return (
-            f"{dearest.name} takes {format_share(dearest.time_ns.total, activity.span_ns)} of the run: "
-            f"{format_ns(dearest.time_ns.total)} in {_calls(dearest.count)}{moved}; "
-            f"kernels run {format_ns(activity.whole.kernel_ns)}, copies {format_ns(activity.whole.copy_ns)}."
-        )
-    if not activity.whole.calls:
-        return "This recording holds no CUDA calls."
-    return f"Kernels run {format_ns(activity.whole.kernel_ns)}, copies {format_ns(activity.whole.copy_ns)}."
-
-
-def _storm_sentence(activity: ActivityAnalysis, uvm: UvmAnalysis) -> str:
-    """`53 % of the kernels' time is lost to 319 GPU fault groups; 192 MiB migrated on demand in 6,915 pieces.`"""
-    touched = [
-        moved
-        for moved in activity.whole.migrations
-        if moved.direction == "H2D" and moved.cause in ("fault", "speculative")
-    ]
-    what = f"{format_count(uvm.gpu_fault_groups)} GPU fault groups" if uvm.gpu_fault_groups else "GPU faults"
-    return (
-        f"{at_most(uvm)}{format_share(uvm.lost_ns, uvm.kernel_ns)} of the kernels' time is lost to {what}; "
-        f"{format_bytes(sum(moved.size_bytes.total for moved in touched))} migrated on demand in "
-        f"{format_count(sum(moved.count for moved in touched))} pieces."
-    )
-
-
-def _calls(count: int) -> str:
-    return f"{format_count(count)} {'call' if count == 1 else 'calls'}"
-
-
 def _pids(activity: Activity) -> Int32:
     tables = (activity.calls, activity.gpu_ops, activity.faults)
     return np.unique(np.concatenate([table.pid for table in tables]))
 
 
 def _began(activity: Activity, calls: Calls) -> int | None:
-    """When the program's work began: its first kernel or, where calls alone were recorded, its first copy."""
+    """When the program's work began: its first kernel, else its first launch, else its first copy."""
     operations = activity.gpu_ops
-    kernels = operations.start_ns[operations.kind == OpKind.KERNEL]
-    copies = activity.calls.start_ns[calls.is_for("copy")] if "cuda" not in activity.recorded else kernels[:0]
-    times = kernels if len(kernels) else copies
-    return int(times.min()) if len(times) else None
+    for times in (
+        operations.start_ns[operations.kind == OpKind.KERNEL],
+        activity.calls.start_ns[_launches(calls)],
+        activity.calls.start_ns[calls.is_for("copy") & ~calls.failed],
+    ):
+        if len(times):
+            return int(times.min())
+    return None
+
+
+def _launches(calls: Calls) -> Bool:
+    """Calls that launched work of the GPU; a function of the host's is none."""
+    on_host = np.array(["LaunchHostFunc" in name for name in calls.names], np.bool_)[calls.name]
+    return np.asarray(calls.is_for("launch") & ~on_host & ~calls.failed)
+
+
+def _unrecorded(activity: Activity, calls: Calls) -> frozenset[Work]:
+    """Work that calls asked the GPU for and of which the recording holds nothing."""
+    if "cuda" not in activity.recorded:
+        return frozenset({"kernels", "copies"})
+    kinds = activity.gpu_ops.kind
+    asked: dict[Work, Bool] = {"kernels": _launches(calls), "copies": calls.is_for("copy") & ~calls.failed}
+    seen: dict[Work, Bool] = {"kernels": np.isin(kinds, (OpKind.KERNEL, OpKind.GRAPH)), "copies": kinds == OpKind.COPY}
+    return frozenset(work for work in asked if asked[work].any() and not seen[work].any())
 
 
 def _span(activity: Activity) -> int:

@@ -27,8 +27,8 @@ _CHIPS: Mapping[str, tuple[int, int]] = {
     **dict.fromkeys(("GH100", "GB202", "GB203", "GB205"), (5, _X16)),
     **dict.fromkeys(("GB206", "GB207"), (5, _X8)),
 }
-"""Chip → the PCIe generation and lanes that it supports (NVIDIA's data sheets). Others stay unknown: those of Tegra have
-no such link, those of a Grace superchip another one."""
+"""Chip → the PCIe generation and lanes that it supports (NVIDIA's data sheets). Others stay unknown: those of Tegra
+have no such link, those of a Grace superchip another one."""
 _NARROWER: tuple[tuple[str, str, int], ...] = (("GA106", "RTX 3050", _X8),)
 """(chip, part of the card's name, lanes) of cards that do not connect all lanes of their chip."""
 _UNKNOWN_WIRING = ("Laptop", "Mobile", "Max-Q", "NVIDIA A16", "CMP ")

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+import numpy as np
+
+from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.columns import Float64, Table
 from pinprof.model import Event, Int32, Int64, UInt64
@@ -20,6 +23,7 @@ Purpose = Literal[
 Direction = Literal["H2D", "D2H", "D2D", "H2H", "P2P", "other"]
 Cause = Literal["prefetch", "fault", "speculative", "eviction", "access counters", "unknown"]
 Pattern = Literal["prefetched", "fault storm", "on demand", "host only"]
+Work = Literal["kernels", "copies"]
 LostFrom = Literal["fault windows", "migration causes"]
 
 GIB = 1 << 30
@@ -458,6 +462,8 @@ class ActivityAnalysis:
     source: str
     recorded: frozenset[str]
     """As in `Activity`."""
+    unrecorded: frozenset[Work]
+    """What calls asked the GPU for and the recording holds nothing of: it did happen."""
     span_ns: int
     """From the first CUDA call or GPU work to the last."""
     whole: ScopeActivity
@@ -473,3 +479,10 @@ class ActivityAnalysis:
     """None when memory was not recorded."""
     rows: ActivityRows
     """Single calls, copies and migrations."""
+
+    @property
+    def wall_ns(self) -> int:
+        """The span without the creation of contexts; several processes may create theirs at once."""
+        starts = np.array([entry.start_ns for entry in self.context_init], np.int64)
+        lengths = np.array([entry.duration_ns for entry in self.context_init], np.int64)
+        return max(0, self.span_ns - union(starts, starts + lengths).total)

@@ -17,7 +17,7 @@ def by_calls(view: View) -> Verdict:
     if any(loop.up_to_bytes is None for loop in view.activity.loops):
         missing = "Sizes of some allocations: pairs of different sizes count together."
     # Launches are not among the calls that uprobes record: there, work begins with the first copy.
-    began = "the first kernel" if view.knows_cuda else "the first copy"
+    began = "the first kernel" if view.activity.whole.kernels else "the first launch or copy"
     repeated = [loop for loop in view.activity.loops if loop.pairs >= ALLOC_PAIRS]
     if not repeated:
         return clear(

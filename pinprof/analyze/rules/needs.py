@@ -62,6 +62,12 @@ CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
 """CUDA calls, by whichever tool; perhaps without what the GPU did."""
 ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
 CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
+_NO_GPU = "{}: calls asked the GPU for them, and the recording holds none. Record again with nsys --trace=cuda."
+KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
+COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
+"""Migrations stand beside copies."""
+COPIES = (CUDA, COPIES_SEEN)
+GPU = (*COPIES, KERNELS_SEEN)
 GPU_SPAN = Need(lambda view: bool(view.activity.transfers.serial.span_ns), "GPU work.")
 GPU_WORK = Need(lambda view: bool(view.activity.whole.kernel_ns or view.activity.whole.copy_ns), "GPU work.")
 LARGE_COPIES = Need(

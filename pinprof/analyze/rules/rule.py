@@ -6,10 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
-from pinprof.analyze.intervals import union
 from pinprof.analyze.results import MIN_SAMPLES, EventResult, Finding, RangeResult, Severity
 from pinprof.model import Capture
 from pinprof.units import format_share, format_weight
@@ -84,10 +81,8 @@ class View:
 
     @property
     def wall_ns(self) -> int:
-        """Time of the activity without the creation of contexts; several processes may create theirs at once."""
-        starts = np.array([entry.start_ns for entry in self.activity.context_init], np.int64)
-        lengths = np.array([entry.duration_ns for entry in self.activity.context_init], np.int64)
-        return max(0, self.activity.span_ns - union(starts, starts + lengths).total)
+        """Time of the activity without the creation of contexts."""
+        return self.activity.wall_ns
 
     @property
     def knows_cuda(self) -> bool:

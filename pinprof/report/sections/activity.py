@@ -49,6 +49,7 @@ class ActivityEntry(Section):
         data = {
             "source": activity.source,
             "recorded": sorted(activity.recorded),
+            "unrecorded": sorted(activity.unrecorded),
             "span_ns": activity.span_ns,
             **_scope(activity.whole),
             "context_init": [
