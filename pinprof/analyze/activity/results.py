@@ -269,7 +269,7 @@ class DirectionTotals(CopyTotals):
 
 @dataclass(frozen=True)
 class Serialisation:
-    """Copies that the program waited for before it did anything else."""
+    """Copies that the program waited for before it did anything else, without those of pageable memory."""
 
     count: int
     copy_ns: int
@@ -293,6 +293,8 @@ class TransferAnalysis:
     points: BandwidthPoints
     pageable_async: CopyTotals
     """Copies by `*Async` calls of pageable memory that block the caller all the same."""
+    pageable_sync: CopyTotals
+    """Copies between host and device of pageable memory by calls that return when they are done."""
     serial: Serialisation
 
 

@@ -192,6 +192,7 @@ def analyze_transfers(
         directions=_directions(copies),
         points=bandwidth_points(copies),
         pageable_async=_pageable_async(copies),
+        pageable_sync=_pageable_sync(copies),
         serial=_serialisation(operations, calls, copies, sets),
     )
 
@@ -239,17 +240,28 @@ def _directions(copies: Copies) -> tuple[DirectionTotals, ...]:
     return tuple(results)
 
 
+def _crossing(copies: Copies) -> Bool:
+    return np.asarray((copies.direction == _H2D) | (copies.direction == _D2H))
+
+
+def _pageable_sync(copies: Copies) -> CopyTotals:
+    return _totals(copies, _crossing(copies) & ~copies.asynchronous & (copies.memory == MemoryKind.PAGEABLE))
+
+
 def _pageable_async(copies: Copies) -> CopyTotals:
     blocks = (copies.direction == _D2H) | ((copies.direction == _H2D) & (copies.size_bytes > PAGEABLE_ASYNC_BYTES))
     return _totals(copies, copies.asynchronous & (copies.memory == MemoryKind.PAGEABLE) & blocks)
 
 
 def _serialisation(operations: GpuOpTable, calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...]) -> Serialisation:
-    """Copies between host and device by synchronous calls, or by asynchronous ones that are waited for at once."""
-    crossing = (copies.direction == _H2D) | (copies.direction == _D2H)
+    """Copies between host and device by synchronous calls, or by asynchronous ones that are waited for at once.
+
+    Copies of pageable memory block their callers however they are made: what to do about them is another question.
+    """
+    overlappable = _crossing(copies) & (copies.memory != MemoryKind.PAGEABLE)
     known = copies.call >= 0
     waited = np.append(_waited_for(calls), False)[copies.call]
-    serial = np.flatnonzero(crossing & known & (~copies.asynchronous | waited))
+    serial = np.flatnonzero(overlappable & known & (~copies.asynchronous | waited))
     copy_ns = overlapped = 0
     device = operations.device[copies.row[serial]]
     for entry in sets:

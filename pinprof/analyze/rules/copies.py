@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
+from pinprof.analyze.rules.shares import STAGING
 from pinprof.units import format_bytes, format_count, format_ns, format_rate, format_share
 
 PAGEABLE_ASYNC_SHARE = 0.01
@@ -33,6 +34,38 @@ def async_from_pageable(view: View) -> Verdict:
             advice="Copy from pinned memory: a small pinned ring that data is staged through is enough.",
         )
     return clear("Asynchronous copies of pageable memory cost little.", evidence)
+
+
+def staged(view: View) -> Verdict:
+    """2, by copies: synchronous copies that the driver stages."""
+    transfers, wall = view.activity.transfers, view.wall_ns
+    copies = transfers.pageable_sync
+    if not copies.count:
+        return clear("The driver stages no synchronous copies.", "No synchronous copies of pageable memory.")
+    # Of copies without a call the time of the callers is not known: it is at least the copy's.
+    spent = max(copies.host_ns, copies.busy_ns)
+    evidence = [
+        (
+            f"{format_count(copies.count)} synchronous copies of pageable memory move "
+            f"{format_bytes(copies.size_bytes)} at {format_rate(copies.size_bytes, copies.busy_ns)} and take "
+            f"{format_ns(spent)}, {format_share(spent, wall)} of {format_ns(wall)} (threshold {percent(STAGING)})."
+        )
+    ]
+    slow = True
+    if transfers.link:
+        rate = min(transfers.link.to_device_gb_per_s, transfers.link.to_host_gb_per_s)
+        slow = copies.size_bytes < SLOW_LINK * rate * copies.busy_ns
+        evidence.append(
+            f"Pinned memory moves {rate:.3g} GB/s over {transfers.link.name} (threshold {percent(SLOW_LINK)} of that)."
+        )
+    if slow and spent >= STAGING * wall > 0:
+        return fired(
+            "The driver copies pageable memory through its own pinned buffer while the caller waits.",
+            *evidence,
+            advice="Use pinned buffers (cudaMallocHost, pin_memory=True), or register memory that is copied again and "
+            "again (cudaHostRegister); for one-off transfers staging may still be the cheaper way.",
+        )
+    return clear("Staging copies by the driver do not stand out.", *evidence)
 
 
 def tiny_copies(view: View) -> Verdict:

@@ -68,6 +68,8 @@ COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GP
 """Migrations stand beside copies."""
 COPIES = (CUDA, COPIES_SEEN)
 GPU = (*COPIES, KERNELS_SEEN)
+BY_COPIES = Need(lambda view: not all(need.met(view) for need in CPU_SAMPLES), "Copies alone.")
+"""Where samples of the kernel judge better, they do."""
 GPU_SPAN = Need(lambda view: bool(view.activity.transfers.serial.span_ns), "GPU work.")
 GPU_WORK = Need(lambda view: bool(view.activity.whole.kernel_ns or view.activity.whole.copy_ns), "GPU work.")
 LARGE_COPIES = Need(

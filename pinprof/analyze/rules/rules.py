@@ -12,6 +12,7 @@ from pinprof.analyze.rules import allocation, copies, failures, managed, pages, 
 from pinprof.analyze.rules.needs import (
     ALLOCATIONS,
     ANY_CALL,
+    BY_COPIES,
     CALL_CHAINS,
     CALLS,
     CALLS_OR_CUDA,
@@ -32,6 +33,7 @@ from pinprof.analyze.rules.rule import Rule, View
 from pinprof.model import Capture
 
 _REPEATED = "Repeated allocation"
+_STAGING = "Staging by the driver"
 _LINK_SPEED = "Whether the link is as fast as it should be"
 _PINNED = "How much of the machine's memory is pinned"
 
@@ -39,7 +41,10 @@ RULES: tuple[Rule, ...] = (
     Rule(FAILED_CALLS, failures.failed_calls, (CALLS, ANY_CALL), "Whether CUDA calls failed"),
     Rule("first-touch-in-pin", pinning.first_touch_in_pin, KERNEL_CAUSES),
     Rule("first-touch", shares.first_touch, KERNEL_CAUSES),
-    Rule("staging-copies", shares.staging, CPU_SAMPLES),
+    Rule(
+        "staging-copies", copies.staged, (BY_COPIES, *COPIES), _STAGING,
+        otherwise=Rule("staging-copies", shares.staging, CPU_SAMPLES, _STAGING),
+    ),
     Rule("managed-cpu-faults", shares.managed_cpu_faults, KERNEL_CAUSES),
     Rule(
         "alloc-loop", allocation.by_calls, (CALLS_OR_CUDA,), _REPEATED,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -19,6 +20,7 @@ from tests.support.activities import (
     KIB,
     MIB,
     MS,
+    SECOND,
     US,
     Call,
     Memory,
@@ -60,7 +62,7 @@ def fires(finding: Finding) -> bool:
 
 def test_without_activity_no_rule_makes_a_claim() -> None:
     found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
-    about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs)]
+    about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs) and not rule.otherwise]
     assert len(about_activity) == 14
     for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
@@ -78,9 +80,11 @@ def test_without_samples_rules_about_samples_make_no_claim_and_the_others_judge(
 def test_samples_of_nsys_are_not_taken_for_samples_of_the_kernel() -> None:
     found = {entry.rule: entry for entry in export("pageable").findings}
     assert len(export("pageable").capture.samples) > 0
-    for rule in ("first-touch", "staging-copies", "freeing", "first-touch-in-pin", "managed-cpu-faults"):
+    for rule in ("first-touch", "freeing", "first-touch-in-pin", "managed-cpu-faults"):
         assert found[rule].status == "not-assessable"
         assert "perf" in found[rule].missing
+    # Copies tell what samples cannot.
+    assert "synchronous copies of pageable memory" in found["staging-copies"].evidence[0]
 
 
 def test_nothing_recorded_gives_no_verdict_that_sounds_fine() -> None:
@@ -151,6 +155,64 @@ def test_async_from_pageable(blocked: int, fired: bool) -> None:
     assert not fires(verdict("async-from-pageable", calls, [pinned]))
 
 
+def staged(size: int, rate: float, wall_ns: int, **other: Any) -> Finding:
+    took = int(size / rate)
+    calls = [Call("cudaMemcpy", 0, took, 1), Call("cudaFree", wall_ns - 10, wall_ns)]
+    return verdict("staging-copies", calls, [to_device(0, took, size, MemoryKind.PAGEABLE, correlation_id=1)], **other)
+
+
+@pytest.mark.parametrize(
+    ("rate", "wall_ns", "host", "fired"),
+    [
+        (3.3, SECOND, H200, True),
+        (3.3, 10 * SECOND, H200, False),
+        (3.3, SECOND, NO_LINK, True),
+        (40.0, 200 * MS, H200, False),
+    ],
+)
+def test_synchronous_copies_of_pageable_memory_want_pinned_buffers(
+    rate: float, wall_ns: int, host: dict[str, Any], fired: bool
+) -> None:
+    found = staged(GIB, rate, wall_ns, host=host)
+    assert fires(found) == fired
+    assert "pinned buffers" in found.advice or not fired
+
+
+def test_copies_of_pageable_memory_get_no_advice_about_streams() -> None:
+    calls = [Call("cudaMemcpy", 0, 300 * MS, 1), Call("cudaFree", 999 * MS, SECOND)]
+    ops = [to_device(0, 300 * MS, GIB, MemoryKind.PAGEABLE, correlation_id=1), kernel(300 * MS, 600 * MS)]
+    assert not fires(verdict("sync-serialisation", calls, ops))
+    assert fires(verdict("sync-serialisation", calls, [replace(ops[0], src_kind=MemoryKind.PINNED), ops[1]]))
+
+
+def test_samples_of_the_kernel_judge_staging_before_copies_do() -> None:
+    samples = [Sample(["main@/app", "do_syscall_64"], MS, time_ns=at * MS) for at in range(100)]
+    assert "copy.staging is" in " ".join(staged(GIB, 3.3, SECOND, samples=samples).evidence)
+
+
+LAUNCH = Call("cudaLaunchKernel", 0, 10, 1)
+COPY = Call("cudaMemcpy", 20, 30, 2)
+
+
+@pytest.mark.parametrize(
+    ("calls", "ops", "blind"),
+    [
+        ([LAUNCH, COPY], [], {"tiny-copies", "transfer-dominates", "prefetch-missing", "ping-pong"}),
+        ([COPY], [kernel(0, 10)], {"tiny-copies", "transfer-dominates", "prefetch-missing", "ping-pong"}),
+        ([LAUNCH], [to_device(20, 30, KIB)], {"transfer-dominates", "prefetch-missing"}),
+        ([replace(LAUNCH, status=98), replace(COPY, status=1)], [], {"transfer-dominates"}),
+        ([replace(LAUNCH, name="cudaLaunchHostFunc")], [to_device(20, 30, KIB)], set()),
+        ([LAUNCH, COPY], [kernel(0, 10), to_device(20, 30, KIB)], set()),
+    ],
+)
+def test_gpu_work_that_calls_asked_for_and_the_recording_lacks_is_not_judged(
+    calls: list[Call], ops: list[Op], blind: set[str]
+) -> None:
+    rules = {"tiny-copies", "transfer-dominates", "prefetch-missing", "ping-pong"}
+    found = analyze(traced(calls, ops))
+    assert {f.rule for f in found.findings if f.rule in rules and f.status == "not-assessable"} == blind
+
+
 def tiny(count: int, size: int, duration: int, **other: Any) -> Finding:
     return verdict("tiny-copies", (), [to_device(at * MS, at * MS + duration, size) for at in range(count)], **other)
 
@@ -189,7 +251,8 @@ def test_sync_serialisation(copy_ns: int, overlap_ns: int, fired: bool) -> None:
 
 
 def test_sync_serialisation_on_real_runs() -> None:
-    assert fires(real("pageable", "sync-serialisation"))
+    assert not fires(real("pageable", "sync-serialisation"))
+    assert fires(real("pageable", "staging-copies"))
     assert not fires(real("pinned", "sync-serialisation"))
     assert verdict("sync-serialisation", [Call("cudaFree", 0, 1)]).status == "not-assessable"
 
