@@ -94,6 +94,8 @@ def _is_full(activity: ActivityAnalysis, device: DeviceTime, direction: Directio
 def _gpu_work(activity: ActivityAnalysis) -> str:
     """`kernels run 8 ms, copies 2 ms`, of any GPU; what was not recorded is said to be so."""
     whole, unknown = activity.whole, activity.unrecorded
+    if not unknown and not activity.transfers.devices:
+        return "the recording holds no work of the GPU"
     known = {"kernels": whole.kernel_ns, "copies": whole.copy_ns}
     times = [f"{what} {format_ns(length)}" for what, length in known.items() if what not in unknown]
     said = ", ".join(times).replace(" ", " run ", 1)

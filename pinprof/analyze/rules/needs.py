@@ -66,7 +66,8 @@ _NO_GPU = "{}: calls asked the GPU for them, and the recording holds none. Recor
 KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
 COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
 """Migrations stand beside copies."""
-COPIES = (CUDA, COPIES_SEEN)
+ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work: the recording holds none.")
+COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK)
 GPU = (*COPIES, KERNELS_SEEN)
 BY_COPIES = Need(lambda view: not all(need.met(view) for need in CPU_SAMPLES), "Copies alone.")
 """Where samples of the kernel judge better, they do."""
