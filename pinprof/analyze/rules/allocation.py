@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
+
 from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
+from pinprof.model import RangeTable
 from pinprof.units import format_bytes, format_count, format_ns, format_share
 
 ALLOC_PAIRS = 3
@@ -41,11 +46,12 @@ def by_ranges(view: View) -> Verdict:
     measured = measured_iterations(view.capture)
     pairs = []
     for opening, closing in (("alloc", "free"), ("register", "unregister")):
+        again = _again(view.capture.ranges, opening, closing)
         twins = {entry.path.parent: entry for entry in reversed(view.ranges) if entry.name == closing}
         for entry in view.ranges:
             twin = twins.get(entry.path.parent)
             if entry.name == opening and twin:
-                count = min(entry.count, twin.count)
+                count = min(entry.count, twin.count, 2 * again)
                 if measured and entry.path.names[0] == ITERATION:
                     # Measuring a program several times repeats what it does once.
                     count //= measured
@@ -62,6 +68,20 @@ def by_ranges(view: View) -> Verdict:
         f"together they take {_states(cost, whole)}"
     )
     return _judged(cost if count >= ALLOC_PAIRS else -1, whole, evidence, missing=missing)
+
+
+def _again(ranges: RangeTable, opening: str, closing: str) -> int:
+    """How many ranges of the opening name take the place of one that their process has closed."""
+    rows = np.flatnonzero(np.array([name in (opening, closing) for name in ranges.name], np.bool_))
+    closed: Counter[int] = Counter()
+    again = 0
+    for row, pid in zip(rows.tolist(), ranges.pid[rows].tolist(), strict=True):
+        if ranges.name[row] == closing:
+            closed[pid] += 1
+        elif closed[pid]:
+            closed[pid] -= 1
+            again += 1
+    return again
 
 
 def _states(cost: int, whole: int) -> str:

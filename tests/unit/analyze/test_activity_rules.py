@@ -136,6 +136,27 @@ def test_alloc_loop_of_calls_alone_counts_from_the_first_copy(copied_at: int | N
     assert fires(verdict("alloc-loop", calls, recorded=recorded)) == fired
 
 
+def contexts(first_ns: int) -> list[Call]:
+    """Two processes that create their contexts at once, in 500 ms each, and pin and free four times in 1 ms."""
+    calls = [Call("cudaFree", 0, 500 * MS, pid=pid) for pid in (1, 2)]
+    for at in range(8):
+        start = first_ns + at * 100 * US
+        calls.append(Call("cudaFreeHost" if at % 2 else "cudaHostAlloc", start, start + 50 * US, pid=1))
+    return calls
+
+
+def test_contexts_that_are_created_at_once_take_their_time_once() -> None:
+    found = verdict("alloc-loop", contexts(500 * MS), [kernel(0, 10, pid=1)])
+    assert fires(found)
+    assert "Together 400 µs, 53 % of 750 µs" in found.evidence[-1]
+
+
+def test_a_loop_beside_the_creation_of_contexts_is_no_share_of_nothing() -> None:
+    found = verdict("alloc-loop", contexts(100 * MS), [kernel(0, 10, pid=1)])
+    assert not fires(found)
+    assert found.evidence[-1].startswith("Together 400 µs (threshold")
+
+
 def test_a_program_without_cuda_calls_is_not_judged_by_them() -> None:
     for rule in ("alloc-loop", "over-pinned", "giant-pin", "context-init"):
         assert verdict(rule, recorded=frozenset({"cuda calls", "memory"})).status == "not-assessable"

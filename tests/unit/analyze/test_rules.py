@@ -119,6 +119,14 @@ def test_alloc_loops_need_three_pairs_and_a_noticeable_cost() -> None:
     assert verdict(pairs(3, 17 * MS), "alloc-loop").status == "fired"
 
 
+def test_ranges_that_free_at_the_end_what_was_allocated_piece_by_piece_are_no_loop() -> None:
+    names = ["alloc"] * 30 + ["free"] * 29
+    ranges = [Range(name, at * 100 * MS, at * 100 * MS + 50 * MS) for at, name in enumerate(names)]
+    samples = [Sample(STACKS["user.app"], MS, time_ns=number * MS) for number in range(100)]
+    finding = verdict(capture(samples, ranges), "alloc-loop")
+    assert (finding.status, finding.evidence[0].startswith("Pairs: 0")) == ("clear", True)
+
+
 def test_measuring_a_scenario_again_is_no_alloc_loop() -> None:
     assert verdict(pairs(10, 100 * MS), "alloc-loop").status == "fired"
     for name in ("register", "prefault", "pinned"):

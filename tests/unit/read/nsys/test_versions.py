@@ -47,6 +47,25 @@ def test_a_gpu_of_which_no_number_is_known_is_still_there(
     assert read(path).manifest.host["gpus"] == [known, known]
 
 
+@pytest.mark.parametrize(
+    ("shape", "threads"),
+    [
+        ({"gridX": 3, "gridY": 2, "gridZ": 1, "blockX": 32, "blockY": 4, "blockZ": 1}, 768),
+        ({"gridX": 3, "gridY": None, "gridZ": 1, "blockX": 32, "blockY": 4, "blockZ": 1}, 0),
+        (dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 2**31 - 1), 2**62),
+        ({}, 0),
+    ],
+)
+def test_the_shape_of_a_launch_is_read_as_threads(tmp_path: Path, shape: dict[str, int | None], threads: int) -> None:
+    kernel = {"start": 1, "end": 9, "deviceId": 0, "globalPid": GLOBAL_PID, "demangledName": 1} | shape
+    capture = read(
+        write_export(tmp_path / "a.sqlite", {"CUPTI_ACTIVITY_KIND_KERNEL": [kernel], COPIES: [copy(1, 2, 1)]})
+    )
+    assert capture.activity is not None
+    assert capture.activity.gpu_ops.threads is not None
+    assert sorted(capture.activity.gpu_ops.threads.tolist()) == [0, threads]
+
+
 @pytest.mark.parametrize("table", [START, "ANALYSIS_DETAILS", "DIAGNOSTIC_EVENT", "TARGET_INFO_GPU"])
 def test_a_table_of_optional_columns_may_have_none_of_them(tmp_path: Path, table: str) -> None:
     capture = read(write_export(tmp_path / "a.sqlite", {table: [{"other": 1}], CALLS: [call(1, 9, 1, 5)]}))
