@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from pinprof.analyze.activity.activity import analyze_activity
 from pinprof.analyze.activity.clock import join
-from pinprof.analyze.activity.headline import activity_headline
+from pinprof.analyze.activity.headline import activity_headline, full_link
+from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import GROUPS, Attribution, attribute
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.explain import Explanation, explain
@@ -22,7 +23,7 @@ from pinprof.analyze.opportunities.answer import with_opportunities
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
-from pinprof.analyze.results import Analysis, EventResult, Finding, RangeResult
+from pinprof.analyze.results import FAILED_CALLS, Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
@@ -56,13 +57,15 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
     if not sentence:
         sentence = activity_headline(activity) if activity and traced_only else headline(capture, events, ranges)
+    found = findings(recorded, events, ranges, activity)
     explained = Analysis(
         capture=capture,
         attribution=attribution,
         events=events,
         ranges=ranges,
-        findings=findings(recorded, events, ranges, activity),
+        findings=found,
         headline=sentence,
+        leading=_leading(found, activity, sentence),
         members=members,
         memory=summarise_memory(capture),
         activity=activity,
@@ -72,6 +75,13 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
         lines=lines_of_all(capture, attribution, python),
     )
     return with_opportunities(explained, recorded, of_recorded)
+
+
+def _leading(found: tuple[Finding, ...], activity: ActivityAnalysis | None, headline: str) -> tuple[str, ...]:
+    """What comes before the answer, but for what is the headline already."""
+    failed = [finding.title for finding in found if (finding.rule, finding.severity) == (FAILED_CALLS, "critical")]
+    full = full_link(activity) if activity else ""
+    return (*failed, full) if full and full != headline else tuple(failed)
 
 
 def _thorough(capture: Capture) -> Rates | None:

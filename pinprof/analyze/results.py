@@ -181,6 +181,8 @@ class Analysis:
     """The answer in one sentence."""
     members: Membership
     """What belongs to the ranges; its paths are those of `ranges`, in the same order."""
+    leading: tuple[str, ...] = ()
+    """Sentences that come before any answer: a CUDA call failed, a link is full."""
     memory: MemoryResult | None = None
     """Memory over time; None when nothing recorded it."""
     activity: ActivityAnalysis | None = None
@@ -200,10 +202,8 @@ class Analysis:
 
     @property
     def answer(self) -> str:
-        """What to change where that was looked for, else where the time went, in a sentence; before it what failed."""
-        found = (entry for entry in self.findings if entry.severity == "critical")
-        failed = [entry.title for entry in found if entry.rule == FAILED_CALLS]
-        return " ".join([*failed, self.opportunities.headline if self.opportunities else self.headline])
+        """What to change where that was looked for, else where the time went, in a sentence; after what leads."""
+        return " ".join([*self.leading, self.opportunities.headline if self.opportunities else self.headline])
 
     @property
     def main(self) -> EventResult | None:

@@ -23,7 +23,7 @@ def activity_headline(activity: ActivityAnalysis) -> str:
     """What takes the time, never empty."""
     if activity.uvm and activity.uvm.pattern == "fault storm":
         return _storm_sentence(activity, activity.uvm)
-    if full := _full_link(activity):
+    if full := full_link(activity):
         return full
     memory = [call for call in activity.whole.calls if call.purpose in _MEMORY_CALLS]
     if memory:
@@ -59,7 +59,7 @@ def _storm_sentence(activity: ActivityAnalysis, uvm: UvmAnalysis) -> str:
     )
 
 
-def _full_link(activity: ActivityAnalysis) -> str:
+def full_link(activity: ActivityAnalysis) -> str:
     """`Copies to the device fill 95 % of the GPU's time: …`; empty where no link is full for most of the run."""
     for direction, words in _WAYS:
         full = [device for device in activity.transfers.devices if _is_full(activity, device, direction)]

@@ -6,6 +6,7 @@ import pytest
 
 from pinprof.analyze import analyze
 from tests.support.activities import GIB, MIB, MS, SECOND, Call, Op, kernel, to_device, to_host, traced
+from tests.support.stacks import Sample
 
 
 def streaming(busy: float, *, device: int = 0, span_ns: int = SECOND, back: bool = False) -> list[Op]:
@@ -53,3 +54,12 @@ def test_gpu_work_that_was_not_recorded_takes_no_time() -> None:
     assert headline(calls[:1], []).endswith("; the recording holds no work of the GPU.")
     assert headline(calls, []).endswith("; the GPU's kernels and copies were not recorded.")
     assert headline(calls, [kernel(25, 35)]).endswith("; kernels run 10 ns; the GPU's copies were not recorded.")
+
+
+def test_a_full_link_is_said_before_what_samples_tell() -> None:
+    samples = [Sample(["main@/app"], MS, time_ns=at * MS) for at in range(1000)]
+    found = analyze(traced([Call("cudaMemcpyAsync", 0, 10)], streaming(0.95), samples=samples))
+    assert found.opportunities is not None
+    assert found.answer.startswith("Copies to the device fill 95 % of the GPU's time")
+    assert found.answer.count("Copies to the device") == 1
+    assert not analyze(traced([Call("cudaMemcpyAsync", 0, 10)], streaming(0.5), samples=samples)).leading
