@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.activity import Activity, OpKind
+from pinprof.analyze.activity.alloc_loops import alloc_loops
 from pinprof.analyze.activity.calls import (
     Calls,
-    alloc_loops,
     context_init,
     memory_peaks,
     prepare_calls,
