@@ -10,7 +10,6 @@ from pinprof.analyze.activity.calls import (
     alloc_loops,
     context_init,
     memory_peaks,
-    prepare_calls,
     sampled_calls,
     summarise_calls,
 )
@@ -39,14 +38,15 @@ _MEMORY_CALLS: tuple[Purpose, ...] = (
 )  # fmt: skip
 
 
-def analyze_activity(capture: Capture, attribution: Attribution, members: Membership) -> ActivityAnalysis | None:
-    """Explain what a tracing tool recorded; None when nothing traced the program."""
+def analyze_activity(
+    capture: Capture, calls: Calls, attribution: Attribution, members: Membership
+) -> ActivityAnalysis | None:
+    """Explain what a tracing tool recorded; None when nothing traced the program. `calls` are the capture's."""
     activity = capture.activity
     if activity is None:
         return None
     operations, cuda = activity.gpu_ops, "cuda" in activity.recorded
     scopes = members.among(_pids(activity))
-    calls = prepare_calls(activity)
     samples = sampled_calls(capture, calls, attribution)
     call, time = work_time(operations, calls)
     copies = prepare_copies(operations, calls, call, time)
