@@ -215,6 +215,47 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 PYTORCH: "total += loss.detach()  # on the GPU; total.item() every hundred steps",
             },
         ),
+        "use-streams": Entry(
+            "Let copies and kernels overlap: queue each step on one of several streams, with memory of its own on the"
+            " GPU, and wait for results later.",
+            "overlapping them on streams",
+            {
+                NATIVE: (
+                    "// once: n streams (3 keep both directions and the GPU busy), a device buffer for each\n"
+                    "cudaStream_t s = streams[i % n]; float *d = buffers[i % n];\n"
+                    "cudaMemcpyAsync(d, host[i], size, cudaMemcpyHostToDevice, s);\n"
+                    "kernel<<<grid, block, 0, s>>>(d);\n"
+                    "cudaMemcpyAsync(host[i], d, size, cudaMemcpyDeviceToHost, s);\n"
+                    "// after the loop: cudaDeviceSynchronize()"
+                ),
+                PYTORCH: (
+                    "with torch.cuda.stream(streams[i % n]):  # n = 3 streams, made once\n"
+                    "    x = batch.to('cuda', non_blocking=True)  # batch is pinned\n"
+                    "    results[i].copy_(model(x), non_blocking=True)  # results are pinned\n"
+                    "# after the loop: torch.cuda.synchronize()"
+                ),
+                CUPY: (
+                    "with streams[i % n]:  # cupy.cuda.Stream(non_blocking=True), n = 3, made once\n"
+                    "    x = buffers[i % n]; x.set(batch)  # batch is pinned: cupyx.empty_pinned\n"
+                    "    f(x).get(out=results[i], blocking=False)\n"
+                    "# after the loop: cupy.cuda.Device().synchronize()"
+                ),
+            },
+        ),
+        "keep-resident": Entry(
+            "Leave the data on the GPU between the steps; copy it to the host once, at the end.",
+            "leaving it on the GPU",
+            {
+                NATIVE: (
+                    "cudaMemcpy(device, host, size, cudaMemcpyHostToDevice);  // once, before the steps\n"
+                    "// the steps work on `device`\n"
+                    "cudaMemcpy(host, device, size, cudaMemcpyDeviceToHost);  // once, after them"
+                ),
+                PYTORCH: "x = x.to('cuda')  # once; then no .cpu() or .numpy() between the steps",
+                CUPY: "x = cupy.asarray(x)  # once; then no .get() or cupy.asnumpy between the steps",
+                JAX: "x = jax.device_put(x)  # once; then no numpy.asarray(x) between the steps",
+            },
+        ),
         "context-early": Entry(
             "Create the context before the work that is timed or waited for.",
             "creating it earlier",
