@@ -8,6 +8,7 @@ import numpy as np
 
 from pinprof.activity import CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import size_class
+from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.lines import NAMED_FRAME
 from pinprof.analyze.opportunities.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
@@ -19,7 +20,7 @@ SMALL_BYTES = 64 << 10
 """Copies up to this size are no data to work on."""
 _FRESH = 2.0
 """What a pageable copy may take at most, in times of its price: it may make pages besides."""
-_HOST_MEMORY = ("alloc pinned", "free pinned", "register", "unregister")
+_HOST_MEMORY: tuple[Purpose, ...] = ("alloc pinned", "free pinned", "register", "unregister")
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,14 @@ class ThreadLine:
 
     def outside(self, first: Int64, second: Int64) -> Int64:
         """Time outside all calls from the end of one call to the start of a later one; both by their place here."""
-        return self.start[second] - self.end[first] - (self.inside[second] - self.inside[first + 1])
+        gap: Int64 = self.start[second] - self.end[first] - (self.inside[second] - self.inside[first + 1])
+        return gap
 
     def count(self, kind: int, first: Int64, second: Int64) -> Int64:
         """How many calls of a kind lie between two."""
         before = np.append(0, np.cumsum(self.kind == kind))
-        return before[second] - before[first + 1]
+        counted: Int64 = before[second] - before[first + 1]
+        return counted
 
 
 def line_of(scene: Scene) -> ThreadLine | None:

@@ -178,8 +178,10 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
                 f"Copies to the GPU take {format_ns(up)}, copies to the host {format_ns(down)}, other waiting for the"
                 f" GPU {format_ns(waits)}; side by side the longest remains."
             ),
-            "What kernels need of each other was not recorded: where each needs the result of the one before, less"
-            " is saved.",
+            (
+                "What kernels need of each other was not recorded: where each needs the result of the one before, less"
+                " is saved."
+            ),
         ),
         evidence=(Evidence("No step sends what the one before has brought back, nor has the thread time to look at it"
                            " in between."),),
@@ -189,4 +191,5 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
 def _in_steps(column: Int64, steps: Int64) -> Int64:
     """Per step the sum of a column of the line."""
     whole = np.append(0, np.cumsum(column))
-    return whole[steps[1:]] - whole[steps[:-1]]
+    sums: Int64 = whole[steps[1:]] - whole[steps[:-1]]
+    return sums
