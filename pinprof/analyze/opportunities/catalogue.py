@@ -1,8 +1,9 @@
 """The cures: what to write instead, in the words of the framework in use, and settings that need no change of code.
 
 Settings were measured on an H200 (torch 2.11, glibc 2.39), or are documented by their makers:
-PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; THP_MEM_ALLOC_ENABLE: PyTorch's
-c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C Library's manual, sections 3.2.3 and 39.1.
+PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; pinned_max_round_threshold_mb: PyTorch's pull
+request 171662 of 2026; THP_MEM_ALLOC_ENABLE: PyTorch's c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C
+Library's manual, sections 3.2.3 and 39.1.
 """
 
 from __future__ import annotations
@@ -88,6 +89,18 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Pin what is copied, and no more.",
             "pinning less",
             {PYTORCH: "staging = torch.empty(size_of_one_batch, dtype=torch.uint8, pin_memory=True)"},
+        ),
+        "pin-exact": Entry(
+            "Pin what is asked for: tell the allocator not to round large blocks up to a power of two, or register"
+            " memory of the right size.",
+            "pinning the exact size",
+            {
+                PYTORCH: (
+                    "host = torch.empty(n, dtype=torch.uint8)\n"
+                    "torch.cuda.cudart().cudaHostRegister(host.data_ptr(), host.nbytes, 0)"
+                ),
+            },
+            {PYTORCH: "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64"},
         ),
         "register-once": Entry(
             "Register the memory once, before the loop, and unregister it at the end.",
