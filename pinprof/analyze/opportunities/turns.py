@@ -2,7 +2,7 @@
 
 Both are told by the critical thread's calls alone, and only what these prove is claimed. Bytes come back as they went
 where the thread had no time to write them anew. Two steps are independent where the second one uploads nothing that the
-first one has brought back, and where the thread had no time in between to read that.
+first one has brought back, and where the thread had no time in between to read that, or to write what it sends.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _independent(scene: Scene, line: ThreadLine, steps: Int64) -> Bool:
     # What lies from a step's download up to the next upload: time of the host, which may use what came back.
     turns = np.flatnonzero(~up[:-1] & up[1:])
     down, then = copies[turns], copies[turns + 1]
-    used = line.outside(down, then) > _at_once(scene, line.size[down])
+    used = line.outside(down, then) > _at_once(scene, np.maximum(line.size[down], line.size[then]))
     for back in range(1, LOOK_BACK + 1):
         earlier, later = copies[:-back], copies[back:]
         again = ~up[:-back] & up[back:]
@@ -183,8 +183,8 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
                 " is saved."
             ),
         ),
-        evidence=(Evidence("No step sends what the one before has brought back, nor has the thread time to look at it"
-                           " in between."),),
+        evidence=(Evidence("No step sends what the one before has brought back, nor has the thread time in between to"
+                           " make what it sends from that."),),
     )  # fmt: skip
 
 

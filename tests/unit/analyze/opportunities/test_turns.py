@@ -139,6 +139,13 @@ def test_host_that_looks_at_a_result_may_need_it_for_the_next_step() -> None:
     assert in_turns(pieces(25, host=0.2)) != []
 
 
+def test_what_is_sent_next_cannot_be_made_of_a_small_result_at_once() -> None:
+    small = [to_host(c.start, c.end, MIB, PINNED, address=1, site=1) if "DtoH" in c.name else c
+             for c in pieces(25, spare=0.25)]  # fmt: skip
+    # A tenth of copying 1 MiB is 5 µs, of the 64 MiB that go next 0.32 ms.
+    assert in_turns(small) != []
+
+
 def test_next_input_is_brought_while_the_gpu_works_where_nothing_comes_back() -> None:
     calls = [call for call in pieces(25, host=2.0) if "DtoH" not in call.name]
     (one,) = in_turns(calls)
