@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.activity import CopyKind, MemoryKind
+from pinprof.activity import NO_STREAM, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.lines import NAMED_FRAME
@@ -40,6 +40,8 @@ class ThreadLine:
     """Whether the host's side is page-locked."""
     blocks: Bool
     """Whether the thread goes on only when the copy is done: by its name, or since the same line waits for it."""
+    queued_alone: Bool
+    """Whether it is queued on the one stream that all copies of the program are queued on."""
     moving: Int64
     """What the copy itself takes. Asynchronous copies share the wait that follows them."""
     waiting: Int64
@@ -94,6 +96,7 @@ def line_of(scene: Scene) -> ThreadLine | None:
         address=np.where(copied, copies.address[copy].astype(np.int64), 0),
         pinned=copied & (memory == MemoryKind.PINNED),
         blocks=in_call | (copied & _waited_for_at_once(table.site, table.sites, row, kind)),
+        queued_alone=copied & ~in_call & _one_stream(scene),
         moving=moving,
         waiting=waiting,
         inside=np.append(0, np.cumsum(table.end_ns[row] - table.start_ns[row])),
@@ -129,6 +132,18 @@ def _shared(kind: Int64, duration: Int64, price: Int64, in_call: Bool, pageable:
     left = np.maximum(there - asked, 0)
     waiting = np.where(kind == WAIT, left[stretch], np.where(in_call, duration - moving, 0))
     return moving.astype(np.int64), waiting.astype(np.int64)
+
+
+def _one_stream(scene: Scene) -> bool:
+    """Whether all copies of the process that are queued are queued on one stream."""
+    calls, copies = scene.calls, scene.copies
+    assert calls is not None
+    assert copies is not None
+    if calls.table.stream is None:
+        return False
+    queued = copies.call[(copies.call >= 0) & copies.asynchronous & (copies.pid == scene.course.pid)]
+    streams = np.unique(calls.table.stream[queued])
+    return len(streams) == 1 and int(streams[0]) != NO_STREAM
 
 
 def _waited_for_at_once(site: Int32 | None, sites: tuple[str, ...], row: Int64, kind: Int64) -> Bool:

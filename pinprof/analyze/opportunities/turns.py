@@ -99,16 +99,22 @@ def _at_once(scene: Scene, size: Int64) -> Int64:
 
 
 def taking_turns(scene: Scene) -> Iterator[Candidate]:
-    """Blocking copies of page-locked memory in steps that do not need each other's results, by site."""
+    """Copies of page-locked memory that block, or are all on one stream, in steps that do not need each other's
+    results; by site.
+    """
     line = line_of(scene)
     if line is None or _shared_with_others(scene):
         return
     for group in scene.copy_groups(MemoryKind.PINNED):
         steps = np.searchsorted(line.call, group.calls)
         steps = steps[(steps < len(line.call)) & (line.call[np.minimum(steps, len(line.call) - 1)] == group.calls)]
-        steps = steps[line.blocks[steps]]
+        queued = line.queued_alone[steps]
+        steps, queued = (column[line.blocks[steps] | queued] for column in (steps, queued))
         if len(steps) > LEAST_STEPS:
             kept = _independent(scene, line, steps)
+            # Where only inputs are queued, the next one may be on its way already.
+            back = DOWNLOAD if group.way == "h2d" else UPLOAD
+            kept &= ~queued[:-1] | (line.count(back, steps[:-1], steps[1:]) > 0)
             if kept.sum() >= LEAST_STEPS:
                 yield _in_turns(scene, line, group, steps, kept)
 

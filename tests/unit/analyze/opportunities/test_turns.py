@@ -165,6 +165,35 @@ def test_copies_that_do_not_block_overlap_already(name: str) -> None:
     assert in_turns(calls) == []
 
 
+def queued(count: int, streams: int) -> list[Traced]:
+    """Steps of 4 ms on streams in turns: there 1.28 ms, a kernel, back 1.28 ms, and a wait for all of it."""
+    calls = []
+    for number in range(count):
+        start, place, stream = number * 4, (1 << 30) + number * SIZE, 7 + number % streams
+        calls += [
+            to_gpu(start, start + 0.01, SIZE, PINNED, name="cuMemcpyHtoDAsync", address=place, stream=stream),
+            to_host(start + 0.02, start + 0.03, SIZE, PINNED, name="cuMemcpyDtoHAsync", address=place, site=1,
+                    stream=stream),
+            Traced("cuStreamSynchronize", start + 0.04, start + 3.99),
+        ]  # fmt: skip
+    return calls
+
+
+def test_copies_on_one_stream_take_turns_though_they_are_asynchronous() -> None:
+    one, *_ = in_turns(queued(25, streams=1))
+    assert one.cure.id == "use-streams"
+    # Of 3.97 ms 2.56 are the copies, the rest kernels; those of one step overlap with nothing.
+    assert one.saving.likely_ns == pytest.approx(24 * 2.56 * MS * 24 / 25, rel=2e-2)
+
+
+def test_copies_on_several_streams_overlap_already() -> None:
+    assert in_turns(queued(25, streams=3)) == []
+
+
+def test_inputs_that_are_queued_alone_are_well() -> None:
+    assert in_turns([call for call in queued(25, streams=1) if "DtoH" not in call.name]) == []
+
+
 def test_copy_with_a_wait_in_its_own_line_blocks() -> None:
     calls = [
         call
