@@ -32,11 +32,16 @@ LOOK_BACK = 8
 ERROR = 0.1
 
 
-def round_trips(scene: Scene) -> Iterator[Candidate]:
-    """Bytes that are brought to the host and sent back as they are, by the site that sends them."""
+def back_and_forth(scene: Scene) -> Iterator[Candidate]:
+    """Both, of the critical thread."""
     line = line_of(scene)
-    if line is None:
-        return
+    if line is not None:
+        yield from round_trips(scene, line)
+        yield from taking_turns(scene, line)
+
+
+def round_trips(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
+    """Bytes that are brought to the host and sent back as they are, by the site that sends them."""
     down, up = _returned(scene, line)
     for calls in scene.call_groups(line.call[up]):
         mine = np.isin(line.call[up], calls)
@@ -98,12 +103,11 @@ def _at_once(scene: Scene, size: Int64) -> Int64:
     return (size * (AT_ONCE * cost.ns / each if cost else 0.0)).astype(np.int64)
 
 
-def taking_turns(scene: Scene) -> Iterator[Candidate]:
+def taking_turns(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
     """Copies of page-locked memory that block, or are all on one stream, in steps that do not need each other's
     results; by site.
     """
-    line = line_of(scene)
-    if line is None or _shared_with_others(scene):
+    if _shared_with_others(scene):
         return
     for group in scene.copy_groups(MemoryKind.PINNED):
         steps = np.searchsorted(line.call, group.calls)
