@@ -17,6 +17,7 @@ from pinprof.columns import Bool, Int32, Int64, Table, UInt8, UInt64
 
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
+NO_STREAM = 2**64 - 1
 
 
 class Api(IntEnum):
@@ -160,6 +161,8 @@ class ApiCallTable(Table):
     """Time in calls inside it that create a context."""
     host_address: UInt64 | None = None
     """Where a copy's end in the host's memory begins, 0 for other calls."""
+    stream: UInt64 | None = None
+    """Handle of the stream that a copy is queued on, 0 for the default one; NO_STREAM where none is known."""
     granted_bytes: Int64 | None = None
     """What was mapped for page-locked memory that a call made, -1 where that is not known, and for other calls."""
     stack: Int32 | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from pinprof.activity import CopyKind
@@ -37,6 +37,8 @@ class Function:
     """The address it copies from."""
     stated: int | None = None
     """The direction, as a cudaMemcpyKind."""
+    stream: int | None = None
+    """The stream that it is queued on."""
 
 
 STATED = (
@@ -49,6 +51,11 @@ STATED = (
 def _copy(kind: CopyKind, stated: int | None = None) -> Function:
     """A copy whose first arguments are target, source and bytes."""
     return Function(copies=kind, size=2, target=0, source=1, stated=stated)
+
+
+def _copies(name: str, kind: CopyKind) -> dict[str, Function]:
+    """A copy of the driver, and the one that is queued on a stream."""
+    return {name: _copy(kind), f"{name}Async": replace(_copy(kind), stream=3)}
 
 
 def _with_async(*names: str) -> tuple[str, ...]:
@@ -81,10 +88,10 @@ FUNCTIONS: Mapping[str, Function] = MappingProxyType(
             ),
             _TAKES,
         ),
-        **dict.fromkeys(_with_async("cuMemcpy"), _copy(CopyKind.UNKNOWN)),
-        **dict.fromkeys(_with_async("cuMemcpyHtoD"), _copy(CopyKind.HOST_TO_DEVICE)),
-        **dict.fromkeys(_with_async("cuMemcpyDtoH"), _copy(CopyKind.DEVICE_TO_HOST)),
-        **dict.fromkeys(_with_async("cuMemcpyDtoD"), _copy(CopyKind.DEVICE_TO_DEVICE)),
+        **_copies("cuMemcpy", CopyKind.UNKNOWN),
+        **_copies("cuMemcpyHtoD", CopyKind.HOST_TO_DEVICE),
+        **_copies("cuMemcpyDtoH", CopyKind.DEVICE_TO_HOST),
+        **_copies("cuMemcpyDtoD", CopyKind.DEVICE_TO_DEVICE),
         **dict.fromkeys(_with_async("cudaMemcpy"), _copy(CopyKind.UNKNOWN, stated=3)),
         **dict.fromkeys(_with_async("cudaMemcpy2D"), Function(copies=CopyKind.UNKNOWN, target=0, source=2)),
         **dict.fromkeys(

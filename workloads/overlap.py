@@ -3,12 +3,16 @@
 The data passes through the GPU in pieces: copy there, compute, copy back. The blocking loop waits for each of the
 three, so link and GPU take turns. Three streams, each with a slot of its own on the device, let one piece arrive
 while another is computed and a third leaves: both directions of the link are busy at once, and `pipeline` falls
-towards half. An event behind each piece tells the host, in order, what has come back.
+towards half. An event behind each piece tells the host, in order, what has come back. Memory is made once, before
+the first iteration.
 """
 
 from __future__ import annotations
 
-from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
+import contextlib
+from collections.abc import Iterator
+
+from pinprof.scenario import DeviceMemory, HostMemory, RunContext, ScenarioSpec, Variant, paragraphs
 
 PIECES = 24
 STREAMS = 3
@@ -18,14 +22,12 @@ SPEC = ScenarioSpec(
     family="mistake and cure",
     summary="a blocking loop over pieces, against three rotating streams with events",
     description=paragraphs(__doc__),
-    phases=("alloc", "init", "pipeline", "free"),
+    phases=("init", "pipeline"),
     memory=("pinned", "device"),
     calls={
         "cuda": {
-            "alloc": "cudaMallocHost + cudaMalloc + cudaStreamCreate",
             "init": "write",
             "pipeline": "cudaMemcpy + cuLaunchKernel + cudaMemcpy for each piece",
-            "free": "cudaFreeHost + cudaFree",
         },
     },
     variants=(
@@ -39,18 +41,27 @@ SPEC = ScenarioSpec(
 )
 
 
+@contextlib.contextmanager
+def prepare(ctx: RunContext) -> Iterator[tuple[HostMemory, list[DeviceMemory]]]:
+    """Page-locked memory, and a slot on the device for each stream."""
+    host = ctx.gpu.pinned(ctx.size_bytes)
+    largest = ctx.pieces(host, count=PIECES)[0].size_bytes
+    slots = [ctx.gpu.device(largest) for _ in range(STREAMS)]
+    yield host, slots
+    host.free()
+    for slot in slots:
+        slot.free()
+
+
 def iterate(ctx: RunContext) -> None:
     """One iteration."""
-    with ctx.phase("alloc"):
-        host = ctx.gpu.pinned(ctx.size_bytes)
-        pieces = ctx.pieces(host, count=PIECES)
-        slots = [ctx.gpu.device(pieces[0].size_bytes) for _ in range(STREAMS)]
-        streams = [ctx.gpu.stream() for _ in range(STREAMS)]
+    host, slots = ctx.prepared
+    streams = [ctx.gpu.stream() for _ in range(STREAMS)]
     with ctx.phase("init"):
         host.fill(ctx.value)
     with ctx.phase("pipeline"):
         events = []
-        for number, piece in enumerate(pieces):
+        for number, piece in enumerate(ctx.pieces(host, count=PIECES)):
             slot = slots[number % STREAMS].part(0, piece.size_bytes)
             if ctx.variant == "blocking":
                 ctx.gpu.copy_to_device(slot, piece)
@@ -65,9 +76,5 @@ def iterate(ctx: RunContext) -> None:
         for event in events:
             event.synchronize()
     ctx.verify(host)
-    with ctx.phase("free"):
-        for stream in streams:
-            stream.free()
-        host.free()
-        for slot in slots:
-            slot.free()
+    for stream in streams:
+        stream.free()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from pinprof.analyze.activity.activity import analyze_activity
+from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.headline import activity_headline, full_link
 from pinprof.analyze.activity.results import ActivityAnalysis
@@ -49,7 +50,8 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
         capture, runs = with_runs_joined(recorded)
         attribution = replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
     events, ranges = summarise(capture, attribution, members)
-    activity = analyze_activity(capture, attribution, members)
+    calls = prepare_calls(capture.activity) if capture.activity is not None else None
+    activity = analyze_activity(capture, calls, attribution, members) if calls is not None else None
     # Samples that end at the kernel's door cannot say what memory calls spend their time on.
     traced_only = activity is not None and not (capture.kernel_chains and len(capture.samples))
     curve = pinning_curve(capture, ranges)
@@ -74,7 +76,7 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
     )
-    return with_opportunities(explained, recorded, of_recorded)
+    return with_opportunities(explained, recorded, of_recorded, calls)
 
 
 def _leading(found: tuple[Finding, ...], activity: ActivityAnalysis | None, headline: str) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def command(
 
     name, variant = scenario.resolve(name, variant)
     chosen = scenario.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
-    spec, _ = scenario.load(name).spec.chosen(variant)
+    scenario.load(name).spec.chosen(variant)
     if collectors is None:
         click.echo(scenario.run(name, chosen).to_text())
         return 0
@@ -79,5 +79,4 @@ def command(
     arguments += [f"--threads={threads}"] if threads is not None else []
     program = [sys.executable, "-m", "pinprof.scenario", name, f"--size-bytes={chosen.size_bytes}", *arguments]
     shown = ["pinprof", "run", name, f"--size={size}", *arguments, f"--record={collectors}"]
-    options["cuda_calls"] &= not spec.many_calls
     return record(collectors, program, name, options, scenario=True, shown=shown)

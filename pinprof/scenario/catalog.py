@@ -1,6 +1,8 @@
 """Finding scenarios: the modules of `pinprof.workloads`, then entry points of the same group.
 
-A scenario is a module with `SPEC: ScenarioSpec` and `iterate(ctx: RunContext) -> None`. Another package adds one with
+A scenario is a module with `SPEC: ScenarioSpec` and `iterate(ctx: RunContext) -> None`, and where memory is to
+outlive an iteration a context manager `prepare(ctx: RunContext)`, which yields `ctx.prepared`. Another package adds one
+with
 
     [project.entry-points."pinprof.workloads"]
     my-scenario = "my_package.my_scenario"
@@ -30,6 +32,8 @@ class Scenario:
     spec: ScenarioSpec
     iterate: Callable[[RunContext], None]
     """Runs one iteration: opens its phases, allocates, moves, computes, verifies, frees."""
+    prepare: Callable[[RunContext], contextlib.AbstractContextManager[object]]
+    """Makes what all iterations share, before the first one, and gives it back after the last."""
 
 
 def names() -> list[str]:
@@ -59,7 +63,11 @@ def load(name: str) -> Scenario:
     if not isinstance(spec, ScenarioSpec) or not callable(iterate):
         problem = f"{place} (scenario {name!r}) has no SPEC of type ScenarioSpec or no iterate(ctx)."
         raise ScenarioError(problem, remedy, "scenario")
-    return Scenario(spec, iterate)
+    return Scenario(spec, iterate, getattr(module, "prepare", _nothing))
+
+
+def _nothing(_: RunContext) -> contextlib.AbstractContextManager[None]:
+    return contextlib.nullcontext()
 
 
 def resolve(name: str, variant: str | None = None) -> tuple[str, str | None]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from dataclasses import dataclass, field
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pinprof.errors import ScenarioError, UsageError
 from pinprof.scenario.backend import Backend, Comparable, DeviceMemory, Gpu
@@ -79,6 +79,8 @@ class RunContext:
     """The variant that was chosen; empty when there is one way."""
     memory_bytes: dict[str, int] = field(default_factory=dict)
     """What a framework says of its memory, the most of each kind; shown beside the run."""
+    prepared: Any = None
+    """What the scenario's `prepare` made for all iterations; None where every iteration makes its own."""
     compared: bool = False
     """Whether this iteration has compared every element yet."""
 
@@ -104,8 +106,9 @@ class RunContext:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of each allocation, a multiple of the element size."""
-        return self.options.size_bytes // ELEMENT_BYTES * ELEMENT_BYTES
+        """Bytes of each allocation, a multiple of the element size; never more than the scenario uses."""
+        asked, most = self.options.size_bytes, self.spec.most_bytes
+        return (min(asked, most) if most else asked) // ELEMENT_BYTES * ELEMENT_BYTES
 
     @property
     def value(self) -> float:

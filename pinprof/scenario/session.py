@@ -87,11 +87,12 @@ def run(name: str, options: Options) -> RunResult:
         _import_needed(spec)
         with _explained(ctx):
             backend.prepare(spec.memory, ctx.size_bytes)
-        counted = _warm_up(scenario, ctx, written=_hand_over(_facts(ctx)))
-        ctx.recording = True
-        with measured():
-            for _ in range(options.iterations):
-                _iterate(scenario, ctx)
+        with _explained(ctx), scenario.prepare(ctx) as ctx.prepared:
+            counted = _warm_up(scenario, ctx, written=_hand_over(_facts(ctx)))
+            ctx.recording = True
+            with measured():
+                for _ in range(options.iterations):
+                    _iterate(scenario, ctx)
         if ctx.memory_bytes:
             _hand_over(_facts(ctx) | counted | {"memory_bytes": ctx.memory_bytes})
         return RunResult(
@@ -130,7 +131,9 @@ def _iterate(scenario: Scenario, ctx: RunContext) -> None:
         with ctx.phase("iteration"), _explained(ctx):
             scenario.iterate(ctx)
     finally:
-        ctx.backend.release()
+        # What was prepared for all iterations is released with the backend.
+        if ctx.prepared is None:
+            ctx.backend.release()
     ctx.iteration += 1
     ctx.verified += ctx.recording and ctx.compared
 

@@ -59,8 +59,8 @@ class ScenarioSpec:
     """Other names that people look for it under."""
     threaded: bool = False
     """Whether `--threads` means anything to it."""
-    many_calls: bool = False
-    """Whether tracing each of its CUDA calls would be what is measured."""
+    most_bytes: int = 0
+    """More is never used, whatever is asked for: it would take longer and show nothing else; 0 for no such limit."""
     shows: str = ""
     """What reports say first about it, if that is not where time went (`Manifest.scenario_shows`)."""
     needs: str = ""

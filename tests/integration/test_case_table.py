@@ -7,8 +7,10 @@ import tarfile
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
 import pytest
 
+from pinprof.activity import NO_STREAM, UNRECORDED
 from tests.cases.programs import programs
 from tests.cases.recorded import (
     CASES,
@@ -61,6 +63,17 @@ def test_first_call_that_creates_the_context_is_known_whatever_it_is(name: str, 
     assert activity is not None
     assert [entry.name for entry in activity.context_init] == [call]
     assert call not in {entry.name for entry in activity.whole.calls}
+
+
+@pytest.mark.parametrize(("name", "streams"), [("pinned_ring", 4), ("over_pinned", 1)])
+def test_stream_of_a_copy_is_that_of_the_driver_s_call_inside_it(name: str, streams: int) -> None:
+    activity = analysed(name).capture.activity
+    assert activity is not None
+    assert activity.calls.stream is not None
+    assert activity.calls.copy_kind is not None
+    copies = activity.calls.copy_kind != UNRECORDED
+    assert len(np.unique(activity.calls.stream[copies])) == streams
+    assert set(activity.calls.stream[~copies].tolist()) == {NO_STREAM}
 
 
 def test_lines_at_fault_are_those_that_the_programs_mark() -> None:

@@ -124,3 +124,26 @@ def test_nothing_of_the_recording_machine_is_in_a_capture(captures: Path, name: 
         content = path.read_bytes()
         for private in (b"LD_LIBRARY_PATH", b"HOSTNAME", b"/root/", b"HOME=", b"PATH=/"):
             assert private not in content, path.name
+
+
+@pytest.mark.parametrize(
+    ("mistake", "cured", "cure", "saved_ms"),
+    [
+        ("round-trip-copied", "round-trip-resident", "keep-resident", 6 * 69.4),
+        ("overlap-blocking", "overlap-streams", "use-streams", 6 * 5.74),
+        ("uvm-thrash-ping-pong", "uvm-thrash-cure", "prefetch", None),
+    ],
+)
+def test_mistake_is_told_its_cure_and_the_cured_variant_is_not(
+    captures: Path, mistake: str, cured: str, cure: str, saved_ms: float | None
+) -> None:
+    wrong, right = (analysis_of(captures / f"{name}.pinprof").opportunities for name in (mistake, cured))
+    assert wrong is not None
+    assert right is not None
+    # These runs allocate in each iteration, as the scenarios did then; the first of all else counts.
+    first = next(one for one in wrong.found if not one.cure.id.startswith("pool-"))
+    assert first.cure.id == cure
+    assert cure not in {one.cure.id for one in right.found}
+    if saved_ms is not None:
+        # Of the phases that the cure changes, in six iterations.
+        assert first.saving.likely_ns / 1e6 == pytest.approx(saved_ms, rel=0.15)

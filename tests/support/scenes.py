@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CallOverhead, CopyKind, MemoryKind
+from pinprof.activity import NO_STREAM, UNRECORDED, Activity, ApiCallTable, CallOverhead, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.opportunities.copies import copies_of
@@ -76,6 +76,7 @@ class Traced:
     target: int = UNRECORDED
     address: int = 0
     from_file: bool = False
+    stream: int = NO_STREAM
     pid: int = 100
     tid: int = 100
 
@@ -132,6 +133,7 @@ def table(calls: Sequence[Traced], sites: tuple[str, ...] = SITES) -> ApiCallTab
         target_kind=[call.target for call in rows],
         from_file=[call.from_file for call in rows],
         host_address=[call.address for call in rows],
+        stream=np.array([call.stream for call in rows], np.uint64),
     )
 
 

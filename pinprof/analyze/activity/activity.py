@@ -10,7 +10,6 @@ from pinprof.analyze.activity.calls import (
     Calls,
     context_init,
     memory_peaks,
-    prepare_calls,
     sampled_calls,
     summarise_calls,
 )
@@ -35,14 +34,15 @@ from pinprof.analyze.ranges.membership import Events, Membership, Scopes
 from pinprof.model import Bool, Capture, Int32, Int64
 
 
-def analyze_activity(capture: Capture, attribution: Attribution, members: Membership) -> ActivityAnalysis | None:
-    """Explain what a tracing tool recorded; None when nothing traced the program."""
+def analyze_activity(
+    capture: Capture, calls: Calls, attribution: Attribution, members: Membership
+) -> ActivityAnalysis | None:
+    """Explain what a tracing tool recorded; None when nothing traced the program. `calls` are the capture's."""
     activity = capture.activity
     if activity is None:
         return None
     operations, cuda = activity.gpu_ops, "cuda" in activity.recorded
     scopes = members.among(_pids(activity))
-    calls = prepare_calls(activity)
     samples = sampled_calls(capture, calls, attribution)
     call, time = work_time(operations, calls)
     copies = prepare_copies(operations, calls, call, time)

@@ -11,7 +11,7 @@ from pinprof.activity import MemoryOperation
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Int64
@@ -23,6 +23,9 @@ ERROR = 0.1
 """Of the cost of calls, by which one run differs from another."""
 LEAST_USED = 0.25
 """Of pinned memory: where copies use less, the rest was pinned for nothing."""
+ROUNDED_USED = 0.5, 0.9
+"""Of a power of two of memory that PyTorch pins: where copies use more than the first and less than the second part, it
+was rounded up to that."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")
@@ -109,14 +112,16 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
     pinning = np.flatnonzero(calls.is_for("alloc pinned", "register") & ~calls.initial)
     pinning = pinning[calls.size_bytes[pinning] >= LEAST_PIN_BYTES]
     for group in scene.call_groups(pinning):
-        rows = scene.rows_inside(group)
+        rows, used = scene.rows_inside(group), 1.0
+        cost, amount = scene.cost_of_calls(group, rows), int(calls.size_bytes[group].sum())
+        share = _copied_share(scene, group)
+        if share is not None and (share < LEAST_USED or _is_rounded(scene, group, share)):
+            used = share
+            rows, idle = _parts(scene, group, rows, used)
+            yield _unused(scene, group, idle, cost, amount, used)
         causes = scene.causes(rows)
         created = sum(causes.get(leaf, 0) for leaf in _CREATED)
-        cost, amount = scene.cost_of_calls(group, rows), int(calls.size_bytes[group].sum())
-        used = _copied_share(scene, group)
-        if used is not None and used < LEAST_USED:
-            yield _unused(scene, group, rows, cost, amount, used)
-            continue
+        amount, cost = round(used * amount), round(used * cost)
         each = scene.rates.cost("prefault.tN", amount // len(group))
         if each is None or not cost or created < 0.3 * max(scene.ns(rows), 1):
             continue
@@ -137,6 +142,24 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
             evidence=(Evidence(f"{format_share(created, scene.ns(rows))} of the time in these calls is the creation of"
                                f" pages, {format_ns(cost)} in all."),),
         )  # fmt: skip
+
+
+def _is_rounded(scene: Scene, pins: Int64, used: float) -> bool:
+    """Whether PyTorch's allocator has rounded these up to a power of two."""
+    assert scene.calls is not None
+    size = scene.calls.size_bytes[pins]
+    least, most = ROUNDED_USED
+    return scene.framework == PYTORCH and least < used < most and not bool((size & (size - 1)).any())
+
+
+def _parts(scene: Scene, pins: Int64, rows: Int64, used: float) -> tuple[Int64, Int64]:
+    """The wall rows in which these pins make the memory that is used, and those of the rest: they go by address."""
+    assert scene.calls is not None
+    table, time = scene.calls.table, scene.capture.samples.time_ns[scene.course.wall.sample[rows]]
+    place = np.maximum(np.searchsorted(table.start_ns[pins], time, "right") - 1, 0)
+    start, end = table.start_ns[pins][place], table.end_ns[pins][place]
+    first = time < start + used * (end - start)
+    return rows[first], rows[~first]
 
 
 def _copied_share(scene: Scene, pins: Int64) -> float | None:
@@ -164,19 +187,22 @@ def _copied_share(scene: Scene, pins: Int64) -> float | None:
 
 
 def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, used: float) -> Candidate:
-    site = scene.site_of_calls(group, rows)
-    error = ERROR * cost
+    site, rest = scene.site_of_calls(group, rows), round((1 - used) * cost)
+    rounded = used > LEAST_USED
+    why = ", rounded up to a power of two" if rounded else ""
     return Candidate(
-        title=f"{site.place} pins {format_bytes(amount)}, of which copies use {format_bytes(round(used * amount))}.",
+        title=(
+            f"{site.place} pins {format_bytes(amount)}{why}, of which copies use {format_bytes(round(used * amount))}."
+        ),
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,
-        cost_ns=cost,
-        remains=Estimate(used * cost, max(used * cost - error, 0), used * cost + error, RUN),
-        cure=cure("pin-less", scene.framework),
+        cost_ns=rest,
+        remains=Estimate(0, 0, ERROR * rest, RUN),
+        cure=cure("pin-exact" if rounded else "pin-less", scene.framework),
         count=len(group),
-        bytes=amount,
-        basis=("Pinning takes time in proportion to the memory.",),
+        bytes=round((1 - used) * amount),
+        basis=(f"Pinning takes time in proportion to the memory: {format_ns(cost)} in all.",),
         evidence=(Evidence(f"Copies reach {format_share(round(used * amount), amount)} of it."),),
     )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.course import course_of
@@ -16,16 +16,17 @@ from pinprof.model import Capture, clock_event
 from pinprof.rate_book import RateBook
 
 
-def with_opportunities(analysis: Analysis, recorded: Capture, attribution: Attribution) -> Analysis:
+def with_opportunities(
+    analysis: Analysis, recorded: Capture, attribution: Attribution, calls: Calls | None
+) -> Analysis:
     """The analysis with how the run went and what to change; as it is where nothing sampled time.
 
     `recorded` and its `attribution` are those from before runs of frames without a name became one frame: all frames
-    tell the phases.
+    tell the phases. `calls` are the capture's, None where nothing recorded any.
     """
-    capture, activity = analysis.capture, analysis.capture.activity
+    capture = analysis.capture
     if clock_event(capture.events) is None or not len(capture.samples):
         return analysis
-    calls = prepare_calls(activity) if activity is not None else None
     course = course_of(recorded, attribution, calls)
     if course is None:
         return analysis

@@ -1,8 +1,9 @@
 """The cures: what to write instead, in the words of the framework in use, and settings that need no change of code.
 
 Settings were measured on an H200 (torch 2.11, glibc 2.39), or are documented by their makers:
-PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; THP_MEM_ALLOC_ENABLE: PyTorch's
-c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C Library's manual, sections 3.2.3 and 39.1.
+PYTORCH_CUDA_ALLOC_CONF: docs.pytorch.org/docs/stable/notes/cuda.html; pinned_max_round_threshold_mb: PyTorch's pull
+request 171662 of 2026; THP_MEM_ALLOC_ENABLE: PyTorch's c10/core/impl/alloc_cpu.cpp; GLIBC_TUNABLES, MALLOC_*: the GNU C
+Library's manual, sections 3.2.3 and 39.1.
 """
 
 from __future__ import annotations
@@ -88,6 +89,18 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Pin what is copied, and no more.",
             "pinning less",
             {PYTORCH: "staging = torch.empty(size_of_one_batch, dtype=torch.uint8, pin_memory=True)"},
+        ),
+        "pin-exact": Entry(
+            "Pin what is asked for: tell the allocator not to round large blocks up to a power of two, or register"
+            " memory of the right size.",
+            "pinning the exact size",
+            {
+                PYTORCH: (
+                    "host = torch.empty(n, dtype=torch.uint8)\n"
+                    "torch.cuda.cudart().cudaHostRegister(host.data_ptr(), host.nbytes, 0)"
+                ),
+            },
+            {PYTORCH: "PYTORCH_ALLOC_CONF=pinned_max_round_threshold_mb:64"},
         ),
         "register-once": Entry(
             "Register the memory once, before the loop, and unregister it at the end.",
@@ -213,6 +226,47 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             {
                 NATIVE: "if (step % 100 == 99) cudaStreamSynchronize(stream);",
                 PYTORCH: "total += loss.detach()  # on the GPU; total.item() every hundred steps",
+            },
+        ),
+        "use-streams": Entry(
+            "Let copies and kernels overlap: queue each step on one of several streams, with memory of its own on the"
+            " GPU, and wait for results later.",
+            "overlapping them on streams",
+            {
+                NATIVE: (
+                    "// once: n streams (3 keep both directions and the GPU busy), a device buffer for each\n"
+                    "cudaStream_t s = streams[i % n]; float *d = buffers[i % n];\n"
+                    "cudaMemcpyAsync(d, host[i], size, cudaMemcpyHostToDevice, s);\n"
+                    "kernel<<<grid, block, 0, s>>>(d);\n"
+                    "cudaMemcpyAsync(host[i], d, size, cudaMemcpyDeviceToHost, s);\n"
+                    "// after the loop: cudaDeviceSynchronize()"
+                ),
+                PYTORCH: (
+                    "with torch.cuda.stream(streams[i % n]):  # n = 3 streams, made once\n"
+                    "    x = batch.to('cuda', non_blocking=True)  # batch is pinned\n"
+                    "    results[i].copy_(model(x), non_blocking=True)  # results are pinned\n"
+                    "# after the loop: torch.cuda.synchronize()"
+                ),
+                CUPY: (
+                    "with streams[i % n]:  # cupy.cuda.Stream(non_blocking=True), n = 3, made once\n"
+                    "    x = buffers[i % n]; x.set(batch)  # batch is pinned: cupyx.empty_pinned\n"
+                    "    f(x).get(out=results[i], blocking=False)\n"
+                    "# after the loop: cupy.cuda.Device().synchronize()"
+                ),
+            },
+        ),
+        "keep-resident": Entry(
+            "Leave the data on the GPU between the steps; copy it to the host once, at the end.",
+            "leaving it on the GPU",
+            {
+                NATIVE: (
+                    "cudaMemcpy(device, host, size, cudaMemcpyHostToDevice);  // once, before the steps\n"
+                    "// the steps work on `device`\n"
+                    "cudaMemcpy(host, device, size, cudaMemcpyDeviceToHost);  // once, after them"
+                ),
+                PYTORCH: "x = x.to('cuda')  # once; then no .cpu() or .numpy() between the steps",
+                CUPY: "x = cupy.asarray(x)  # once; then no .get() or cupy.asnumpy between the steps",
+                JAX: "x = jax.device_put(x)  # once; then no numpy.asarray(x) between the steps",
             },
         ),
         "context-early": Entry(

@@ -2,13 +2,57 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 
-from pinprof.activity import UNRECORDED, GpuOpTable, MemoryKind, OpKind
+from pinprof.activity import UNRECORDED, CopyKind, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.columns import UInt8
 from pinprof.model import Bool, Capture, Int32, Int64
+
+WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
+"""Directions between host and device, as rates and as titles name them."""
+
+
+@dataclass(frozen=True)
+class CopyGroup:
+    """Copies of one site in one direction between device memory and one kind of host memory."""
+
+    table: CopyTable
+    calls: Int64
+    """Rows of the calls' table, in time order."""
+    rows: Int64
+    """Wall rows inside them."""
+    cost_ns: int
+    way: str
+    """`h2d` or `d2h`."""
+    words: str
+
+    @property
+    def count(self) -> int:
+        """How many."""
+        return len(self.table)
+
+    @property
+    def bytes(self) -> int:
+        """All of them."""
+        return int(self.table.size_bytes.sum())
+
+    @property
+    def each(self) -> int:
+        """Bytes of a typical one."""
+        return max(int(np.median(self.table.size_bytes)), 1)
+
+    @property
+    def distinct(self) -> int:
+        """Bytes of the different places of the host that they use."""
+        if not self.table.address.any():
+            return self.bytes
+        order = np.lexsort((-self.table.size_bytes, self.table.address))
+        _, largest = np.unique(self.table.address[order], return_index=True)
+        return int(self.table.size_bytes[order][largest].sum())
 
 
 def copies_of(capture: Capture, calls: Calls) -> CopyTable | None:

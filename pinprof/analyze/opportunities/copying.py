@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import CopyKind, MemoryKind
+from pinprof.activity import MemoryKind
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.copies import CopyGroup
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
-from pinprof.analyze.opportunities.results import CopyTable, Evidence
+from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.model import Int64
 from pinprof.rate_book import RUN, Estimate
@@ -25,66 +26,12 @@ ERROR = 0.2
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
-_WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
-
-
-@dataclass(frozen=True)
-class _Copies:
-    """Copies of one site in one direction between device memory and one kind of host memory."""
-
-    table: CopyTable
-    calls: Int64
-    """Rows of the calls' table, in time order."""
-    rows: Int64
-    """Wall rows inside them."""
-    cost_ns: int
-    way: str
-    """`h2d` or `d2h`."""
-    words: str
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        return len(self.table)
-
-    @property
-    def bytes(self) -> int:
-        """All of them."""
-        return int(self.table.size_bytes.sum())
-
-    @property
-    def each(self) -> int:
-        """Bytes of a typical one."""
-        return max(int(np.median(self.table.size_bytes)), 1)
-
-    @property
-    def distinct(self) -> int:
-        """Bytes of the different places of the host that they use."""
-        if not self.table.address.any():
-            return self.bytes
-        order = np.lexsort((-self.table.size_bytes, self.table.address))
-        _, largest = np.unique(self.table.address[order], return_index=True)
-        return int(self.table.size_bytes[order][largest].sum())
-
-
-def _groups(scene: Scene, kind: MemoryKind) -> Iterator[_Copies]:
-    """Copies whose host side is memory of this kind, by site and direction; those with their calls alone."""
-    copies = scene.copies
-    if copies is None or scene.calls is None:
-        return
-    for direction, way, words in _WAYS:
-        host = copies.source if direction == CopyKind.HOST_TO_DEVICE else copies.target
-        wanted = np.flatnonzero((copies.direction == direction) & (host == kind) & (copies.call >= 0))
-        for calls in scene.call_groups(copies.call[wanted]):
-            table = copies.take(wanted[np.isin(copies.call[wanted], calls)])
-            rows = scene.rows_inside(calls)
-            yield _Copies(table, calls, rows, scene.cost_of_calls(calls, rows), way, words)
 
 
 def tiny(scene: Scene) -> Iterator[Candidate]:
     """Very many small copies at one place."""
     for kind in (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN):
-        for group in _groups(scene, kind):
+        for group in scene.copy_groups(kind):
             if group.count < TINY_COPIES or group.each > TINY_BYTES or _reads_scalars(group):
                 continue
             site = scene.site_of_calls(group.calls, group.rows)
@@ -114,14 +61,14 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
             )  # fmt: skip
 
 
-def _reads_scalars(group: _Copies) -> bool:
+def _reads_scalars(group: CopyGroup) -> bool:
     return group.way == "d2h" and group.each <= SCALAR_BYTES
 
 
 def read_scalars(scene: Scene) -> Iterator[Candidate]:
     """Single values that are read back again and again: each waits until the GPU has done all before."""
     for kind in (MemoryKind.PAGEABLE, MemoryKind.PINNED, MemoryKind.UNKNOWN):
-        for group in _groups(scene, kind):
+        for group in scene.copy_groups(kind):
             calls = np.concatenate([group.calls, _syncs_beside(scene, group)])
             rows = scene.rows_inside(calls)
             waits = scene.ns(rows[scene.caused_by("sync.poll", "wait.gpu")[rows]])
@@ -147,7 +94,7 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
             )
 
 
-def _syncs_beside(scene: Scene, group: _Copies) -> Int64:
+def _syncs_beside(scene: Scene, group: CopyGroup) -> Int64:
     """The synchronisations at the place of these copies: a value can be used once they have returned."""
     assert scene.calls is not None
     table = scene.calls.table
@@ -157,7 +104,7 @@ def _syncs_beside(scene: Scene, group: _Copies) -> Int64:
     return np.flatnonzero(same)
 
 
-def _untraced(scene: Scene, group: _Copies) -> tuple[int, float]:
+def _untraced(scene: Scene, group: CopyGroup) -> tuple[int, float]:
     """What very many short calls cost without tracing, and by how much that may be off.
 
     Their clock, less what tracing adds, leaves out what lies around the driver's function; a call as it was measured on
@@ -176,7 +123,7 @@ def _without_tracing(scene: Scene) -> tuple[str, ...]:
 
 def pageable(scene: Scene) -> Iterator[Candidate]:
     """Copies from or to pageable memory, which the driver stages, and which block also where they promise not to."""
-    for group in _groups(scene, MemoryKind.PAGEABLE):
+    for group in scene.copy_groups(MemoryKind.PAGEABLE):
         if group.table.from_file.mean() > 0.5 or (group.count >= TINY_COPIES and group.each <= TINY_BYTES):
             continue
         staged = scene.rates.cost(f"{group.way}.pageable", group.each)
@@ -194,7 +141,7 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
         yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
 
 
-def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
+def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
     site = scene.site_of_calls(group.calls, group.rows)
     held = min(group.distinct, group.bytes) if not fresh else min(_most_at_once(scene, group), group.bytes)
     more = _pinning(scene, group, held, fresh=fresh)
@@ -228,7 +175,7 @@ def _staged(scene: Scene, group: _Copies, pinned: Estimate, staged: Estimate, co
     )  # fmt: skip
 
 
-def _kept(scene: Scene, group: _Copies) -> bool:
+def _kept(scene: Scene, group: CopyGroup) -> bool:
     """Whether what is copied stays: memory grows by most of it, so no buffer could be reused."""
     log = scene.capture.memory
     process = next((one for one in log.processes if one.pid == scene.course.pid), None) if log else None
@@ -241,7 +188,7 @@ def _kept(scene: Scene, group: _Copies) -> bool:
     return 2 * grown > group.bytes
 
 
-def _into_small_pages(scene: Scene, group: _Copies, cost: int, faults: int) -> Candidate:
+def _into_small_pages(scene: Scene, group: CopyGroup, cost: int, faults: int) -> Candidate:
     """Copies to memory that is kept: its pages are made anyway, but may be huge ones."""
     site = scene.site_of_calls(group.calls, group.rows)
     saved = HUGE_PAGES_SAVE * faults
@@ -260,7 +207,7 @@ def _into_small_pages(scene: Scene, group: _Copies, cost: int, faults: int) -> C
     )
 
 
-def _pinning(scene: Scene, group: _Copies, held: int, *, fresh: bool) -> Estimate | None:
+def _pinning(scene: Scene, group: CopyGroup, held: int, *, fresh: bool) -> Estimate | None:
     """What it costs to have the host's side pinned, beyond what it costs now."""
     pin, touch = scene.rates.cost("pin.alloc", held), scene.rates.cost("touch.first", held)
     if group.way == "h2d" and not fresh and group.bytes < TWICE * held:
@@ -272,7 +219,7 @@ def _pinning(scene: Scene, group: _Copies, held: int, *, fresh: bool) -> Estimat
     return pin.times(1 - min(touch.ns / pin.ns, 1.0))
 
 
-def _most_at_once(scene: Scene, group: _Copies) -> int:
+def _most_at_once(scene: Scene, group: CopyGroup) -> int:
     """The bytes of one step: what a set of buffers must hold that is reused in the next."""
     steps = scene.course.steps
     if steps is not None and steps.count > 1:
@@ -282,7 +229,7 @@ def _most_at_once(scene: Scene, group: _Copies) -> int:
 
 def mapped_files(scene: Scene) -> Iterator[Candidate]:
     """Copies to the GPU whose source is a mapped file: pages fault in while they are copied."""
-    for group in _groups(scene, MemoryKind.PAGEABLE):
+    for group in scene.copy_groups(MemoryKind.PAGEABLE):
         if group.table.from_file.mean() <= 0.5:
             continue
         ring = min(group.bytes, 2 * int(group.table.size_bytes.max()))

@@ -157,25 +157,35 @@ def _launchers(capture: Capture, pids: Int32, time: Int64, begin: Int64, end: In
     A process that starts several of its own kind at once shares its work among them and is no launcher.
     """
     samples = capture.samples
+    result = np.zeros(len(pids), np.bool_)
+    idle = np.flatnonzero(time < LAUNCHER_SHARE * (end - begin)).tolist()
+    heavy = {
+        number: (begin > begin[number]) & (begin < end[number]) & (time >= LAUNCHED_FACTOR * max(int(time[number]), 1))
+        for number in idle
+    }
+    if not any(launched.any() for launched in heavy.values()):
+        return result
     started = marked(capture.stacks, STARTS_PROGRAM)[samples.stack]
     executed = np.isin(pids, np.unique(samples.pid[started]))
-    programs = [_programs(capture, pid) for pid in pids.tolist()]
-    result = np.zeros(len(pids), np.bool_)
-    for number in np.flatnonzero(time < LAUNCHER_SHARE * (end - begin)).tolist():
-        later = (begin > begin[number]) & (begin < end[number])
-        heavy = later & (time >= LAUNCHED_FACTOR * max(int(time[number]), 1))
-        other = heavy & np.array([not program & programs[number] for program in programs], np.bool_)
-        result[number] = bool(other.any()) or int((heavy & executed).sum()) == 1
+    programs = _programs(capture, pids)
+    for number, launched in heavy.items():
+        other = launched & np.array([not program & programs[number] for program in programs], np.bool_)
+        result[number] = bool(other.any()) or int((launched & executed).sum()) == 1
     return result
 
 
-def _programs(capture: Capture, pid: int) -> frozenset[str]:
-    """What a process executes: the files that its stacks begin in; its name where they do not tell."""
+def _programs(capture: Capture, pids: Int32) -> list[frozenset[str]]:
+    """What each process executes: the files that its stacks begin in; its name where they do not tell."""
     samples, stacks = capture.samples, capture.stacks
-    nodes = np.unique(samples.stack[(samples.pid == pid) & (samples.stack != NO_NODE)])
-    while len(outer := nodes[stacks.parent[nodes] != NO_NODE]):
-        nodes = np.unique(np.append(nodes[stacks.parent[nodes] == NO_NODE], stacks.parent[outer]))
     frames = stacks.frames
-    first = [int(frame) for frame in np.unique(stacks.frame[nodes]) if frames.symbol[int(frame)] == "_start"]
-    files = {frames.dsos[int(frames.dso[frame])].path for frame in first}
-    return frozenset(files or {capture.threads.get((pid, pid), "")})
+    outermost = np.append(stacks.frame, np.int32(-1))
+    for nodes in stacks.levels():
+        above = stacks.parent[nodes]
+        outermost[nodes] = np.where(above == NO_NODE, stacks.frame[nodes], outermost[above])
+    first = outermost[samples.stack]
+    result = []
+    for pid in pids.tolist():
+        begins = [frame for frame in np.unique(first[samples.pid == pid]).tolist() if frame >= 0]
+        files = {frames.dsos[int(frames.dso[frame])].path for frame in begins if frames.symbol[frame] == "_start"}
+        result.append(frozenset(files or {capture.threads.get((pid, pid), "")}))
+    return result

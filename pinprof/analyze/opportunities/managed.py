@@ -69,12 +69,13 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
 
 
 def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
-    """Kernels that are the first to touch what the CPU has filled, where nothing is prefetched.
+    """Kernels that are the first to touch what the CPU has filled, where nothing is prefetched and no advice given.
 
     What the GPU did may not be recorded: then the wait for it is the bound, and the driver's rate the estimate.
     """
     calls = scene.calls
-    if calls is None or calls.is_for("prefetch").any():
+    # Advice may keep the pages where they are and let the GPU map them: which one it was is not recorded.
+    if calls is None or calls.is_for("prefetch", "advise").any():
         return
     made = np.flatnonzero(calls.is_for("alloc managed") & (calls.table.status == 0))
     filled = np.flatnonzero(scene.caused_by("uvm.cpu_fault") & ~scene.has(_MOVES))

@@ -9,12 +9,13 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.activity import CallOverhead
+from pinprof.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.copies import WAYS, CopyGroup
 from pinprof.analyze.opportunities.labels import marked
 from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
 from pinprof.analyze.opportunities.sites import Sites
@@ -148,35 +149,68 @@ class Scene:
         row = int(np.flatnonzero(which.reshape(-1) == heaviest)[0])
         return self.capture.threads.get((int(pids[row]), int(tids[row])), "")
 
+    @cached_property
+    def _rows_by_thread(self) -> dict[int, Int64]:
+        """Thread, as `pack` makes it → the wall rows that it was sampled in."""
+        sample = self.course.wall.sample
+        thread = pack(self.capture.samples.pid[sample], self.capture.samples.tid[sample])
+        return {key: np.flatnonzero(thread == key) for key in np.unique(thread).tolist()}
+
     def rows_inside(self, calls: Int64) -> Int64:
         """The wall rows that lie inside these calls, on the threads that made them."""
         assert self.calls is not None
-        table, wall, samples = self.calls.table, self.course.wall, self.capture.samples
+        table = self.calls.table
         calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
-        thread = pack(samples.pid[wall.sample], samples.tid[wall.sample])
-        time = samples.time_ns[wall.sample]
+        thread = pack(table.pid[calls], table.tid[calls])
         found = []
-        for key in np.unique(pack(table.pid[calls], table.tid[calls])).tolist():
-            mine = calls[pack(table.pid[calls], table.tid[calls]) == key]
-            rows = np.flatnonzero(thread == key)
-            place = np.searchsorted(table.start_ns[mine], time[rows], "right") - 1
-            inside = (place >= 0) & (time[rows] < table.end_ns[mine][place])
-            found.append(rows[inside])
+        for key in np.unique(thread).tolist():
+            rows = self._rows_by_thread.get(key, np.zeros(0, np.int64))
+            time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
+            found.append(rows[self._within(calls[thread == key], time)])
         return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def _within(self, calls: Int64, time: Int64) -> Bool:
+        """Which of these times lie inside one of these calls of one thread, ordered by start."""
+        assert self.calls is not None
+        place = np.searchsorted(self.calls.table.start_ns[calls], time, "right") - 1
+        return np.asarray((place >= 0) & (time < np.append(self.calls.table.end_ns[calls], 0)[place]))
 
     def cost_of_calls(self, calls: Int64, rows: Int64) -> int:
         """Wall time of the critical thread in calls; `rows` are the wall rows inside them.
 
         Its own count by their clock, without what tracing them costs and without the creation of contexts; those of
-        other threads as far as it waited for them.
+        other threads as far as it waited for them, unless it did so inside its own, whose clock holds that.
         """
         assert self.calls is not None
         table, wall = self.calls.table, self.course.wall
-        own = (table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)
+        own = calls[(table.pid[calls] == self.course.pid) & (table.tid[calls] == self.course.tid)]
+        own = own[np.argsort(table.start_ns[own], kind="stable")]
         other = self.capture.samples.tid[wall.sample[rows]] != self.course.tid
-        clock = np.maximum(self.calls.duration_ns[calls[own]] - self.overhead_ns - self._context_in(calls[own]), 0)
-        waited = (wall.waiting[rows] >= 0) & other
+        clock = np.maximum(self.calls.duration_ns[own] - self.overhead_ns - self._context_in(own), 0)
+        waited = (wall.waiting[rows] >= 0) & other & ~self._within(own, wall.time_ns[rows])
         return max(int(clock.sum()) - self.ns(rows[self.blocked[rows]]), 0) + int(wall.ns[rows[waited]].sum())
+
+    def copy_groups(self, *kinds: MemoryKind) -> tuple[CopyGroup, ...]:
+        """Copies by the kind of memory on the host's side, by site and direction; those with their calls alone."""
+        return tuple(group for kind in kinds for group in self._copy_groups.get(kind, ()))
+
+    @cached_property
+    def _copy_groups(self) -> dict[int, list[CopyGroup]]:
+        copies = self.copies
+        found: dict[int, list[CopyGroup]] = {}
+        if copies is None or self.calls is None:
+            return found
+        for direction, way, words in WAYS:
+            host = copies.source if direction == CopyKind.HOST_TO_DEVICE else copies.target
+            wanted = (copies.direction == direction) & (copies.call >= 0)
+            for kind in np.unique(host[wanted]).tolist():
+                mine = np.flatnonzero(wanted & (host == kind))
+                for calls in self.call_groups(copies.call[mine]):
+                    table = copies.take(mine[np.isin(copies.call[mine], calls)])
+                    rows = self.rows_inside(calls)
+                    group = CopyGroup(table, calls, rows, self.cost_of_calls(calls, rows), way, words)
+                    found.setdefault(kind, []).append(group)
+        return found
 
     @cached_property
     def blocked(self) -> Bool:

@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages
+from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
@@ -29,6 +29,7 @@ DETECTORS: tuple[Detector, ...] = (
     copying.tiny,
     copying.pageable,
     copying.mapped_files,
+    turns.back_and_forth,
     managed.read_back,
     managed.first_touch_by_gpu,
     pages.page_costs,

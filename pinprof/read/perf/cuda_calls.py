@@ -13,7 +13,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import Activity, Api, ApiCallTable, CallOverhead, CopyKind
+from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CallOverhead, CopyKind
 from pinprof.cuda_functions import FUNCTIONS, STATED, Function, plain_name
 from pinprof.errors import PinprofError
 from pinprof.manifest import Manifest
@@ -176,6 +176,7 @@ def _table(
         sites=tuple(sites),
         stack=node[row],
         context_ns=_context_inside(time[left] - time[entered], stacks, node[entered], outer, kept),
+        stream=_streams(payload[entered, _ARGUMENTS:], stacks, node[entered], outer, kept),
     )
     stated = _stated(arguments, called, roles)
     _state_by_inner(stated, stacks, node[entered], outer, kept)
@@ -195,6 +196,17 @@ def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int
     total = np.zeros(len(outer), np.int64)
     np.add.at(total, outer[inner], duration[inner])
     return total[kept]
+
+
+def _streams(arguments: UInt64, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> UInt64:
+    """Per outermost call the stream of the copy that it makes, itself or by a call inside it; the rest of all calls."""
+    nodes, which = np.unique(node, return_inverse=True)
+    places = [FUNCTIONS.get(_name(stacks, number), Function()).stream for number in nodes.tolist()]
+    place = np.array([-1 if each is None else each for each in places] or [-1], np.int64)[which.reshape(-1)]
+    found = np.flatnonzero(place >= 0)
+    streams = np.full(len(outer), NO_STREAM, np.uint64)
+    streams[outer[found]] = arguments[found, place[found]]
+    return streams[kept]
 
 
 def _argument(arguments: UInt64, called: Int32, place: list[int | None]) -> UInt64:

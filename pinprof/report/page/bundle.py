@@ -39,6 +39,7 @@ _OPERATORS = frozenset(
 )
 """Words that no expression ends with."""
 _NAME = re.compile(r"[\w$]+")
+_DEEPER = {"{": 1, "(": 1, "[": 1, "}": -1, ")": -1, "]": -1}
 _KEYWORDS = frozenset({"export", "function", "class", "const", "let"})
 # What follows is matched against lexemes with a space between each.
 _IMPORT = re.compile(r'import \{ ([\w$]+(?: , [\w$]+)*)(?: ,)? \} from "(\.[^"]*)" ;')
@@ -140,7 +141,7 @@ def parse(path: str, source: str) -> Module:
                 declared.append(declaration[1])
         elif depth == 0 and lexeme in (",", "var"):
             raise refused("stands at the top level, where each name has its own const or let")
-        depth += (lexeme in ("{", "(", "[")) - (lexeme in ("}", ")", "]"))
+        depth += _DEEPER.get(lexeme, 0)
         text.append(gap + lexeme)
         at += 1
     if depth:

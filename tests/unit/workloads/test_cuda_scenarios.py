@@ -55,6 +55,26 @@ def test_scenario_waits_for_its_results_and_frees_what_it_made(
     assert fake.alive == {}
 
 
+@pytest.mark.parametrize(
+    ("name", "variant", "pins"),
+    [
+        ("round-trip", "copied", 1),
+        ("round-trip", "resident", 1),
+        ("small-copies", "many", 1),
+        ("overlap", "blocking", 1),
+        ("overlap", "streams", 1),
+        ("alloc-loop", "pool", 1),
+        ("alloc-loop", "mistake", 3 * 8),
+    ],
+)
+def test_only_the_scenario_of_repeated_allocation_allocates_again(
+    name: str, variant: str, pins: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = install(monkeypatch, FakeCuda())
+    scenario.run(name, Options(1 << 20, iterations=2, warmup=1, variant=variant))
+    assert fake.calls.count("cudaMallocHost") == fake.calls.count("cudaFreeHost") == pins
+
+
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_call_that_fails_in_the_middle_is_named_and_leaves_nothing(
     name: str, variant: str | None, monkeypatch: pytest.MonkeyPatch

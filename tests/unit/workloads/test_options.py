@@ -6,6 +6,7 @@ import json
 import sys
 from importlib.metadata import EntryPoint
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from pinprof.workloads.backends.host import HostBackend
 
 from pinprof import scenario
 from pinprof.errors import ScenarioError, UsageError
-from pinprof.scenario import Options, ScenarioSpec, Variant, catalog
+from pinprof.scenario import Options, RunContext, ScenarioSpec, Variant, catalog
 
 
 @pytest.mark.parametrize(
@@ -30,6 +31,12 @@ from pinprof.scenario import Options, ScenarioSpec, Variant, catalog
 def test_options_that_cannot_be_meant_are_refused_by_value(values: dict[str, int], named: str) -> None:
     with pytest.raises(UsageError, match=named):
         Options(**values)
+
+
+@pytest.mark.parametrize(("asked", "used"), [(1 << 20, 1 << 20), (256 << 20, 16 << 20)])
+def test_scenario_uses_no_more_than_it_needs_to_show_its_mistake(asked: int, used: int) -> None:
+    spec = scenario.load("small-copies").spec
+    assert RunContext(spec, Options(asked), cast("Any", None)).size_bytes == used
 
 
 def test_size_beyond_memory_is_refused_with_both_figures() -> None:

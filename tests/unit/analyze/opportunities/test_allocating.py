@@ -7,12 +7,27 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.activity import CallOverhead
+from pinprof.activity import CallOverhead, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze.opportunities import allocating
 from pinprof.analyze.opportunities.candidate import Candidate
-from tests.support.scenes import CREATED, FREE, MIB, MS, PINNED, Traced, prices, ran, recorded, scene, waited
+from tests.support.scenes import (
+    CREATED,
+    FREE,
+    MAIN,
+    MIB,
+    MS,
+    PINNED,
+    Traced,
+    prices,
+    ran,
+    recorded,
+    scene,
+    to_gpu,
+    waited,
+)
 from tests.support.stacks import Range
 
+BASE = 1 << 40
 WAITS = (
     "main@/app",
     "cudaMemcpy@/usr/lib/libcuda.so.1",
@@ -109,6 +124,58 @@ def test_small_pins_and_pages_that_exist_are_left_alone() -> None:
     assert len(creation(allocating.LEAST_PIN_BYTES)) == 1
     assert creation(128 * MIB, created=11) == []
     assert len(creation(128 * MIB, created=13)) == 1
+
+
+TORCH = (MAIN[0], "at::native::empty@/opt/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so", *CREATED[1:])
+
+
+def pinned(size: int, used: int, stack: Sequence[str] = TORCH, first: int = 0) -> list[Candidate]:
+    """Memory that is pinned in 100 ms, of which copies reach so many bytes from the first on."""
+    calls = [Traced("cudaHostAlloc", 0, 100, size)]
+    calls += [to_gpu(110, 111, used // 2, MemoryKind.PINNED, site=1, address=BASE + first)]
+    calls += [to_gpu(111, 112, used - used // 2, MemoryKind.PINNED, site=1, address=BASE + first + used // 2)]
+    made = recorded(ran(0, 200, stack), calls)
+    assert made.activity is not None
+    granted = MemoryUsageTable.of(
+        1, time_ns=100 * MS, size_bytes=size, address=BASE, memory_kind=MemoryKind.PINNED,
+        operation=MemoryOperation.ALLOCATE, device=-1, pid=100, correlation_id=1,
+    )  # fmt: skip
+    made = replace(made, activity=replace(made.activity, memory=granted))
+    return list(allocating.page_creation(scene(made)))
+
+
+@pytest.mark.parametrize(("size", "used"), [(1024, 640), (2048, 1127), (1024, 900)])
+def test_pins_that_pytorch_rounds_up_are_split_into_what_is_used_and_the_rest(size: int, used: int) -> None:
+    rest, kept = pinned(size * MIB, used * MIB)
+    share = used / size
+    assert (rest.cure.id, kept.cure.id) == ("pin-exact", "touch-then-register")
+    assert rest.cost_ns == rest.saving.likely_ns == pytest.approx((1 - share) * 100 * MS, rel=1e-6)
+    assert kept.cost_ns == pytest.approx(share * 100 * MS, rel=1e-6)
+    assert kept.bytes == pytest.approx(used * MIB)
+    # Nobody counts a sample for both.
+    assert not set(rest.rows) & set(kept.rows)
+    assert len(rest.rows) == pytest.approx((1 - share) * 100, abs=1.5)
+    assert "rounded up to a power of two" in rest.title
+    assert rest.cure.environment.startswith("PYTORCH_ALLOC_CONF=")
+
+
+@pytest.mark.parametrize(
+    ("size", "used", "stack"),
+    [
+        (1024, 940, TORCH),  # all but a little
+        (1024, 400, TORCH),  # half of it would have been enough
+        (1000, 640, TORCH),  # as asked for
+        (1024, 640, CREATED),  # nobody rounds there
+    ],
+)
+def test_pins_of_which_a_part_is_not_copied_need_not_be_rounded(size: int, used: int, stack: Sequence[str]) -> None:
+    assert [one.cure.id for one in pinned(size * MIB, used * MIB, stack)] == ["touch-then-register"]
+
+
+def test_pins_of_which_copies_use_little_are_made_smaller() -> None:
+    rest, kept = pinned(1000 * MIB, 100 * MIB, CREATED, first=4096)
+    assert (rest.cure.id, kept.cure.id) == ("pin-less", "touch-then-register")
+    assert rest.cost_ns == pytest.approx(90 * MS)
 
 
 def test_machine_without_a_rate_for_touching_gets_no_promise() -> None:

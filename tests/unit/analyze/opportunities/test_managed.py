@@ -70,6 +70,7 @@ def test_wait_and_allocation_are_the_bounds() -> None:
 
 def test_what_is_prefetched_or_never_filled_or_never_waited_for_is_well() -> None:
     assert first_touch([ALLOCATED, Traced("cudaMemPrefetchAsync", 51, 52)]) == []
+    assert first_touch([ALLOCATED, Traced("cudaMemAdvise", 51, 52)]) == []
     assert first_touch([ALLOCATED], filled=0) == []
     assert first_touch([ALLOCATED], waits=0) == []
     assert first_touch([]) == []

@@ -62,6 +62,22 @@ def test_call_that_waits_counts_once() -> None:
     assert shown.cost_of_calls(ALL(1), shown.rows_inside(ALL(1))) == 50 * MS
 
 
+def test_wait_for_another_thread_s_call_inside_a_call_of_its_own_counts_once() -> None:
+    held = (*MAIN, "pthread_mutex_lock@/libc.so.6", "__x64_sys_futex", "do_futex", "futex_wait", "schedule")
+    samples = ran(0, 10) + waited(10, 60, held) + ran(60, 100) + ran(10, 60, FREE, tid=101)
+    calls = [Traced("cudaFree", 10, 60), Traced("cudaFree", 9, 60, tid=101)]
+    shown = scene(recorded([*samples, *ran(100, 200)], [*calls, Traced("cuMemcpyHtoD", 100, 190)]))
+    assert shown.calls is not None
+    both = np.flatnonzero(shown.calls.is_for("free device"))
+    rows = shown.rows_inside(both)
+    # The wait is charged to the thread that freed meanwhile.
+    assert shown.causes(rows)["free.unmap"] == pytest.approx(50 * MS, abs=MS)
+    assert shown.cost_of_calls(both, rows) == 50 * MS
+    # Where only the other's calls are asked for, the wait is their cost.
+    other = both[shown.calls.table.tid[both] == 101]
+    assert shown.cost_of_calls(other, shown.rows_inside(other)) == pytest.approx(50 * MS, abs=MS)
+
+
 def test_wait_while_another_thread_pins_is_not_the_call_s_own() -> None:
     wait = (*MAIN, "cudaMalloc@/usr/lib/libcuda.so.1", "__x64_sys_ioctl", "rm_ioctl[nvidia]", "down_read", "schedule")
     samples = ran(0, 10) + waited(10, 60, wait) + ran(60, 100) + ran(10, 60, CREATED, tid=101)
