@@ -16,17 +16,26 @@ C_SOURCES := pinprof/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/n
 # pytest's rewriting of the tests' assertions takes longer than many of them, so it is kept in __pycache__.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo quick test lint format check-python check-types check-spelling check-c check-javascript wheel reports bench \
-	setup setup-test clean
+.PHONY: demo quick quick-tests test tests lint lint-beside format check-python check-types check-spelling check-c \
+	check-javascript wheel reports bench setup setup-test clean
 
 demo: setup
 	$(BIN)/pinprof run zerocopy --record
 
 quick: setup-test
-	@$(MAKE) --no-print-directory --jobs 2 --output-sync=target lint
+	@$(MAKE) --no-print-directory --jobs 2 lint-beside quick-tests
+
+quick-tests: setup-test
 	$(BIN)/python -m pytest --quiet --numprocesses 2 --hypothesis-profile=quick tests/unit tests/gold
 
-test: setup-test lint
+test: setup-test
+	@$(MAKE) --no-print-directory --jobs 2 lint-beside tests
+
+# Where the tests wait, for a browser or a recorded program.
+lint-beside:
+	@nice $(MAKE) --no-print-directory lint
+
+tests: setup-test
 	$(BIN)/python -m pytest --cov --numprocesses 2
 
 lint: check-python check-types check-spelling check-c check-javascript

@@ -5,15 +5,12 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, settings
+from xdist.remote import Producer
 
-HERE = Path(__file__).parent
-ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
-"""Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
-and one Chromium serves all pages."""
+from tests.support.distribution import Groups
 
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
 # few of them.
@@ -23,12 +20,10 @@ settings.register_profile("random", deadline=None, suppress_health_check=list(He
 settings.load_profile("same")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """With --numprocesses, say which tests must stay together; pytest-xdist begins with the largest group."""
-    for item in items:
-        group = ONE_AT_A_TIME.get(item.path.relative_to(HERE).parts[0])
-        if group:
-            item.add_marker(pytest.mark.xdist_group(group))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
+    """Distribute the tests over the workers of --numprocesses."""
+    return Groups(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)

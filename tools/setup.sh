@@ -57,8 +57,10 @@ fi
 extras=
 [ "$purpose" = test ] && extras=dev
 if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
-"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+# pip would compile what it installs on one processor.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
   --editable ".${extras:+[$extras]}"
+"$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true  # some packages hold files for other versions of Python
 
 if [ "$purpose" = test ] && command -v npm >/dev/null; then
   npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/tools || echo \

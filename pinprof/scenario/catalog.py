@@ -43,7 +43,8 @@ def names() -> list[str]:
 
 def specs() -> list[ScenarioSpec]:
     """The specs of all scenarios, sorted by name."""
-    return [load(name).spec for name in names()]
+    # Looking through all packages for places takes as long as all else.
+    return [_loaded(name, place).spec for name, place in sorted(_places().items())]
 
 
 def load(name: str) -> Scenario:
@@ -51,7 +52,11 @@ def load(name: str) -> Scenario:
     places = _places()
     if name not in places:
         raise UsageError(f"There is no scenario {name!r}.", _nearest(name, places), "unknown-scenario")
-    place = places[name]
+    return _loaded(name, places[name])
+
+
+def _loaded(name: str, place: str) -> Scenario:
+    """The scenario of that name in that module; ScenarioError for a broken one."""
     remedy = "Repair the package that provides it, or remove it."
     try:
         module = importlib.import_module(place)
@@ -78,27 +83,27 @@ def resolve(name: str, variant: str | None = None) -> tuple[str, str | None]:
     places = _places()
     if name in places:
         return name, variant
-    for place in places:
+    for known, place in places.items():
         # A broken module of another package must not hide the others.
         with contextlib.suppress(ScenarioError):
-            spec = load(place).spec
+            spec = _loaded(known, place).spec
             if name in spec.aliases:
-                return place, variant
+                return known, variant
             for one in spec.variants:
                 if one.alias == name and variant not in (None, one.name):
-                    problem = f"{name} is {place} in its variant {one.name}, not {variant}."
-                    raise UsageError(problem, f"Write: pinprof run {place} --variant {variant}.", "variant")
+                    problem = f"{name} is {known} in its variant {one.name}, not {variant}."
+                    raise UsageError(problem, f"Write: pinprof run {known} --variant {variant}.", "variant")
                 if one.alias == name:
-                    return place, one.name
+                    return known, one.name
     raise UsageError(f"There is no scenario {name!r}.", _nearest(name, places), "unknown-scenario")
 
 
 def _nearest(name: str, places: Mapping[str, str]) -> str:
     """What may have been meant: a variant of that name, or a scenario of a similar one."""
-    for place in places:
+    for known, place in places.items():
         with contextlib.suppress(ScenarioError):
-            if any(variant.name == name for variant in load(place).spec.variants):
-                return f"It is a variant: pinprof run {place} --variant {name}."
+            if any(variant.name == name for variant in _loaded(known, place).spec.variants):
+                return f"It is a variant: pinprof run {known} --variant {name}."
     near = difflib.get_close_matches(name, places, 1, cutoff=0.5)
     return f"Did you mean {near[0]!r}?" if near else "`pinprof list` shows them all."
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
@@ -39,10 +41,45 @@ def browser() -> Iterator[Browser]:
         chromium.close()
 
 
+@dataclass
+class Pages:
+    """Pages of the browser that are empty and free, by what they were made for.
+
+    A page that is used again costs a quarter of the processor time of a new one.
+    """
+
+    browser: Browser
+    free: dict[tuple[int, str, str], list[Page]] = field(default_factory=lambda: defaultdict(list))
+
+    def take(self, width: int, scheme: str, motion: str) -> Page:
+        """An empty page."""
+        if self.free[width, scheme, motion]:
+            return self.free[width, scheme, motion].pop()
+        context = self.browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion, offline=True
+        )
+        return context.new_page()
+
+    def give_back(self, page: Page, width: int, scheme: str, motion: str) -> None:
+        """Leave nothing of a report: neither the theme that was chosen nor where the pointer is."""
+        page.mouse.move(0, 0)
+        page.evaluate("localStorage.clear()")
+        page.goto("about:blank")
+        self.free[width, scheme, motion].append(page)
+
+
+@pytest.fixture(scope="session")
+def pages(browser: Browser) -> Pages:
+    return Pages(browser)
+
+
 @pytest.fixture
-def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
-    """Write a report's page, open it from disk and wait for its flamegraph; all it did is checked afterwards."""
-    opened: list[Opened] = []
+def open_page(pages: Pages, tmp_path: Path) -> Iterator[Callable[..., Opened]]:
+    """Write a report's page, open it from disk and wait for its flamegraph; all it did is checked afterwards.
+
+    `own` is for tests that change more than what the page shows: its scripts, its medium, its permissions.
+    """
+    opened: list[tuple[Opened, Callable[[], None]]] = []
 
     def open_report(
         data: ReportData,
@@ -51,25 +88,36 @@ def open_page(browser: Browser, tmp_path: Path) -> Iterator[Callable[..., Opened
         scheme: str = "light",
         shared: bool = False,
         motion: str = "reduce",
+        own: bool = False,
     ) -> Opened:
         path = tmp_path / "report.html"
         write_html(data, path, tmp_path / "shared" if shared else None)
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion=motion, offline=True
-        )
-        one = Opened(context.new_page())
-        one.page.on("console", lambda message: one.complaints.append(message.text))
-        one.page.on("pageerror", lambda error: one.complaints.append(str(error)))
-        one.page.on("request", lambda request: one.requests.append(request.url))
+        one = Opened(pages.take(width, scheme, motion))
+        listeners: dict[str, Callable[[Any], None]] = {
+            "console": lambda message: one.complaints.append(message.text),
+            "pageerror": lambda error: one.complaints.append(str(error)),
+            "request": lambda request: one.requests.append(request.url),
+        }
+        for event, listener in listeners.items():
+            one.page.on(event, listener)
+
+        def leave() -> None:
+            if own:
+                one.page.context.close()
+                return
+            pages.give_back(one.page, width, scheme, motion)
+            for event, listener in listeners.items():
+                one.page.remove_listener(event, listener)
+
+        opened.append((one, leave))
         one.page.goto(path.as_uri())
         if data.flame:
             one.page.wait_for_selector("#flame[data-ready]")
-        opened.append(one)
         return one
 
     yield open_report
-    for one in opened:
-        one.page.context.close()
+    for one, leave in opened:
+        leave()
         assert one.complaints == []
         # blob: is the page's own memory: its worker and its downloads.
         asked = {

@@ -371,7 +371,7 @@ def test_saved_svg_keeps_hostile_names_as_text(open_page: Open, tmp_path: Path) 
 
 
 def test_print_shows_every_level_in_the_light_theme(open_page: Open) -> None:
-    page = open_page(sample_report(), scheme="dark").page
+    page = open_page(sample_report(), scheme="dark", own=True).page
     page.emulate_media(media="print")
     page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert pixel(page, 0.3, 4) == colour(page, "--cause-pin-faultin")
@@ -446,7 +446,8 @@ def test_focus_order_and_names_are_accessible(page: Page) -> None:
     assert [one for one in order if one in wanted] == wanted
 
 
-def test_the_page_works_without_workers(open_page: Open, page: Page) -> None:
+def test_the_page_works_without_workers(open_page: Open) -> None:
+    page = open_page(sample_report(), own=True).page
     page.add_init_script("window.Worker = class { constructor() { throw new Error('refused'); } };")
     page.reload()
     page.wait_for_selector("#flame[data-ready]")
@@ -454,7 +455,8 @@ def test_the_page_works_without_workers(open_page: Open, page: Page) -> None:
     assert "600 ms" in hover(page, 0.3, 4)
 
 
-def test_the_worker_answers(open_page: Open, page: Page) -> None:
+def test_the_worker_answers(open_page: Open) -> None:
+    page = open_page(sample_report(), own=True).page
     page.add_init_script(
         "window.answers = 0; window.Worker = class extends Worker { constructor(address) { super(address);"
         " this.addEventListener('message', () => { window.answers += 1; }); } };"

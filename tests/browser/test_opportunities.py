@@ -70,7 +70,7 @@ def test_an_address_names_the_opportunity_and_pressing_again_shows_all(open_page
 
 
 def test_code_and_variable_are_copied_with_the_keyboard_and_it_is_said(open_page: Callable[..., Any]) -> None:
-    page = open_page(report()).page
+    page = open_page(report(), own=True).page
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     for name, text in (("Copy the code", POOL), ("Copy the environment variable", "PINPROF_POOL=1")):
         button = page.get_by_role("button", name=name).first

@@ -13,22 +13,10 @@ from pathlib import Path
 import pytest
 
 from pinprof.collect import permission
-from pinprof.errors import PinprofError
-from pinprof.read import ReadOptions, read
+from tests.support.command import pinprof
 from tests.support.h200 import DATA, unpack
 
 ROOT = Path(__file__).parents[2]
-
-
-def pinprof(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "pinprof", *map(str, arguments)],
-        cwd=cwd,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def complaint(result: subprocess.CompletedProcess[str]) -> str:
@@ -123,25 +111,6 @@ def test_a_missing_kallsyms_or_ranges_file_is_named(perf_data: Path, tmp_path: P
         result = pinprof("report", perf_data, option, tmp_path / "absent")
         assert result.returncode == 1
         assert "absent" in complaint(result)
-
-
-def test_every_truncation_reads_what_is_whole_or_says_why_not(perf_data: Path, tmp_path: Path) -> None:
-    """At every 1 % of the file: either a report that counts what is lost, or one clean sentence."""
-    whole = perf_data.read_bytes()
-    all_samples = len(read(perf_data, ReadOptions()).samples)
-    cut = tmp_path / "cut.perf.data"
-    counts = []
-    for percent in range(100):
-        cut.write_bytes(whole[: len(whole) * percent // 100])
-        try:
-            capture = read(cut, ReadOptions())
-        except PinprofError:
-            counts.append(0)
-            continue
-        assert capture.losses.corrupt_bytes or capture.losses.notes, f"nothing said at {percent} %"
-        counts.append(len(capture.samples))
-    assert counts == sorted(counts)
-    assert counts[-1] == all_samples
 
 
 @pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")

@@ -35,8 +35,8 @@ MOST_ON_HEALTHY = 0.05
 
 
 def each(cases: Iterable[Case | Control]) -> list[Any]:
-    """The cases, each on one worker: reading a recording takes longest."""
-    return [pytest.param(case, id=case.name, marks=pytest.mark.xdist_group(case.name)) for case in cases]
+    """The cases by their names."""
+    return [pytest.param(case, id=case.name) for case in cases]
 
 
 @pytest.mark.parametrize("case", each(CASES))

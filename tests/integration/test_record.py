@@ -246,8 +246,12 @@ def test_a_sampler_dying_leaves_the_program_alone_and_is_said(sampler: str, tmp_
 
 
 def test_a_program_under_nohup_still_ignores_the_hangup(tmp_path: Path) -> None:
-    with recording(tmp_path, "sh", "-c", "touch started; sleep 2; exit 9", before=("nohup",)) as process:
+    code = "touch started; until [ -e go ]; do sleep 0.02; done; exit 9"
+    with recording(tmp_path, "sh", "-c", code, before=("nohup",)) as process:
         os.killpg(process.pid, signal.SIGHUP)
+        while pending(process.pid):
+            time.sleep(0.02)
+        (tmp_path / "go").touch()
     assert process.returncode == 9
 
 

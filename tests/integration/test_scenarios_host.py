@@ -25,6 +25,8 @@ from pinprof import scenario
 from pinprof.cli.list import FAMILIES
 from pinprof.errors import ScenarioError
 from pinprof.scenario import Options
+from pinprof.scenario.__main__ import main
+from tests.support.command import called, pinprof
 
 CASES = [
     (spec.name, variant)
@@ -113,7 +115,7 @@ def test_failed_iteration_leaves_nothing_behind(
 
 @pytest.mark.parametrize("name", sorted(set(scenario.names()) - {name for name, _ in CASES}))
 def test_scenario_that_needs_a_gpu_says_that_the_host_has_no_form_of_it(name: str) -> None:
-    result = child(name)
+    result = called(main, [name, "--backend", "host"])
     assert result.returncode == 1
     assert f"{name} needs an NVIDIA GPU: it has no form for the host backend." in result.stderr
     assert result.stderr.count("\n") == 1
@@ -170,7 +172,7 @@ def test_facts_that_cannot_be_written_do_not_stop_the_run() -> None:
     ],
 )
 def test_mistakes_are_one_line_with_what_to_do(arguments: list[str], message: str) -> None:
-    result = child(*arguments)
+    result = called(main, [*arguments, "--backend", "host"])
     assert result.returncode == 1
     assert result.stdout == ""
     assert message in result.stderr
@@ -178,15 +180,10 @@ def test_mistakes_are_one_line_with_what_to_do(arguments: list[str], message: st
     assert result.stderr.count("\n") == 1
 
 
-def pinprof(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "pinprof", *arguments]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
-
-
 def test_list_shows_every_scenario_and_variant_by_family(tmp_path: Path) -> None:
-    listed = pinprof("list", folder=tmp_path)
+    listed = pinprof("list", cwd=tmp_path)
     assert (listed.returncode, listed.stderr) == (0, "")
-    described = json.loads(pinprof("list", "--json", folder=tmp_path).stdout)
+    described = json.loads(pinprof("list", "--json", cwd=tmp_path).stdout)
     assert {one["family"] for one in described} == {spec.family for spec in scenario.specs()}
     assert [one["name"] for one in described] == re.findall(r"^  (\S+)", listed.stdout, re.MULTILINE)
     for spec in scenario.specs():
@@ -200,7 +197,7 @@ def test_list_shows_every_scenario_and_variant_by_family(tmp_path: Path) -> None
 
 
 def test_list_of_one_scenario_explains_it_and_takes_its_aliases(tmp_path: Path) -> None:
-    told = pinprof("list", "pool", folder=tmp_path)
+    told = pinprof("list", "pool", cwd=tmp_path)
     assert (told.returncode, told.stderr) == (0, "")
     spec = scenario.load("alloc-loop").spec
     assert " ".join(spec.description.split()) in " ".join(told.stdout.split())
@@ -212,7 +209,7 @@ def test_list_of_one_scenario_explains_it_and_takes_its_aliases(tmp_path: Path) 
 
 @pytest.mark.parametrize("alias", ["pool", "uvm-naive", "write-combined", "portable", "mapped", "zero-copy"])
 def test_modes_that_people_look_for_are_found_by_their_names(alias: str, tmp_path: Path) -> None:
-    done = pinprof("run", alias, "--size", "64KiB", "--iterations", "1", "--backend", "host", folder=tmp_path)
+    done = pinprof("run", alias, "--size", "64KiB", "--iterations", "1", "--backend", "host", cwd=tmp_path)
     name, variant = scenario.resolve(alias)
     if scenario.load(name).spec.emulation is None:
         assert f"{name} needs an NVIDIA GPU" in done.stderr
@@ -227,7 +224,7 @@ def test_variant_and_threads_reach_the_recorded_program_and_its_capture(tmp_path
     if shutil.which("perf") is None:
         pytest.skip("perf is not installed")
     options = ["--variant", "small", "--threads", "3", "--backend", "host", "--size", "8MiB", "--iterations", "2"]
-    done = pinprof("run", "prefault", *options, "--record=perf", "-o", "out.pinprof", folder=tmp_path)
+    done = pinprof("run", "prefault", *options, "--record=perf", "-o", "out.pinprof", cwd=tmp_path)
     if done.returncode and re.search("paranoid|not permitted|Permission", done.stderr):
         pytest.skip("perf is not permitted here")
     assert done.returncode == 0, done.stderr
@@ -239,7 +236,7 @@ def test_variant_and_threads_reach_the_recorded_program_and_its_capture(tmp_path
 
 
 def test_unknown_variant_is_refused_before_anything_is_recorded(tmp_path: Path) -> None:
-    done = pinprof("run", "register", "--variant", "half", "--record=perf", folder=tmp_path)
+    done = pinprof("run", "register", "--variant", "half", "--record=perf", cwd=tmp_path)
     assert done.returncode == 1
     assert "Choose one of: touched, untouched." in done.stderr
     assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,31 @@
+"""Which tests share a worker of --numprocesses."""
+
+from __future__ import annotations
+
+from xdist.scheduler import LoadScopeScheduling
+
+ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
+"""Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
+and one Chromium serves all pages."""
+RECORD_NOTHING = {
+    "test_case_table.py",
+    "test_counterfactual_h200.py",
+    "test_h200_calls.py",
+    "test_h200_captures.py",
+    "test_h200_scenarios.py",
+    "test_pprof_tools.py",
+    "test_wheel.py",
+}
+"""Modules of tests/integration that any worker may run beside a recording."""
+
+
+class Groups(LoadScopeScheduling):
+    """Tests of one group go to one worker: those of a folder of ONE_AT_A_TIME, else those of a module.
+
+    Marks of --dist=loadgroup would do, but pytest-xdist 3.8 loses them with pytest 9.2 (its issue 1386).
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        _, folder, *_, module = path.split("/")
+        return path if module in RECORD_NOTHING else ONE_AT_A_TIME.get(folder, path)
