@@ -15,6 +15,9 @@ from pinprof.bench.plan import Job
 from pinprof.errors import CaptureError
 from pinprof.rates import Rate, Rates, is_measure
 
+_FEW_VALUES = "Not enough samples"
+"""How pyperf begins a warning about too few values; all others are about values that lie far apart."""
+
 
 def suite_of(jobs: Sequence[Job], common: Mapping[str, str]) -> Any:
     """A pyperf.BenchmarkSuite of what the jobs' processes answered."""
@@ -57,6 +60,11 @@ def unstable(suite: Any) -> dict[str, tuple[str, ...]]:
         if reasons:
             distrusted[benchmark.get_name()] = reasons
     return distrusted
+
+
+def spread_out(distrusted: Mapping[str, Sequence[str]]) -> int:
+    """Of so many benchmarks (`unstable`) the values lie far apart; of others there are too few for an error of 1 %."""
+    return sum(any(not reason.startswith(_FEW_VALUES) for reason in reasons) for reasons in distrusted.values())
 
 
 def _measures(suite: Any) -> Iterator[tuple[Any, str, int]]:

@@ -8,7 +8,7 @@ import pyperf
 import pytest
 
 from pinprof.bench.compare import compare
-from pinprof.bench.suite import load_suite, rates_of, unstable
+from pinprof.bench.suite import load_suite, rates_of, spread_out, unstable
 from pinprof.errors import CaptureError
 
 STEADY = (1.00e-3, 1.01e-3, 0.99e-3, 1.00e-3, 1.02e-3, 0.98e-3)
@@ -81,3 +81,11 @@ def test_warnings_are_those_of_pyperf(tmp_path: Path) -> None:
     found = unstable(suite)
     assert set(found) == {"pin.alloc 65536"}
     assert found["pin.alloc 65536"][0].startswith("the standard deviation")
+    assert spread_out(found) == 1
+
+
+def test_too_few_values_for_an_error_of_one_percent_are_no_unstable_machine(tmp_path: Path) -> None:
+    few = {"pin.alloc 65536": (1e-3, 1.05e-3, 0.95e-3)}
+    found = unstable(load_suite(written(tmp_path / "a.json", few)))
+    assert [reason[:18] for reason in found["pin.alloc 65536"]] == ["Not enough samples"]
+    assert spread_out(found) == 0
