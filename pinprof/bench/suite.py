@@ -15,8 +15,8 @@ from pinprof.bench.plan import Job
 from pinprof.errors import CaptureError
 from pinprof.rates import Rate, Rates, is_measure
 
-_FEW_VALUES = "Not enough samples"
-"""How pyperf begins a warning about too few values; all others are about values that lie far apart."""
+_SPREAD = ("the standard deviation", "the minimum", "the maximum")
+"""How pyperf's warnings about values that lie far apart begin."""
 
 
 def suite_of(jobs: Sequence[Job], common: Mapping[str, str]) -> Any:
@@ -63,8 +63,8 @@ def unstable(suite: Any) -> dict[str, tuple[str, ...]]:
 
 
 def spread_out(distrusted: Mapping[str, Sequence[str]]) -> int:
-    """Of so many benchmarks (`unstable`) the values lie far apart; of others there are too few for an error of 1 %."""
-    return sum(any(not reason.startswith(_FEW_VALUES) for reason in reasons) for reasons in distrusted.values())
+    """Of so many benchmarks (`unstable`) the values lie far apart; others have too few, or very short ones."""
+    return sum(any(reason.startswith(_SPREAD) for reason in reasons) for reasons in distrusted.values())
 
 
 def _measures(suite: Any) -> Iterator[tuple[Any, str, int]]:
