@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
-from pinprof.analyze.results import EventResult, RangeResult, main_event
+from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.results import EventResult, RangeResult, judged_event
 from pinprof.model import Capture
-from pinprof.units import format_counted, format_share, format_weight
+from pinprof.units import format_count, format_share, format_weight
 
 PIN_SHARE = 0.5
 """From this share of pinning on, the headline calls a range a pinning call."""
@@ -41,20 +42,29 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
     endless = {
         name for name, closed in zip(capture.ranges.name, capture.ranges.closed.tolist(), strict=True) if not closed
     }
-    sentence = _headline(capture, events, tuple(entry for entry in ranges if entry.name not in endless))
+    main = judged_event(events)
+    if main is None:
+        return "This recording holds no samples."
+    if main.too_few:
+        return too_few_sentence(main)
+    sentence = _headline(capture, main, tuple(entry for entry in ranges if entry.name not in endless))
     if capture.manifest.kernel_left_out:
         return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     return sentence
 
 
-def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
-    main = main_event(events)
-    if main is None:
-        return "This recording holds no samples."
-    if main.too_few:
-        taken = format_counted(main.samples, "sample", "samples")
-        what = f"{taken} of CPU time" if main.event.unit == "ns" else f"{taken} of {main.event.name}"
-        return f"Only {what} ({format_weight(main.total, main.event.unit)}): too few to say where it went."
+def too_few_sentence(main: EventResult) -> str:
+    """`Too few samples to say where the time went: 19 of CPU time (19 ms); 97 are needed.`"""
+    taken = format_count(main.drawn or 0)
+    if main.unit != "ns":
+        return f"Too few samples to say what causes them: {taken} of {main.name}; {MIN_SAMPLES} are needed."
+    return (
+        f"Too few samples to say where the time went: {taken} of CPU time ({format_weight(main.total, 'ns')}); "
+        f"{MIN_SAMPLES} are needed."
+    )
+
+
+def _headline(capture: Capture, main: EventResult, ranges: tuple[RangeResult, ...]) -> str:
     scenario = capture.manifest.scenario
     calls = scenario.get("calls") or {}
     emulated = " (host emulation)" if scenario.get("backend") == "host" else ""
@@ -62,6 +72,7 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         (part.total, entry, part)
         for entry in ranges
         if (part := entry.event(main.event)).total >= RANGE_SHARE * main.total
+        and not part.too_few
         and part.inclusive[PIN_USER_PAGES] >= PIN_SHARE * part.total
     ]
     if pinning:
@@ -69,7 +80,11 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         deepest = max(entry.depth for _, entry, _ in pinning)
         _, entry, part = max((item for item in pinning if item[1].depth == deepest), key=lambda item: item[0])
         return pin_sentence(str(calls.get(entry.name) or f"the {entry.name} range") + emulated, part)
-    outer = [(part.total, entry, part) for entry in ranges if not entry.depth for part in (entry.event(main.event),)]
+    outer = [
+        (part.total, entry, part)
+        for entry in ranges
+        if not entry.depth and not (part := entry.event(main.event)).too_few
+    ]
     largest = max(outer, key=lambda item: item[0], default=None)
     if largest and largest[0] >= RANGE_SHARE * main.total:
         _, entry, part = largest

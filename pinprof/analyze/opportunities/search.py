@@ -11,11 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.results import MIN_SAMPLES
 from pinprof.units import format_ns, format_share
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -34,8 +34,6 @@ DETECTORS: tuple[Detector, ...] = (
     pages.page_costs,
 )
 
-LEAST_SHARE, LEAST_NS = 0.01, 10_000_000
-"""Of its phase, and at all: what saves less is not worth a reader's time."""
 REFUSED_SHARE = 0.05
 """Of its phase: a cost of this size is named even where no cure pays."""
 _MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
@@ -57,7 +55,7 @@ def search(scene: Scene) -> Opportunities:
         phase_ns = scene.phase_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
-        if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
+        if worth_telling(saving.likely_ns, phase_ns):
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
@@ -129,9 +127,16 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
 
 
 def _sees_enough(scene: Scene) -> bool:
-    """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them."""
-    capture = scene.capture
-    return bool(scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out)
+    """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them.
+
+    Where the thread is known to wait nearly all the time, few samples of the rest are enough.
+    """
+    capture, work = scene.capture, scene.in_work()
+    waits = scene.waits() & work
+    work_ns = scene.phase_ns("work")
+    rest_ns = work_ns - int(scene.course.wall.ns[waits].sum())
+    enough = (work & ~waits).sum() >= MIN_SAMPLES or (waits.any() and not worth_telling(rest_ns, work_ns))
+    return bool(enough and capture.kernel_chains and not capture.manifest.kernel_left_out)
 
 
 def _unseen(scene: Scene) -> tuple[str, ...]:

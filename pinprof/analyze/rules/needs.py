@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
-from pinprof.analyze.results import MIN_SAMPLES
+from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.model import KERNEL
 from pinprof.units import format_bytes

@@ -51,7 +51,8 @@ def no_huge_pages(view: View) -> Verdict:
         advice = "madvise(MADV_HUGEPAGE) before the first touch, or hugetlbfs."
         if scope.part.share("pin.faultin") > scope.part.share("fault.anon"):
             advice += " cudaMallocHost takes small pages: touch huge ones of your own, then register them."
-        return fired("Large buffers are made of small pages.", *evidence, advice=advice, missing=missing)
+        stake = view.sampled_stake(share * scope.part.total)
+        return fired("Large buffers are made of small pages.", *evidence, advice=advice, stake=stake, missing=missing)
     return clear("Large buffers are mapped in large pieces.", *evidence, missing=missing)
 
 

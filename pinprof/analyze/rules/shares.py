@@ -34,7 +34,8 @@ class ShareOf:
             return clear(self.clear, *evidence, missing=self.missing)
         if scope.part.heuristic and "copy.staging" in self.leaves:
             evidence.append("The copy loop is told by the hot-loop rule (heuristic): libcuda has no symbols.")
-        return fired(self.title, *evidence, advice=self.advice, missing=self.missing)
+        stake = view.sampled_stake(share * scope.part.total)
+        return fired(self.title, *evidence, advice=self.advice, stake=stake, missing=self.missing)
 
 
 first_touch = ShareOf(

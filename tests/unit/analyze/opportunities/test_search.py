@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze.evidence import LEAST_NS
 from pinprof.analyze.opportunities import search as module
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Opportunities, Saving, Site
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.search import LEAST_NS, search
+from pinprof.analyze.opportunities.search import search
 from pinprof.model import Capture
 from pinprof.rate_book import Estimate
 from tests.support.scenes import FREE, MS, SMALL, Traced, ran, recorded, scene
