@@ -92,7 +92,7 @@ def _headline(capture: Capture, main: EventResult, ranges: tuple[RangeResult, ..
         subject = str(name) if name else f"the {entry.name} range"
         return share_sentence(subject + emulated, part)
     if main.event.unit == "ns" and (idle := main.by_leaf.get(_IDLE, 0)):
-        return share_sentence("the time of busy CPUs", _without_idle(main, idle)) if idle < main.total else _ALL_IDLE
+        return _busy_sentence(main, idle)
     if main.event.unit == "ns":
         return share_sentence("the CPU time", main)
     return share_sentence(
@@ -100,8 +100,21 @@ def _headline(capture: Capture, main: EventResult, ranges: tuple[RangeResult, ..
     )
 
 
-def _without_idle(part: EventResult, idle: int) -> EventResult:
+def _busy_sentence(main: EventResult, idle: int) -> str:
     """What CPUs did while they did something: a recording of whole CPUs is mostly about their idling."""
+    if idle >= main.total:
+        return _ALL_IDLE
+    drawn = main.drawn
+    busy = None if drawn is None else round(drawn * (main.total - idle) / main.total)
+    if drawn is not None and busy is not None and busy < MIN_SAMPLES:
+        return (
+            f"Too few samples to say where the time of busy CPUs went: {format_count(busy)} of {format_count(drawn)}; "
+            f"{MIN_SAMPLES} are needed."
+        )
+    return share_sentence("the time of busy CPUs", _without_idle(main, idle))
+
+
+def _without_idle(part: EventResult, idle: int) -> EventResult:
     levels = {level: weight - (idle if level == "sys" else 0) for level, weight in part.by_level.items()}
     by_level = dict(sorted(((level, weight) for level, weight in levels.items() if weight), key=lambda row: -row[1]))
     return replace(part, total=part.total - idle, by_level=by_level)

@@ -55,7 +55,7 @@ def gpu_fault_storm(view: View, uvm: UvmAnalysis) -> Verdict:
         "Kernels stop for page faults on managed memory again and again.",
         *evidence,
         advice="cudaMemPrefetchAsync before the launch; else let one warp touch each 64 KiB page.",
-        stake=view.stake(uvm.lost_ns),
+        stake=view.stake(waiting),
         missing=missing,
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import Finding, analyze
+from pinprof.analyze.evidence import MIN_SAMPLES, SHARE_ERROR
 from pinprof.analyze.rules import pages, rules
 from pinprof.analyze.rules.rule import Need, Rule, Verdict, View, fired
 from pinprof.cli import main
@@ -33,11 +35,14 @@ STACKS = {
 }
 
 
-def mixed(weights: dict[str, int], ranges: list[Range] | None = None, losses: Losses | None = None) -> Capture:
-    """Percentages of 100 samples of 1 ms each, at times 0, 1 ms, …"""
-    names = [name for name, percent in weights.items() for _ in range(percent)]
-    names += ["user.app"] * (100 - len(names))
-    samples = [Sample(STACKS[name], MS, time_ns=number * MS) for number, name in enumerate(names)]
+def mixed(
+    weights: dict[str, int], ranges: list[Range] | None = None, losses: Losses | None = None, each: int = 1
+) -> Capture:
+    """Percentages of 100 ms, as samples at times 0, 1 ms, …, or `each` times as many shorter ones."""
+    names = [name for name, percent in weights.items() for _ in range(percent * each)]
+    names += ["user.app"] * (100 * each - len(names))
+    length = MS // each
+    samples = [Sample(STACKS[name], length, time_ns=number * length) for number, name in enumerate(names)]
     return capture(samples, ranges or [Range("work", 0, 100 * MS)], losses=losses or Losses())
 
 
@@ -50,7 +55,7 @@ def verdict(data: Capture, rule: str) -> Finding:
     ("rule", "below", "at"),
     [
         ("first-touch-in-pin", {"pin.faultin": 49, "pin.walk": 40}, {"pin.faultin": 50, "pin.walk": 40}),
-        ("compaction", {"pin.walk": 46, "compacting": 5}, {"pin.walk": 45, "compacting": 5}),
+        ("compaction", {"pin.walk": 91, "compacting": 10}, {"pin.walk": 90, "compacting": 10}),
         ("first-touch", {"fault.anon": 20, "fault.entry": 9}, {"fault.anon": 20, "fault.entry": 10}),
         ("staging-copies", {"copy.staging": 9}, {"copy.staging": 10}),
         ("managed-cpu-faults", {"uvm.cpu_fault": 9}, {"uvm.cpu_fault": 10}),
@@ -66,7 +71,13 @@ def test_share_rules_fire_from_their_threshold_on(rule: str, below: dict[str, in
 
 
 def test_only_reclaim_inside_the_pin_counts_as_compaction() -> None:
-    assert verdict(mixed({"pin.walk": 45, "compacting": 4, "faulting": 40}), "compaction").status == "clear"
+    data = mixed({"pin.walk": 45, "compacting": 4, "faulting": 40}, each=2)
+    assert verdict(data, "compaction").status == "clear"
+
+
+def test_a_share_of_few_samples_of_pinning_is_not_judged() -> None:
+    assert verdict(mixed({"pin.walk": 40, "compacting": 12}), "compaction").status == "not-assessable"
+    assert verdict(mixed({"pin.walk": 40, "compacting": 12}, each=3), "compaction").status == "fired"
 
 
 def test_giving_pins_back_is_no_pinning_call() -> None:
@@ -78,21 +89,31 @@ def test_giving_pins_back_is_no_pinning_call() -> None:
 def test_a_recording_without_any_weight_is_judged_like_any_other() -> None:
     empty = capture([Sample(STACKS["user.app"], 0, time_ns=number) for number in range(30)], [Range("work", 0, 40)])
     assert analyze(empty).findings == ()
-    clock = capture([Sample(STACKS["user.app"], MS), *(Sample(STACKS["pin.walk"], 0, time_ns=2) for _ in range(30))],
-                    [Range("work", 1, 4)])  # fmt: skip
+    samples = [Sample(STACKS["user.app"], MS)] * 100 + [Sample(STACKS["pin.walk"], 0, time_ns=2)] * 100
+    clock = capture(samples, [Range("work", 1, 4)])
     assert verdict(clock, "compaction").status == "clear"
 
 
 def test_a_range_of_few_samples_is_not_judged() -> None:
-    few = [Range("work", 0, 100 * MS), Range("tiny", 0, 19 * MS, depth=1), Range("enough", 30 * MS, 60 * MS, depth=1)]
-    data = mixed({"pin.faultin": 19}, few)
+    few = [Range("work", 0, 100 * MS), Range("tiny", 0, 24 * MS, depth=1), Range("enough", 30 * MS, 60 * MS, depth=1)]
+    data = mixed({"pin.faultin": 24}, few, each=4)
+    assert MIN_SAMPLES == 97
     assert verdict(data, "first-touch-in-pin").status == "clear"
-    few[1] = Range("tiny", 0, 20 * MS, depth=1)
-    assert verdict(mixed({"pin.faultin": 20}, few), "first-touch-in-pin").status == "fired"
+    few[1] = Range("tiny", 0, 25 * MS, depth=1)
+    assert verdict(mixed({"pin.faultin": 25}, few, each=4), "first-touch-in-pin").status == "fired"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_of_enough_samples_a_share_is_known_to_ten_points(share: float) -> None:
+    """The exact binomial distribution, not the approximation that the number comes from."""
+    rows = np.arange(MIN_SAMPLES + 1)
+    chance = np.array([math.comb(MIN_SAMPLES, int(k)) * share**k * (1 - share) ** (MIN_SAMPLES - k) for k in rows])
+    near = np.abs(rows / MIN_SAMPLES - share) <= SHARE_ERROR
+    assert chance[near].sum() >= 0.94
 
 
 def test_without_ranges_first_touch_is_a_share_of_pinning() -> None:
-    data = mixed({"pin.faultin": 6, "pin.walk": 6})
+    data = mixed({"pin.faultin": 20, "pin.walk": 20}, each=5)
     bare = Capture(**{**data.__dict__, "ranges": capture([]).ranges})
     assert verdict(bare, "first-touch-in-pin").status == "fired"
 
@@ -115,8 +136,8 @@ def pairs(count: int, cost_ns: int, *, scenario: str = "", inside: int = 1) -> C
 
 def test_alloc_loops_need_three_pairs_and_a_noticeable_cost() -> None:
     assert verdict(pairs(2, 100 * MS), "alloc-loop").status == "clear"
-    assert verdict(pairs(3, 16 * MS), "alloc-loop").status == "clear"
-    assert verdict(pairs(3, 17 * MS), "alloc-loop").status == "fired"
+    assert verdict(pairs(3, 99 * MS), "alloc-loop").status == "clear"
+    assert verdict(pairs(3, 100 * MS), "alloc-loop").status == "fired"
 
 
 def test_measuring_a_scenario_again_is_no_alloc_loop() -> None:
@@ -250,7 +271,8 @@ MANY_SAMPLES = Need(lambda view: len(view.capture.samples) >= 100, "A hundred sa
 
 
 def toy(view: View) -> Verdict:
-    return fired("The recording is a toy.", f"{len(view.capture.samples)} samples.", advice="Record something else.")
+    samples = f"{len(view.capture.samples)} samples."
+    return fired("The recording is a toy.", samples, advice="Record something else.", stake=None)
 
 
 @pytest.mark.parametrize("count", [100, 99])
