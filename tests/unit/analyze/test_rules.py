@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,6 +27,7 @@ STACKS = {
     "compacting": ["os_lock_user_pages[nvidia]", "pin_user_pages", "handle_mm_fault", "try_to_compact_pages"],
     "faulting": ["main@/app", "asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page", "try_to_compact_pages"],
     "fault.anon": ["main@/app", "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page"],
+    "fault.file": ["main@/app", "asm_exc_page_fault", "handle_mm_fault", "do_fault", "shmem_fault"],
     "fault.entry": ["main@/app", "asm_exc_page_fault", "exc_page_fault"],
     "copy.staging": ["[libcuda.so.1]@/lib/libcuda.so.1", "memcpy@/lib/libc.so.6"],
     "uvm.cpu_fault": ["main@/app", "asm_exc_page_fault", "uvm_vm_fault_entry[nvidia_uvm]"],
@@ -169,6 +171,89 @@ def test_huge_pages_are_judged_by_the_distance_of_neighbouring_faults() -> None:
     assert verdict(touching(1), "no-huge-pages").status == "fired"
     assert verdict(touching(pages.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
     assert verdict(touching(pages.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
+
+
+HUGE, PAGE, PERIOD = 2 << 20, 4096, 64
+
+
+def faulted(addresses: Sequence[int], counters: dict[str, int] | None = None) -> Capture:
+    """Page faults at these addresses, one sample for every 64 of them, in a program that spends its time on them."""
+    clock = [Sample(STACKS["fault.anon"], MS, time_ns=number * MS) for number in range(100)]
+    touched = [
+        Sample(["main@/app"], PERIOD, time_ns=number, event=1, address=address)
+        for number, address in enumerate(addresses[::PERIOD])
+    ]
+    data = capture([*clock, *touched], events=(CLOCK, FAULTS))
+    return replace(data, manifest=replace(data.manifest, outcome={"counters": counters or {}}))
+
+
+def run_of(base: int, count: int, size: int) -> list[int]:
+    return [(base << 40) + number * size for number in range(count)]
+
+
+def test_huge_pages_are_judged_by_bytes_and_not_by_the_number_of_faults() -> None:
+    small, large = run_of(1, 209_715, PAGE), run_of(2, 3840, HUGE)
+    finding = verdict(faulted(small + large), "no-huge-pages")
+    assert finding.status == "clear"
+    assert "819.2 MiB in pieces of at most 16 KiB and 7.5 GiB in larger ones" in finding.evidence[1]
+    assert verdict(faulted(small + large[:384]), "no-huge-pages").status == "fired"
+
+
+def test_buffers_touched_in_turns_or_in_any_order_are_still_made_of_small_pages() -> None:
+    rng = np.random.default_rng(1)
+    one, two, three = (
+        run_of(1, 30_000, PAGE),
+        run_of(2, 30_000, PAGE),
+        [at + (100 << 20) for at in run_of(2, 30_000, PAGE)],
+    )
+    turns = [at for several in zip(one, two, three, strict=True) for at in several]
+    for order in (turns, rng.permutation(turns).tolist(), turns[::-1], turns + turns):
+        finding = verdict(faulted(order), "no-huge-pages")
+        assert finding.status == "fired"
+        assert "apart" not in " ".join(finding.evidence)
+        small, large = pages.sizes_by_address(faulted(order), PAGE, HUGE)
+        assert large == 0
+        assert len(order) * PAGE <= small <= 1.5 * len(order) * PAGE
+
+
+def test_huge_pages_touched_in_any_order_are_large() -> None:
+    order = np.random.default_rng(1).permutation(run_of(3, 64_000, HUGE)).tolist()
+    assert verdict(faulted(order), "no-huge-pages").status == "clear"
+
+
+def test_faults_all_over_the_address_space_tell_nothing() -> None:
+    places = np.random.default_rng(1).integers(1 << 30, 1 << 40, 50_000) * PAGE
+    assert verdict(faulted(places.tolist()), "no-huge-pages").status == "not-assessable"
+
+
+@pytest.mark.parametrize(("huge_faults", "status"), [(3840, "clear"), (390, "fired")])
+def test_huge_faults_that_the_machine_counted_weigh_as_many_bytes_as_they_made(huge_faults: int, status: str) -> None:
+    places = np.random.default_rng(1).integers(1 << 30, 1 << 40, 210_000) * PAGE
+    finding = verdict(faulted(places.tolist(), {"thp_fault_alloc": huge_faults}), "no-huge-pages")
+    assert finding.status == status
+    assert "got a huge page" in finding.evidence[1]
+
+
+def test_small_pages_by_address_are_no_finding_where_the_machine_made_many_more_huge_ones() -> None:
+    small = run_of(1, 209_715, PAGE)
+    assert verdict(faulted(small, {"thp_fault_alloc": 0}), "no-huge-pages").status == "fired"
+    assert verdict(faulted(small, {"thp_fault_alloc": 3840}), "no-huge-pages").status == "clear"
+
+
+def test_the_machine_says_how_large_its_pages_are() -> None:
+    data = faulted(run_of(1, 400, 64 << 10) + run_of(2, 64, 512 << 20))
+    facts = replace(data.manifest, host={"page_bytes": 64 << 10, "huge_page_bytes": 512 << 20})
+    evidence = verdict(replace(data, manifest=facts), "no-huge-pages").evidence[1]
+    assert "28 MiB in pieces of at most 256 KiB and 32 GiB in larger ones" in evidence
+
+
+@pytest.mark.parametrize(("share", "status"), [(29, "clear"), (30, "fired")])
+def test_faults_of_shared_memory_and_files_are_first_touch(share: int, status: str) -> None:
+    finding = verdict(mixed({"fault.file": share}), "first-touch")
+    assert finding.status == status
+    assert "fault.file" in finding.evidence[0]
+    assert ("shared memory" in finding.advice) == (status == "fired")
+    assert "shared memory" not in verdict(mixed({"fault.anon": 40, "fault.file": 10}), "first-touch").advice
 
 
 def test_huge_pages_of_small_buffers_or_without_addresses_are_not_assessable() -> None:
