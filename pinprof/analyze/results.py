@@ -16,6 +16,7 @@ from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Capture, Event
+from pinprof.units import format_count
 
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
@@ -71,6 +72,13 @@ class EventResult:
     def too_few(self) -> bool:
         """Whether chance decides the shares."""
         return self.drawn is not None and self.drawn < MIN_SAMPLES
+
+    @property
+    def too_few_words(self) -> str:
+        """`too few samples: 4, and shares take 97`; empty where there are enough, or none at all."""
+        if not self.too_few or not self.total:
+            return ""
+        return f"too few samples: {format_count(self.drawn or 0)}, and shares take {MIN_SAMPLES}"
 
     def share(self, *leaves: str) -> float:
         """The share of these leaves, or levels (a name ending in `.*`), from 0 to 1; 0 of nothing."""

@@ -14,9 +14,15 @@ from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.instances import InstanceData
+from pinprof.units import format_share
 
 LEVEL_TITLES: Mapping[str, str] = {level: title[:1].upper() + title[1:] for level, title in LEVELS}
 """Level of the taxonomy → its title."""
+
+
+def share_of(part: EventResult, weight: int) -> str:
+    """A weight as a share of its event in a recording or a range; `–` where chance decides it."""
+    return "–" if part.too_few else format_share(weight, part.total)
 
 
 @dataclass(frozen=True, slots=True)

@@ -111,6 +111,8 @@ def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
             for leaf, weight in list(part.by_leaf.items())[:4]:
                 if weight >= 0.02 * part.total:
                     causes += cause(leaf, units.format_share(weight, part.total), leaf_style(report, leaf))
+            if part.too_few:
+                causes += Text(f"too few samples: {units.format_count(part.drawn or 0)}", "dim")
         table.add_row(
             range_name(entry, _NAME_WIDTH),
             units.format_count(entry.count),
