@@ -41,16 +41,12 @@ def shown_ranges(ranges: Sequence[RangeResult], most: int = MOST_RANGES) -> Show
     """At most so many ranges of the longest total wall time, each with those around it."""
     number = {id(entry.path): index for index, entry in enumerate(ranges)}
     parent = [number.get(id(entry.path.parent), -1) for entry in ranges]
-    kept = np.zeros(len(ranges) + 1, np.bool_)
-    kept[-1] = True
-    room = most
-    for index in sorted(range(len(ranges)), key=lambda index: (-ranges[index].wall_ns, ranges[index].depth, index)):
-        if not room:
-            break
-        if kept[parent[index]]:
-            kept[index] = True
-            room -= 1
-    kept = kept[:-1]
+    # A range is as long as the longest inside it: those around a range then come before it.
+    reach = [*(entry.wall_ns for entry in ranges), 0]
+    for index in reversed(range(len(ranges))):
+        reach[parent[index]] = max(reach[parent[index]], reach[index])
+    kept = np.zeros(len(ranges), np.bool_)
+    kept[sorted(range(len(ranges)), key=lambda index: (-reach[index], ranges[index].depth, index))[:most]] = True
     hidden = [ranges[index] for index in np.flatnonzero(~kept).tolist()]
     return ShownRanges(
         np.flatnonzero(kept).astype(np.int32),
