@@ -12,6 +12,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
+from pinprof.analyze.kernel_names import kernel_unnamed
 from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
@@ -36,6 +37,8 @@ DETECTORS: tuple[Detector, ...] = (
 
 REFUSED_SHARE = 0.05
 """Of its phase: a cost of this size is named even where no cure pays."""
+UNEXPLAINED_SHARE = 0.10
+"""Of the work: where memory costs as much and no detector says why, it is not said that there is nothing to gain."""
 _MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
 
 
@@ -62,7 +65,7 @@ def search(scene: Scene) -> Opportunities:
             refused.append(_refused(candidate, saving))
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
-    return Opportunities(tuple(ranked), tuple(refused), _unseen(scene), _headline(scene, ranked))
+    return Opportunities(tuple(ranked), tuple(refused), _unseen(scene), _headline(scene, ranked, refused))
 
 
 def _scaled(saving: Saving, share: float) -> Saving:
@@ -105,13 +108,15 @@ def _refused(candidate: Candidate, saving: Saving) -> Refused:
     return Refused(candidate.title, candidate.site, reason)
 
 
-def _headline(scene: Scene, found: list[Opportunity]) -> str:
+def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) -> str:
     work = scene.phase_ns("work")
     if not found and not _sees_enough(scene):
         return ""
     if not found:
         memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
+        if spent >= UNEXPLAINED_SHARE * work and not refused:
+            return ""  # A cost without a place or a cure is a cost all the same.
         return (
             f"Nothing to gain in host memory: faults, pins and copies take {format_ns(spent)}"
             f" of {format_ns(work)} of work ({format_share(spent, max(work, 1))})."
@@ -136,7 +141,8 @@ def _sees_enough(scene: Scene) -> bool:
     work_ns = scene.phase_ns("work")
     rest_ns = work_ns - int(scene.course.wall.ns[waits].sum())
     enough = (work & ~waits).sum() >= MIN_SAMPLES or (waits.any() and not worth_telling(rest_ns, work_ns))
-    return bool(enough and capture.kernel_chains and not capture.manifest.kernel_left_out)
+    seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not kernel_unnamed(capture)
+    return bool(enough and seen)
 
 
 def _unseen(scene: Scene) -> tuple[str, ...]:
@@ -151,4 +157,6 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
         missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
+    elif kernel_unnamed(scene.capture):
+        missing.append("The kernel's functions have no names: page faults and pins cannot be told (see --kallsyms).")
     return tuple(missing)

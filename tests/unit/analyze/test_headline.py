@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze import analyze, explain
+from pinprof.analyze import Analysis, analyze, explain
 from pinprof.analyze.costs.pinning import pinning_headline
 from pinprof.errors import UsageError
 from pinprof.model import Event
@@ -68,6 +68,23 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
     assert "clear" not in status.values()
     assert found.findings[0].severity == "warning"
     assert "pinprof doctor" in found.findings[0].advice
+
+
+def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> None:
+    def of(unnamed: int) -> Analysis:
+        stacks = [["main@/app", "[kernel.kallsyms]"]] * unnamed + [["main@/app"]] * (100 - unnamed)
+        return analyze(capture([Sample(stack, MS, time_ns=time * MS) for time, stack in enumerate(stacks)]))
+
+    found = of(60)
+    assert found.answer.startswith("The kernel's functions have no names, so memory costs do not show: 60 % of the CPU")
+    status = {verdict.rule: verdict.status for verdict in found.findings}
+    for rule in ("first-touch", "first-touch-in-pin", "freeing", "compaction", "managed-cpu-faults", "no-huge-pages"):
+        assert status[rule] == "not-assessable"
+    assert found.opportunities is not None
+    assert any("--kallsyms" in line for line in found.opportunities.unseen)
+    named = of(10)
+    assert named.answer.startswith("Nothing to gain")
+    assert {verdict.rule: verdict.status for verdict in named.findings}["first-touch"] == "clear"
 
 
 def test_a_recording_without_time_is_told_by_what_it_counts() -> None:

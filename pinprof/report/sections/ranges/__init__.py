@@ -76,14 +76,13 @@ class Ranges(Section):
     @property
     def others(self) -> str:
         """What is said of the ranges that are not shown; empty where all are."""
-        hidden = self.shown.hidden
-        if not hidden:
+        if not self.shown.hidden:
             return ""
-        ranges = units.format_counted(hidden, "range more", "ranges more")
         calls = units.format_counted(self.shown.hidden_calls, "call", "calls")
         return (
-            f"{ranges} with {calls}, none of them longer than {units.format_ns(self.shown.longest_hidden_ns)} in all: "
-            "they are part of the figures of the ranges around them, and in the JSON."
+            f"These are the longest {units.format_count(len(self.shown.index))} of "
+            f"{units.format_count(len(self.rows))} ranges. The others have {calls}, and none of them took longer than "
+            f"{units.format_ns(self.shown.longest_hidden_ns)} in all; the JSON has them."
         )
 
     @property

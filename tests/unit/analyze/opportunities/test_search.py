@@ -116,6 +116,17 @@ def test_nothing_to_gain_is_said_with_the_figure(monkeypatch: pytest.MonkeyPatch
     )
 
 
+def test_a_large_cost_that_nobody_can_change_is_not_called_nothing_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
+    assert searched(monkeypatch, made=made).headline == ""
+    assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline.startswith("Nothing to gain")
+
+
+def test_few_samples_are_enough_where_the_thread_waits_nearly_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert searched(monkeypatch, made=recorded(ran(0, 60))).headline == ""
+    assert searched(monkeypatch, made=recorded(ran(0, 97))).headline.startswith("Nothing to gain")
+
+
 def test_recording_that_shows_too_little_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(monkeypatch, made=recorded(ran(0, 5))).headline == ""
     made = replace(recorded(ran(0, 1000)), kernel_chains=False)
