@@ -140,6 +140,11 @@ def test_registering_untouched_memory_is_creating_the_pages() -> None:
     assert pinning("register", phases).startswith("cudaHostRegister takes 280 ms/GiB, 100 % of it for creating the")
 
 
+def test_a_few_samples_say_nothing_about_registering() -> None:
+    phases = {"alloc": (1, "user.app"), "init": (60, "fault.anon"), "register": (15, "pin.walk")}
+    assert pinning("register", phases).startswith("Too few samples to say where the time went: 76 of CPU time")
+
+
 def test_prefault_tells_the_time_from_the_first_call_to_pinned_memory() -> None:
     phases = {"alloc": (1, "user.app"), "touch": (24, "fault.anon"), "register": (10, "pin.walk")}
     assert pinning("prefault", phases, threads=8, variant="huge") == (

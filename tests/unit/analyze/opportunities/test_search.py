@@ -18,7 +18,7 @@ from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.model import Capture
 from pinprof.rate_book import Estimate
-from tests.support.scenes import FREE, MS, SMALL, Traced, ran, recorded, scene
+from tests.support.scenes import FREE, MS, SMALL, Traced, ran, recorded, scene, waited
 from tests.support.stacks import capture
 
 
@@ -124,7 +124,11 @@ def test_a_large_cost_that_nobody_can_change_is_not_called_nothing_to_gain(monke
 
 def test_few_samples_are_enough_where_the_thread_waits_nearly_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     assert searched(monkeypatch, made=recorded(ran(0, 60))).headline == ""
-    assert searched(monkeypatch, made=recorded(ran(0, 97))).headline.startswith("Nothing to gain")
+    asleep = ["main@/app", "do_syscall_64", "__x64_sys_clock_nanosleep", "schedule"]
+    made = recorded(ran(0, 8) + waited(8, 1000, asleep))
+    assert searched(monkeypatch, made=made).headline.startswith("Nothing to gain")
+    made = recorded(ran(0, 60) + waited(60, 1000, asleep))
+    assert searched(monkeypatch, made=made).headline == ""
 
 
 def test_recording_that_shows_too_little_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
