@@ -6,9 +6,11 @@ from dataclasses import replace
 
 from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
-from pinprof.analyze.results import EventResult, RangeResult, main_event
+from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.kernel_names import kernel_unnamed
+from pinprof.analyze.results import EventResult, RangeResult, judged_event
 from pinprof.model import Capture
-from pinprof.units import format_counted, format_share, format_weight
+from pinprof.units import format_count, format_share, format_weight
 
 PIN_SHARE = 0.5
 """From this share of pinning on, the headline calls a range a pinning call."""
@@ -41,20 +43,32 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
     endless = {
         name for name, closed in zip(capture.ranges.name, capture.ranges.closed.tolist(), strict=True) if not closed
     }
-    sentence = _headline(capture, events, tuple(entry for entry in ranges if entry.name not in endless))
-    if capture.manifest.kernel_left_out:
-        return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
-    return sentence
-
-
-def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[RangeResult, ...]) -> str:
-    main = main_event(events)
+    main = judged_event(events)
     if main is None:
         return "This recording holds no samples."
     if main.too_few:
-        taken = format_counted(main.samples, "sample", "samples")
-        what = f"{taken} of CPU time" if main.event.unit == "ns" else f"{taken} of {main.event.name}"
-        return f"Only {what} ({format_weight(main.total, main.event.unit)}): too few to say where it went."
+        return too_few_sentence(main)
+    sentence = _headline(capture, main, tuple(entry for entry in ranges if entry.name not in endless))
+    if capture.manifest.kernel_left_out:
+        return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+    if kernel_unnamed(capture) and _NOTHING_STANDS_OUT in sentence:
+        hidden = "The kernel's functions have no names, so memory costs do not show"
+        return f"{hidden}: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+    return sentence
+
+
+def too_few_sentence(main: EventResult) -> str:
+    """`Too few samples to say where the time went: 19 of CPU time (19 ms); 97 are needed.`"""
+    taken = format_count(main.drawn or 0)
+    if main.unit != "ns":
+        return f"Too few samples to say what causes them: {taken} of {main.name}; {MIN_SAMPLES} are needed."
+    return (
+        f"Too few samples to say where the time went: {taken} of CPU time ({format_weight(main.total, 'ns')}); "
+        f"{MIN_SAMPLES} are needed."
+    )
+
+
+def _headline(capture: Capture, main: EventResult, ranges: tuple[RangeResult, ...]) -> str:
     scenario = capture.manifest.scenario
     calls = scenario.get("calls") or {}
     emulated = " (host emulation)" if scenario.get("backend") == "host" else ""
@@ -62,6 +76,7 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         (part.total, entry, part)
         for entry in ranges
         if (part := entry.event(main.event)).total >= RANGE_SHARE * main.total
+        and not part.too_few
         and part.inclusive[PIN_USER_PAGES] >= PIN_SHARE * part.total
     ]
     if pinning:
@@ -69,7 +84,11 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         deepest = max(entry.depth for _, entry, _ in pinning)
         _, entry, part = max((item for item in pinning if item[1].depth == deepest), key=lambda item: item[0])
         return pin_sentence(str(calls.get(entry.name) or f"the {entry.name} range") + emulated, part)
-    outer = [(part.total, entry, part) for entry in ranges if not entry.depth for part in (entry.event(main.event),)]
+    outer = [
+        (part.total, entry, part)
+        for entry in ranges
+        if not entry.depth and not (part := entry.event(main.event)).too_few
+    ]
     largest = max(outer, key=lambda item: item[0], default=None)
     if largest and largest[0] >= RANGE_SHARE * main.total:
         _, entry, part = largest
@@ -77,7 +96,7 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
         subject = str(name) if name else f"the {entry.name} range"
         return share_sentence(subject + emulated, part)
     if main.event.unit == "ns" and (idle := main.by_leaf.get(_IDLE, 0)):
-        return share_sentence("the time of busy CPUs", _without_idle(main, idle)) if idle < main.total else _ALL_IDLE
+        return _busy_sentence(main, idle)
     if main.event.unit == "ns":
         return share_sentence("the CPU time", main)
     return share_sentence(
@@ -85,8 +104,21 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
     )
 
 
-def _without_idle(part: EventResult, idle: int) -> EventResult:
+def _busy_sentence(main: EventResult, idle: int) -> str:
     """What CPUs did while they did something: a recording of whole CPUs is mostly about their idling."""
+    if idle >= main.total:
+        return _ALL_IDLE
+    drawn = main.drawn
+    busy = None if drawn is None else round(drawn * (main.total - idle) / main.total)
+    if drawn is not None and busy is not None and busy < MIN_SAMPLES:
+        return (
+            f"Too few samples to say where the time of busy CPUs went: {format_count(busy)} of {format_count(drawn)}; "
+            f"{MIN_SAMPLES} are needed."
+        )
+    return share_sentence("the time of busy CPUs", _without_idle(main, idle))
+
+
+def _without_idle(part: EventResult, idle: int) -> EventResult:
     levels = {level: weight - (idle if level == "sys" else 0) for level, weight in part.by_level.items()}
     by_level = dict(sorted(((level, weight) for level, weight in levels.items() if weight), key=lambda row: -row[1]))
     return replace(part, total=part.total - idle, by_level=by_level)

@@ -9,18 +9,17 @@ from typing import Literal
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
+from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.model import Capture, Event
+from pinprof.units import format_count
 
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""
-
-MIN_SAMPLES = 20
-"""What has fewer samples is not judged: chance would."""
 
 FAILED_CALLS = "failed-calls"
 """The rule whose finding comes before every other answer."""
@@ -57,9 +56,31 @@ class EventResult:
         return self.event.unit
 
     @property
+    def drawn(self) -> int | None:
+        """How many samples the shares rest on; None where every occurrence is counted, or only weights are known.
+
+        Merged stacks of other tools stand for several samples: the weights of those that count samples, or have a
+        period, tell how many.
+        """
+        if self.event.spans or (self.event.period == 1 and self.unit != "samples"):
+            return None
+        if self.event.freq_hz is not None:
+            return self.samples
+        if self.event.period or self.unit == "samples":
+            return max(self.samples, round(self.total / (self.event.period or 1))) if self.total else 0
+        return None
+
+    @property
     def too_few(self) -> bool:
-        """Whether chance decides the shares. Merged stacks of other tools tell no number of samples, only weights."""
-        return self.event.freq_hz is not None and self.samples < MIN_SAMPLES
+        """Whether chance decides the shares."""
+        return self.drawn is not None and self.drawn < MIN_SAMPLES
+
+    @property
+    def too_few_words(self) -> str:
+        """`too few samples: 4, and shares take 97`; empty where there are enough, or none at all."""
+        if not self.too_few or not self.total:
+            return ""
+        return f"too few samples: {format_count(self.drawn or 0)}, and shares take {MIN_SAMPLES}"
 
     def share(self, *leaves: str) -> float:
         """The share of these leaves, or levels (a name ending in `.*`), from 0 to 1; 0 of nothing."""
@@ -203,12 +224,24 @@ class Analysis:
     @property
     def answer(self) -> str:
         """What to change where that was looked for, else where the time went, in a sentence; after what leads."""
-        return " ".join([*self.leading, self.opportunities.headline if self.opportunities else self.headline])
+        answer = (self.opportunities.headline if self.opportunities else "") or self.headline
+        return " ".join([*self.leading, answer])
 
     @property
     def main(self) -> EventResult | None:
         """The event that tells where time went: the first in ns, else the first with samples, else None."""
         return main_event(self.events)
+
+
+def judged_event(events: tuple[EventResult, ...]) -> EventResult | None:
+    """The event whose shares are judged: time on the processors where it was sampled, be it without any sample.
+
+    What a recording without samples of its time holds beside them (page faults, waits) does not say where the time
+    went. None when nothing has weight.
+    """
+    clock = next((result for result in events if result.unit == "ns" and not result.event.spans), None)
+    main = main_event(events)
+    return clock if main and clock and not clock.total and clock.too_few else main
 
 
 def main_event(events: tuple[EventResult, ...]) -> EventResult | None:

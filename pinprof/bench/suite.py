@@ -15,6 +15,9 @@ from pinprof.bench.plan import Job
 from pinprof.errors import CaptureError
 from pinprof.rates import Rate, Rates, is_measure
 
+_SPREAD = ("the standard deviation", "the minimum", "the maximum")
+"""How pyperf's warnings about values that lie far apart begin."""
+
 
 def suite_of(jobs: Sequence[Job], common: Mapping[str, str]) -> Any:
     """A pyperf.BenchmarkSuite of what the jobs' processes answered."""
@@ -57,6 +60,11 @@ def unstable(suite: Any) -> dict[str, tuple[str, ...]]:
         if reasons:
             distrusted[benchmark.get_name()] = reasons
     return distrusted
+
+
+def spread_out(distrusted: Mapping[str, Sequence[str]]) -> int:
+    """Of so many benchmarks (`unstable`) the values lie far apart; others have too few, or very short ones."""
+    return sum(any(reason.startswith(_SPREAD) for reason in reasons) for reasons in distrusted.values())
 
 
 def _measures(suite: Any) -> Iterator[tuple[Any, str, int]]:

@@ -136,13 +136,14 @@ def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str
     from pinprof.bench import session, suite
     from pinprof.report.bench.data import BenchReport
 
+    distrusted = suite.unstable(results.suite)
     return BenchReport(
-        study=study(measured),
+        study=study(measured, suite.spread_out(distrusted)),
         device_name=results.device_name,
         emulated=results.emulated,
         host=facts,
         left_out=tuple((one.measure, one.size_bytes, one.reason) for one in results.left_out),
-        unstable=suite.unstable(results.suite),
+        unstable=distrusted,
         benchmarks=len(measured.rates),
         processes=results.processes,
         duration_s=results.duration_s,

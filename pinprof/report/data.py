@@ -14,9 +14,16 @@ from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.results import EventResult, RangeResult
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.instances import InstanceData
+from pinprof.report.shown import ShownRanges, shown_ranges
+from pinprof.units import format_share
 
 LEVEL_TITLES: Mapping[str, str] = {level: title[:1].upper() + title[1:] for level, title in LEVELS}
 """Level of the taxonomy → its title."""
+
+
+def share_of(part: EventResult, weight: int) -> str:
+    """A weight as a share of its event in a recording or a range; `–` where chance decides it."""
+    return "–" if part.too_few else format_share(weight, part.total)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +97,11 @@ class Shared:
     """Single ranges, calls and copies, which the page sums again; None without a timeline."""
     phase_calls: Mapping[str, str] = field(default_factory=dict)
     """Phase of a scenario → what it calls there, for example `cudaMallocHost`."""
+
+    @property
+    def shown(self) -> ShownRanges:
+        """Which of `ranges` people are shown."""
+        return shown_ranges(self.ranges)
 
     def cause(self, leaf: str) -> Cause:
         """The taxonomy's row of a leaf."""

@@ -46,7 +46,7 @@ class RangeRows:
     """The samples inside the ranges of one path: half-open runs of sample numbers, with the path they belong to."""
 
     path: Int32
-    """Index into `Shared.ranges`, ascending."""
+    """Row of `Shared.shown`, ascending."""
     first: Int32
     last: Int32
 

@@ -33,8 +33,8 @@ class Numbered(Generic[_Value]):
         return self.index.setdefault(value, len(self.index))
 
 
-def flame_data(analysis: Analysis) -> FlameData | None:
-    """The flamegraph's columns; None for a capture without samples."""
+def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
+    """The flamegraph's columns; None for a capture without samples. `row_of` is `ShownRanges.place`."""
     capture = analysis.capture
     samples, stacks = capture.samples, capture.stacks
     if not samples.weight.any():
@@ -72,7 +72,7 @@ def flame_data(analysis: Analysis) -> FlameData | None:
         time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
         threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in pairs.T.tolist()),
         timed=timed,
-        ranges=_range_rows(analysis),
+        ranges=_range_rows(analysis, row_of),
         start_ns=start,
         names=tuple(names.index),
         dsos=tuple(dsos.index),
@@ -148,15 +148,17 @@ def _callers_up(decided: Int32, depth: Int16, place: Int32, order: Int32) -> Int
     return callers
 
 
-def _range_rows(analysis: Analysis) -> RangeRows:
+def _range_rows(analysis: Analysis, row_of: Int32) -> RangeRows:
     capture = analysis.capture
     if not len(capture.ranges) or not len(capture.samples):
         return NO_RANGES
-    runs: list[tuple[Int32, Int32, Int32]] = []
+    runs: list[tuple[Int32, ...]] = []
     for inside, row in analysis.members.of_samples.inside(analysis.members.samples):
         fresh = np.flatnonzero(np.append(len(row) > 0, (np.diff(inside) != 0) | (np.diff(row) != 1))[: len(row)])
         last = np.append(fresh[1:], len(row))[: len(fresh)] - 1
-        runs.append((inside[fresh].astype(np.int32), row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32)))
+        path = row_of[inside[fresh]]
+        run = (path, row[fresh].astype(np.int32), (row[last] + 1).astype(np.int32))
+        runs.append(tuple(column[path >= 0] for column in run))
         if sum(len(run[0]) for run in runs) > _MOST_RUNS:
             return NO_RANGES
     path, first, end = (np.concatenate(column) for column in zip(*runs, strict=True))

@@ -18,6 +18,7 @@ from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
 from pinprof.report.rows import thread_names, thread_numbers, timed_span
 from pinprof.report.section import picked
+from pinprof.report.shown import shown_ranges
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
@@ -32,6 +33,7 @@ def build(analysis: Analysis) -> ReportData:
 def _shared(analysis: Analysis) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
+    shown = shown_ranges(analysis.ranges)
     calls, span, titles = capture.manifest.scenario.get("calls"), timed_span(capture), thread_names(capture)
     return Shared(
         headline=analysis.answer,
@@ -39,13 +41,13 @@ def _shared(analysis: Analysis) -> Shared:
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
         events=analysis.events,
         ranges=analysis.ranges,
-        flame=flame_data(analysis),
+        flame=flame_data(analysis, shown.place),
         threads=tuple(
             Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
         ),
         activity=analysis.activity,
         start_ns=span[0] if span else None,
-        instances=instance_data(analysis) if span else None,
+        instances=instance_data(analysis, shown.place) if span else None,
         phase_calls={str(phase): str(call) for phase, call in calls.items()} if isinstance(calls, dict) else {},
     )
 

@@ -36,7 +36,7 @@ class Instances:
     """Rows of one kind in order of their start; columns of one length."""
 
     group: Int32
-    """The row of the section's table that it is counted in; of ranges the index into `Shared.ranges`."""
+    """The row of the section's table that it is counted in; of ranges the row of `Shared.shown`."""
     start_ns: Int64
     length_ns: Int64
     before_ns: Int64
@@ -69,7 +69,7 @@ class InstanceData:
     time_leaf: Int32
     time_ns: Int64
     scope: Int64
-    """Per merged interval of a range's events, the index into `Shared.ranges`; columns with the next three."""
+    """Per merged interval of a range's events, the row of `Shared.shown`; columns with the next three."""
     scope_start_ns: Int64
     scope_length_ns: Int64
     scope_pid: Int64
@@ -95,24 +95,25 @@ class InstanceData:
         return columns
 
 
-def instance_data(analysis: Analysis) -> InstanceData:
-    """The rows of a recording that has a timeline."""
+def instance_data(analysis: Analysis, place: Int32) -> InstanceData:
+    """The rows of a recording that has a timeline; `place` is that of `ShownRanges`."""
     capture = analysis.capture
     start, threads = start_ns(capture), thread_numbers(capture)
     rows = analysis.activity.rows if analysis.activity else _NO_ROWS
     calls, of_call = _instances(rows.calls, start, threads)
     cells = group(of_call[rows.times.call], rows.times.leaf)
-    scoped = len(rows.scope) <= SCOPE_LIMIT
-    kept = slice(None if scoped else 0)
+    kept = np.flatnonzero(place[rows.scope] >= 0)
+    scoped = len(kept) <= SCOPE_LIMIT
+    kept = kept if scoped else kept[:0]
     return InstanceData(
-        ranges=_instances(_range_rows(analysis), start, threads)[0],
+        ranges=_instances(_range_rows(analysis, place), start, threads)[0],
         calls=calls,
         copies=_instances(rows.copies, start, threads)[0],
         migrations=_instances(rows.migrations, start, threads)[0],
         time_call=cells.keys[0],
         time_leaf=cells.keys[1].astype(np.int32),
         time_ns=cells.sum(rows.times.weight_ns),
-        scope=rows.scope[kept],
+        scope=place[rows.scope[kept]].astype(np.int64),
         scope_start_ns=rows.scope_start_ns[kept] - start,
         scope_length_ns=(rows.scope_end_ns - rows.scope_start_ns)[kept],
         scope_pid=rows.scope_pid[kept],
@@ -121,18 +122,20 @@ def instance_data(analysis: Analysis) -> InstanceData:
     )
 
 
-def _range_rows(analysis: Analysis) -> EventRows:
-    ranges = analysis.capture.ranges
+def _range_rows(analysis: Analysis, place: Int32) -> EventRows:
+    """Of the ranges that are shown."""
+    ranges, group = analysis.capture.ranges, place[analysis.members.path]
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
-    return EventRows.of(
+    rows = EventRows.of(
         len(ranges),
-        group=analysis.members.path,
+        group=group,
         start_ns=ranges.start_ns,
         end_ns=ranges.end_ns,
         scope_ns=ranges.start_ns,
         pid=pairs[:, 0],
         tid=pairs[:, 1],
     )
+    return rows.take(np.flatnonzero(group >= 0))
 
 
 def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int]) -> tuple[Instances, Int64]:

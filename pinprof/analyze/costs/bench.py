@@ -1,6 +1,7 @@
 """What measured rates say: against the limits of the link, when pinning pays, and what to choose on this machine.
 
-`study` turns rates into figures and answers; it measures nothing, and draws nothing.
+`study` turns rates into figures and answers; it measures nothing, and draws nothing. Figures that do not hold carry no
+advice: those of another mechanism than CUDA's, and those of a machine that is not at rest.
 """
 
 from __future__ import annotations
@@ -10,6 +11,10 @@ from dataclasses import dataclass
 from pinprof.analyze.costs.choices import Answer, answers_of
 from pinprof.analyze.costs.costs import BreakEven, Cost, Limit, break_even_of, cost_of, limits_of, link_of
 from pinprof.rates import MEASURES, Rates, prefault_threads
+from pinprof.units import format_count, format_counted
+
+MOST_UNSTABLE = 0.5
+"""Of all benchmarks: where more than these are unstable, the others are so by chance."""
 
 
 @dataclass(frozen=True)
@@ -23,7 +28,11 @@ class Study:
     """What a GPU's link can do; empty for the host backend."""
     costs: tuple[Cost, ...]
     break_even: tuple[BreakEven, ...]
+    """Empty where advice is withheld."""
     answers: tuple[Answer, ...]
+    """Empty where advice is withheld."""
+    withheld: str
+    """Why no advice is given, one sentence; empty where it is given."""
 
     @property
     def sizes(self) -> tuple[int, ...]:
@@ -61,9 +70,20 @@ def _place(measure: str) -> tuple[int, int]:
     return order.index(measure) if measure in MEASURES else len(order), 0
 
 
-def study(rates: Rates) -> Study:
-    """Figures and answers from rates."""
+def study(rates: Rates, unstable: int = 0) -> Study:
+    """Figures and answers from rates, of which so many come from benchmarks whose values spread widely."""
     link, theory = link_of(rates.machine) if rates.backend == "cuda" else ("", None)
     limits = limits_of(rates, theory) if rates.backend == "cuda" else ()
     costs = tuple(cost_of(rate, limits) for rate in rates.rates)
-    return Study(rates, link, limits, costs, break_even_of(rates), answers_of(rates))
+    withheld = _withheld(rates, unstable)
+    advice = ((), ()) if withheld else (break_even_of(rates), answers_of(rates))
+    return Study(rates, link, limits, costs, *advice, withheld)
+
+
+def _withheld(rates: Rates, unstable: int) -> str:
+    if rates.backend != "cuda":
+        return "Without a GPU, pinning and copying are emulated: what they cost here says nothing of CUDA."
+    if unstable > MOST_UNSTABLE * len(rates.rates):
+        count = f"{format_count(unstable)} of {format_counted(len(rates.rates), 'benchmark is', 'benchmarks are')}"
+        return f"{count} unstable: measure again while nothing else runs, or for longer (--time)."
+    return ""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from pinprof.analyze.costs.results import GIB, PinningCurve, PinningTime, threads_text
 from pinprof.analyze.ranges.iterations import iteration_phases
-from pinprof.analyze.results import EventResult, RangeResult, main_event
+from pinprof.analyze.results import EventResult, RangeResult, judged_event
 from pinprof.model import Capture
 from pinprof.units import format_ns, format_share
 
@@ -50,9 +50,9 @@ def pinning_headline(
         return None
     if shows == "prefaulting" and {"alloc", "touch", "register"} <= set(phases):
         return _prefault_sentence(capture, phases, size)
-    main = main_event(events)
+    main = judged_event(events)
     registers = shows == "registering" and {"init", "register"} <= set(phases)
-    if registers and sees_kernel and main and main.event.unit == "ns":
+    if registers and sees_kernel and main and main.event.unit == "ns" and not main.too_few:
         return _register_sentence(capture, phases, main, size)
     return None
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import ApiCallTable
-from pinprof.analyze.results import MIN_SAMPLES, EventResult
+from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.results import EventResult
 from pinprof.model import Capture
 from pinprof.rates import Rate
 

@@ -124,6 +124,11 @@ class Scene:
         """The wall rows of the work phase."""
         return np.asarray(self.course.wall.phase == PHASE_NAMES.index("work"))
 
+    def waits(self) -> Bool:
+        """The wall rows of time off the processors, by what the thread waited for and not by what that did."""
+        spans = np.array([event.spans for event in self.capture.events], np.bool_)
+        return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
+
     def caused_by(self, *leaves: str) -> Bool:
         """The wall rows of these causes."""
         return np.isin(self.leaf, [_NAMES.index(leaf) for leaf in leaves])

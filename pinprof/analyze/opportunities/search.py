@@ -11,11 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
+from pinprof.analyze.kernel_names import kernel_unnamed
 from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.results import MIN_SAMPLES
 from pinprof.units import format_ns, format_share
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -35,10 +36,10 @@ DETECTORS: tuple[Detector, ...] = (
     pages.page_costs,
 )
 
-LEAST_SHARE, LEAST_NS = 0.01, 10_000_000
-"""Of its phase, and at all: what saves less is not worth a reader's time."""
 REFUSED_SHARE = 0.05
 """Of its phase: a cost of this size is named even where no cure pays."""
+UNEXPLAINED_SHARE = 0.10
+"""Of the work: where memory costs as much and no detector says why, it is not said that there is nothing to gain."""
 _MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
 
 
@@ -58,14 +59,14 @@ def search(scene: Scene) -> Opportunities:
         phase_ns = scene.phase_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
-        if saving.likely_ns >= max(LEAST_SHARE * phase_ns, LEAST_NS):
+        if worth_telling(saving.likely_ns, phase_ns):
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
             refused.append(_refused(candidate, saving))
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
-    return Opportunities(tuple(ranked), tuple(refused), _unseen(scene), _headline(scene, ranked))
+    return Opportunities(tuple(ranked), tuple(refused), _unseen(scene), _headline(scene, ranked, refused))
 
 
 def _scaled(saving: Saving, share: float) -> Saving:
@@ -108,13 +109,15 @@ def _refused(candidate: Candidate, saving: Saving) -> Refused:
     return Refused(candidate.title, candidate.site, reason)
 
 
-def _headline(scene: Scene, found: list[Opportunity]) -> str:
+def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) -> str:
     work = scene.phase_ns("work")
     if not found and not _sees_enough(scene):
         return ""
     if not found:
         memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
+        if spent >= UNEXPLAINED_SHARE * work and not refused:
+            return ""  # A cost without a place or a cure is a cost all the same.
         return (
             f"Nothing to gain in host memory: faults, pins and copies take {format_ns(spent)}"
             f" of {format_ns(work)} of work ({format_share(spent, max(work, 1))})."
@@ -130,9 +133,17 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
 
 
 def _sees_enough(scene: Scene) -> bool:
-    """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them."""
-    capture = scene.capture
-    return bool(scene.in_work().sum() >= MIN_SAMPLES and capture.kernel_chains and not capture.manifest.kernel_left_out)
+    """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them.
+
+    Where the thread is known to wait nearly all the time, few samples of the rest are enough.
+    """
+    capture, work = scene.capture, scene.in_work()
+    waits = scene.waits() & work
+    work_ns = scene.phase_ns("work")
+    rest_ns = work_ns - int(scene.course.wall.ns[waits].sum())
+    enough = (work & ~waits).sum() >= MIN_SAMPLES or (waits.any() and not worth_telling(rest_ns, work_ns))
+    seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not kernel_unnamed(capture)
+    return bool(enough and seen)
 
 
 def _unseen(scene: Scene) -> tuple[str, ...]:
@@ -147,4 +158,6 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
         missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
+    elif kernel_unnamed(scene.capture):
+        missing.append("The kernel's functions have no names: page faults and pins cannot be told (see --kallsyms).")
     return tuple(missing)

@@ -7,12 +7,11 @@ from collections import Counter
 import numpy as np
 
 from pinprof.analyze.ranges.iterations import ITERATION, measured_iterations
-from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
+from pinprof.analyze.rules.rule import Stake, Verdict, View, clear, fired, lacks
 from pinprof.model import RangeTable
 from pinprof.units import format_bytes, format_count, format_ns, format_share
 
 ALLOC_PAIRS = 3
-ALLOC_SHARE, ALLOC_WALL_NS = 0.01, 50_000_000
 
 
 def by_calls(view: View) -> Verdict:
@@ -38,7 +37,7 @@ def by_calls(view: View) -> Verdict:
         for loop in repeated[:4]
     ]
     evidence.append(f"Together {_states(cost, wall)}")
-    return _judged(cost, wall, *evidence, missing=missing)
+    return _fired(cost, wall, *evidence, missing=missing)
 
 
 def by_ranges(view: View) -> Verdict:
@@ -67,7 +66,9 @@ def by_ranges(view: View) -> Verdict:
         f"Pairs{' in each measured iteration' if measured else ''}: {format_count(count)} (threshold {ALLOC_PAIRS}); "
         f"together they take {_states(cost, whole)}"
     )
-    return _judged(cost if count >= ALLOC_PAIRS else -1, whole, evidence, missing=missing)
+    if count < ALLOC_PAIRS:
+        return clear("Allocation is not repeated.", evidence, missing=missing)
+    return _fired(cost, whole, evidence, missing=missing)
 
 
 def _again(ranges: RangeTable, opening: str, closing: str) -> int:
@@ -85,18 +86,15 @@ def _again(ranges: RangeTable, opening: str, closing: str) -> int:
 
 
 def _states(cost: int, whole: int) -> str:
-    threshold = f"threshold {percent(ALLOC_SHARE)} or {format_ns(ALLOC_WALL_NS)}"
     of = f", {format_share(cost, whole)} of {format_ns(whole)}" if whole > 0 else ""
-    return f"{format_ns(cost)}{of} ({threshold})."
+    return f"{format_ns(cost)}{of}."
 
 
-def _judged(cost: int, whole: int, *evidence: str, missing: str) -> Verdict:
-    """Whether repeated pairs of this cost are worth a finding; below 0: they are not repeated."""
-    if cost >= (min(ALLOC_SHARE * whole, ALLOC_WALL_NS) if whole > 0 else ALLOC_WALL_NS):
-        return fired(
-            "The same buffers are allocated and freed again and again.",
-            *evidence,
-            advice="Allocate once and reuse, or take buffers from a pool.",
-            missing=missing,
-        )
-    return clear("Allocation is not repeated at a noticeable cost.", *evidence, missing=missing)
+def _fired(cost: int, whole: int, *evidence: str, missing: str) -> Verdict:
+    return fired(
+        "The same buffers are allocated and freed again and again.",
+        *evidence,
+        advice="Allocate once and reuse, or take buffers from a pool.",
+        stake=Stake(cost, whole),
+        missing=missing,
+    )

@@ -32,6 +32,7 @@ def async_from_pageable(view: View) -> Verdict:
             "Asynchronous copies of pageable memory block the caller.",
             evidence,
             advice="Copy from pinned memory: a small pinned ring that data is staged through is enough.",
+            stake=view.stake(copies.host_ns),
         )
     return clear("Asynchronous copies of pageable memory cost little.", evidence)
 
@@ -64,6 +65,7 @@ def staged(view: View) -> Verdict:
             *evidence,
             advice="Use pinned buffers (cudaMallocHost, pin_memory=True), or register memory that is copied again and "
             "again (cudaHostRegister); for one-off transfers staging may still be the cheaper way.",
+            stake=view.stake(spent),
         )
     return clear("Staging copies by the driver do not stand out.", *evidence)
 
@@ -96,6 +98,7 @@ def tiny_copies(view: View) -> Verdict:
             "Many small copies leave the link idle.",
             *evidence,
             advice="Pack the data and copy it at once, or batch the copies.",
+            stake=view.stake(sum(max(entry.busy_ns, entry.host_ns) for entry in many)),
         )
     return clear("Small copies use the link well enough.", *evidence)
 
@@ -117,6 +120,7 @@ def sync_serialisation(view: View) -> Verdict:
             "Copies and kernels take turns: the program waits for each copy.",
             evidence,
             advice="Split the work, and copy one part on its own stream while another is computed (double buffering).",
+            stake=view.stake(serial.copy_ns - serial.overlapped_ns),
         )
     return clear("Waiting for copies does not keep the GPU from computing.", evidence)
 
@@ -125,10 +129,11 @@ def slow_link(view: View) -> Verdict:
     """6: large pinned copies are slower than the link."""
     link = view.activity.transfers.link
     assert link
-    evidence, slow = [], False
+    evidence, slow, lost_ns = [], False, 0.0
     for direction, copies in view.large_pinned_copies():
         rate = link.rate(direction) or 0.0
         share = copies.size_bytes / copies.busy_ns / rate
+        lost_ns += max(copies.busy_ns - copies.size_bytes / rate, 0.0)
         slow = slow or share < SLOW_LINK
         evidence.append(
             f"{format_count(copies.count)} pinned copies {direction} run at "
@@ -141,6 +146,7 @@ def slow_link(view: View) -> Verdict:
             "Large pinned copies are slower than the link allows.",
             *evidence,
             advice="Check the link's generation and width under load, the NUMA node of the memory, and the IOMMU.",
+            stake=view.stake(lost_ns),
         )
     return clear("Large pinned copies run at the speed of the link.", *evidence)
 
@@ -160,5 +166,6 @@ def transfer_dominates(view: View) -> Verdict:
             "The GPU spends more time on moving data than on computing.",
             *evidence,
             advice="Keep data on the GPU between steps, fuse steps, batch copies, overlap them with kernels.",
+            stake=view.stake(whole.copy_ns),
         )
     return clear("The GPU computes longer than it moves data.", *evidence)

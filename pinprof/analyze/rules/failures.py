@@ -32,7 +32,14 @@ def failed_calls(view: View) -> Verdict:
     if any(error.status == _OUT_OF_MEMORY for call in failed for error in call.errors):
         advice += " Ask for less memory, in smaller pieces, or free what is not needed before."
     severity: Severity = "critical" if any(map(_stops, failed)) else "warning"
-    return fired(evidence[0], *evidence[1:], "Bytes of failed calls count nowhere.", advice=advice, severity=severity)
+    return fired(
+        evidence[0],
+        *evidence[1:],
+        "Bytes of failed calls count nowhere.",
+        advice=advice,
+        stake=None,
+        severity=severity,
+    )
 
 
 def failure(call: CallResult, error: CallError) -> str:

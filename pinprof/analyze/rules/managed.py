@@ -29,7 +29,7 @@ def of_managed_memory(judge: Callable[[View, UvmAnalysis], Verdict]) -> Callable
 
 
 @of_managed_memory
-def gpu_fault_storm(_view: View, uvm: UvmAnalysis) -> Verdict:
+def gpu_fault_storm(view: View, uvm: UvmAnalysis) -> Verdict:
     """7: kernels fault their data in, piece by piece."""
     kernels = uvm.kernels
     storm = is_storm(kernels)
@@ -59,6 +59,7 @@ def gpu_fault_storm(_view: View, uvm: UvmAnalysis) -> Verdict:
         "Kernels stop for page faults on managed memory again and again.",
         *evidence,
         advice="cudaMemPrefetchAsync before the launch; else let one warp touch each 64 KiB page.",
+        stake=view.stake(lost),
         missing=missing,
     )
 
@@ -81,7 +82,7 @@ def prefetch_missing(view: View, uvm: UvmAnalysis) -> Verdict:
     if touched < PREFETCH_MISSING * moved or asked:
         return clear("Kernels do not rely on page faults alone.", *evidence)
     rate, known = _pinned_rate(view)
-    missing = ""
+    missing, saving = "", float(uvm.kernel_ns)
     if rate:
         saving = max(uvm.stalled_ns - moved / rate, 0)
         evidence.append(
@@ -96,6 +97,7 @@ def prefetch_missing(view: View, uvm: UvmAnalysis) -> Verdict:
         "Managed memory reaches the GPU by page faults; nothing is prefetched.",
         *evidence,
         advice="cudaMemPrefetchAsync to the device before the launch; CUDA 13 takes a cudaMemLocation for the target.",
+        stake=view.stake(saving),
         missing=missing,
     )
 
@@ -123,6 +125,10 @@ def _pinned_rate(view: View) -> tuple[float, str]:
     return transfers.link.to_device_gb_per_s, f"{transfers.link.name} in practice"
 
 
+def _migrating_ns(view: View) -> int:
+    return sum(entry.busy_ns for entry in view.activity.whole.migrations)
+
+
 @of_managed_memory
 def ping_pong(view: View, uvm: UvmAnalysis) -> Verdict:
     """9: the same pages go back and forth."""
@@ -141,6 +147,7 @@ def ping_pong(view: View, uvm: UvmAnalysis) -> Verdict:
             evidence,
             advice="Set the preferred location and let the other side map it (cudaMemAdviseSetAccessedBy), or split "
             "the data by who uses it.",
+            stake=view.stake(_migrating_ns(view)),
             missing=missing,
         )
     return clear("Managed memory does not go back and forth.", evidence, missing=missing)
@@ -164,6 +171,7 @@ def eviction(view: View, uvm: UvmAnalysis) -> Verdict:
             "Managed memory does not fit on the device; pages are evicted to make room.",
             *evidence,
             advice="Work in tiles that fit, or leave what is rarely used on the host (zero-copy, accessed-by).",
+            stake=view.stake(_migrating_ns(view)),
             missing=missing,
         )
     return clear("The device holds what it works on.", *evidence, missing=missing)
@@ -183,5 +191,6 @@ def cpu_fault_drain(view: View, uvm: UvmAnalysis) -> Verdict:
             "The CPU reads results back page by page.",
             evidence,
             advice="cudaMemPrefetchAsync to the host (cudaCpuDeviceId) before reading.",
+            stake=view.stake(uvm.drain_ns),
         )
     return clear("Reading results on the CPU costs little.", evidence)

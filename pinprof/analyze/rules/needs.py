@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
-from pinprof.analyze.results import MIN_SAMPLES
+from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.kernel_names import kernel_unnamed
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.model import KERNEL
 from pinprof.units import format_bytes
@@ -47,13 +48,18 @@ CALL_CHAINS = Need(
 KERNEL_SAMPLES = Need(
     _may_hold_the_kernel, "Kernel call chains: these samples hold user code only. Record with perf.", _NO_KERNEL
 )
+KERNEL_NAMES = Need(
+    lambda view: not kernel_unnamed(view.capture),
+    "Names of the kernel's functions: --kallsyms with the /proc/kallsyms of the machine that was recorded.",
+    "Without names of the kernel's functions this cannot be judged.",
+)
 ENOUGH = Need(
     lambda view: not view.main.too_few,
     f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency.",
     "From so few samples this cannot be judged.",
 )
 CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
-KERNEL_CAUSES = (*CPU_SAMPLES, KERNEL_SAMPLES)
+KERNEL_CAUSES = (*CPU_SAMPLES, KERNEL_SAMPLES, KERNEL_NAMES)
 """For shares of causes that functions of the kernel tell."""
 
 _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pinprof.analyze.attribution.attribute import RECLAIM_IN_PIN
-from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, percent
+from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.rules.rule import Scope, Verdict, View, clear, fired, lacks, percent
 from pinprof.units import format_bytes, format_share
 
 FIRST_TOUCH_IN_PIN = 0.50
@@ -17,6 +18,7 @@ PINNED_SERVER, PINNED_DESKTOP, PINNED_CRITICAL = 0.50, 0.25, 0.80
 GIANT_PIN_BYTES, FAILING_PIN_BYTES = 64 << 30, 512 << 30
 
 _DESKTOP_GPUS = ("GeForce", "TITAN")
+_FEW_OF_PINNING = f"At least {MIN_SAMPLES} samples of pinning: record for longer, or with a higher --frequency."
 _NO_PINNING = f"No range or recording with {percent(PINNING_CALL)} of pin.*."
 
 
@@ -33,12 +35,15 @@ def first_touch_in_pin(view: View) -> Verdict:
         f"pin.faultin is {format_share(created, whole)} of {scope.name if scope.range else 'pinning'}; "
         f"threshold {percent(FIRST_TOUCH_IN_PIN)}."
     )
+    if not scope.enough(whole):
+        return lacks(_FEW_OF_PINNING, evidence)
     if created >= FIRST_TOUCH_IN_PIN * whole:
         return fired(
             "Pinning is cheap; here the call creates the pages, and that is what takes the time.",
             evidence,
             advice="Touch the memory first, in parallel and in huge pages, then register it; pool pinned buffers. In "
             "PyTorch: PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
+            stake=view.sampled_stake(created),
         )
     return clear("The pages were there before they were pinned.", evidence)
 
@@ -48,7 +53,10 @@ def compaction(view: View) -> Verdict:
     calls = _pinning_calls(view)
     if not calls:
         return clear("No call spends its time pinning.", _NO_PINNING)
-    scope, pinning = max(calls, key=lambda call: call[0].part.inclusive[RECLAIM_IN_PIN] / call[1])
+    judged = [call for call in calls if call[0].enough(call[1])]
+    if not judged:
+        return lacks(_FEW_OF_PINNING)
+    scope, pinning = max(judged, key=lambda call: call[0].part.inclusive[RECLAIM_IN_PIN] / call[1])
     reclaiming = scope.part.inclusive[RECLAIM_IN_PIN]
     evidence = (
         f"Reclaim or compaction runs in {format_share(reclaiming, pinning)} of pinning in {scope.name}; "
@@ -59,6 +67,7 @@ def compaction(view: View) -> Verdict:
             "The kernel compacts or reclaims memory to find pages for the pin.",
             evidence,
             advice="Reserve hugetlbfs pages, or set transparent huge page defrag to defer+madvise; leave memory free.",
+            stake=view.sampled_stake(reclaiming),
         )
     return clear("Pages for the pin were at hand.", evidence)
 
@@ -89,6 +98,7 @@ def over_pinned(view: View) -> Verdict:
             "Pinned memory leaves little for everything else.",
             evidence,
             advice="Cap it: stage through a ring of a few pinned buffers.",
+            stake=None,
             severity="critical" if memory.pinned_bytes > PINNED_CRITICAL * total else "warning",
         )
     return clear("Pinned memory leaves room for the rest.", evidence)
@@ -107,6 +117,7 @@ def giant_pin(view: View) -> Verdict:
             "One call pins a very large buffer.",
             evidence,
             advice="Pin in pieces of at most 64 GiB, and check every return code: drivers from 580 on fail at 512 GiB.",
+            stake=None,
             severity="critical" if memory.largest_pin_bytes >= FAILING_PIN_BYTES else "warning",
         )
     return clear("No single pin is very large.", evidence)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS
-from pinprof.analyze.results import MIN_SAMPLES
+from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
 from pinprof.model import Capture
 from pinprof.units import format_count, format_counted, format_ns, format_share
@@ -31,6 +31,7 @@ def context_init(view: View) -> Verdict:
             "The first CUDA call creates the context; it is kept out of everything else here.",
             *evidence,
             advice="Call cudaFree(0) before what you time.",
+            stake=None,
             severity="info",
         )
     return clear("No call creates a context while it was recorded.", f"No first call meets {thresholds}.")
@@ -50,7 +51,7 @@ def sampling_gap(view: View) -> Verdict:
     ]
     gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
     if view.main.too_few:
-        taken = format_counted(view.main.samples, "sample was", "samples were")
+        taken = format_counted(view.main.drawn or 0, "sample was", "samples were")
         gaps.insert(0, f"Only {taken} taken of {view.main.event.name}: no cause is judged below {MIN_SAMPLES}.")
     if view.capture.manifest.kernel_left_out:
         gaps.insert(0, "The kernel was not sampled: time in page faults, pinning and copies there is missing.")
@@ -82,6 +83,7 @@ def sampling_gap(view: View) -> Verdict:
             *gaps,
             f"Threshold {percent(SAMPLING_GAP)} each.",
             advice=advice,
+            stake=None,
             missing=missing,
             severity="warning" if blind else "info",
         )

@@ -7,9 +7,28 @@ from dataclasses import dataclass
 from typing import Any
 
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
-from pinprof.analyze.results import MIN_SAMPLES, EventResult, Finding, RangeResult, Severity
+from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
+from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
 from pinprof.model import Capture
-from pinprof.units import format_share, format_weight
+from pinprof.units import format_ns, format_share, format_weight
+
+
+@dataclass(frozen=True)
+class Stake:
+    """What a finding is about at most, and what that is a part of: the floor of all rules is a share of it."""
+
+    cost: float
+    whole: float
+    unit: str = "ns"
+
+    @property
+    def trifle(self) -> str:
+        """One sentence where no advice is worth giving; empty where it is."""
+        if worth_telling(self.cost, self.whole, self.unit):
+            return ""
+        least = f"{percent(LEAST_SHARE)} and {format_ns(LEAST_NS)}" if self.unit == "ns" else percent(LEAST_SHARE)
+        cost, whole = (format_weight(amount, self.unit) for amount in (self.cost, self.whole))
+        return f"It is about {cost} of {whole}: below {least} no advice is given."
 
 
 @dataclass(frozen=True)
@@ -23,6 +42,11 @@ class Scope:
     def name(self) -> str:
         """As a sentence names it."""
         return str(self.range.path) if self.range else "the whole recording"
+
+    def enough(self, weight: int) -> bool:
+        """Whether shares of this part of it rest on enough samples."""
+        drawn, total = self.part.drawn, self.part.total
+        return drawn is None or drawn * weight >= MIN_SAMPLES * total
 
     def states(self, what: str, share: float) -> str:
         """`pin.faultin is 87 % of alloc (492 ms sampled)`."""
@@ -63,7 +87,7 @@ class View:
         """Every range with enough samples, then the whole recording."""
         for entry in self.ranges:
             part = entry.event(self.main.event)
-            if part.samples >= MIN_SAMPLES:
+            if part.total and not part.too_few:
                 yield Scope(part, entry)
         yield Scope(self.main, None)
 
@@ -74,10 +98,22 @@ class View:
         return inner or [scope for scope in self.scopes() if not scope.range]
 
     def worst(self, *leaves: str) -> tuple[Scope, float]:
-        """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges."""
+        """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges.
+
+        A range in which they cost a trifle stands behind all others.
+        """
         outer = [scope for scope in self.scopes() if scope.range and not scope.range.depth]
         scopes = outer or [scope for scope in self.scopes() if not scope.range]
-        return max(((scope, scope.part.share(*leaves)) for scope in scopes), key=lambda item: item[1])
+        shares = [(scope, scope.part.share(*leaves)) for scope in scopes]
+        return max(shares, key=lambda item: (not self.sampled_stake(item[1] * item[0].part.total).trifle, item[1]))
+
+    def sampled_stake(self, weight: float) -> Stake:
+        """So much of what was sampled."""
+        return Stake(weight, self.main.total, self.main.unit)
+
+    def stake(self, cost_ns: float) -> Stake:
+        """So much of the wall time of the activity."""
+        return Stake(cost_ns, self.wall_ns)
 
     @property
     def wall_ns(self) -> int:
@@ -129,8 +165,20 @@ class Verdict:
     missing: str = ""
 
 
-def fired(title: str, *evidence: str, advice: str, missing: str = "", severity: Severity = "warning") -> Verdict:
-    """There is something to do."""
+TRIFLE = "What there is of it costs too little to be worth a change."
+
+
+def fired(
+    title: str,
+    *evidence: str,
+    advice: str,
+    stake: Stake | None,
+    missing: str = "",
+    severity: Severity = "warning",
+) -> Verdict:
+    """There is something to do, if enough is at stake; None where it is about no time."""
+    if stake and (trifle := stake.trifle):
+        return clear(TRIFLE, *evidence, trifle, missing=missing)
     return Verdict(severity, title, evidence, advice, missing)
 
 

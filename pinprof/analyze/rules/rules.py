@@ -7,7 +7,7 @@ each rule. A rule without its input makes no claim.
 from __future__ import annotations
 
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, Severity, main_event
+from pinprof.analyze.results import FAILED_CALLS, EventResult, Finding, RangeResult, Severity, judged_event
 from pinprof.analyze.rules import allocation, copies, failures, managed, pages, pinning, quality, shares
 from pinprof.analyze.rules.needs import (
     ALLOCATIONS,
@@ -80,7 +80,7 @@ def findings(
     activity: ActivityAnalysis | None = None,
 ) -> tuple[Finding, ...]:
     """Every rule's verdict, what fired first; nothing when the recording holds neither samples nor activity."""
-    view = View(capture, events, ranges, main_event(events), activity)
+    view = View(capture, events, ranges, judged_event(events), activity)
     if view.sampled is None and activity is None:
         return ()
     return tuple(sorted((rule.verdict(view) for rule in RULES), key=lambda entry: _ORDER.index(entry.severity)))

@@ -25,6 +25,8 @@ class ShareOf:
     clear: str
     advice: str
     missing: str = ""
+    otherwise: tuple[str, str] = ("", "")
+    """A leaf, and the advice where it is the heaviest of them."""
 
     def __call__(self, view: View) -> Verdict:
         """Compare it."""
@@ -34,16 +36,23 @@ class ShareOf:
             return clear(self.clear, *evidence, missing=self.missing)
         if scope.part.heuristic and "copy.staging" in self.leaves:
             evidence.append("The copy loop is told by the hot-loop rule (heuristic): libcuda has no symbols.")
-        return fired(self.title, *evidence, advice=self.advice, missing=self.missing)
+        stake = view.sampled_stake(share * scope.part.total)
+        heaviest = max(self.leaves, key=lambda leaf: scope.part.by_leaf.get(leaf, 0))
+        advice = self.otherwise[1] if heaviest == self.otherwise[0] else self.advice
+        return fired(self.title, *evidence, advice=advice, stake=stake, missing=self.missing)
 
 
 first_touch = ShareOf(
-    ("fault.anon", "fault.entry", "fault.core"),
+    ("fault.anon", "fault.file", "fault.entry", "fault.core"),
     FIRST_TOUCH,
-    "First touch (fault.anon, fault.entry, fault.core)",
+    "First touch (fault.anon, fault.file, fault.entry, fault.core)",
     "The first touch of fresh memory takes a large part of the time.",
     "The first touch of fresh memory is no large part of the time.",
     "Reuse buffers instead of allocating new ones; madvise(MADV_HUGEPAGE); touch pages early and in parallel.",
+    otherwise=(
+        "fault.file",
+        "Keep shared memory and reuse it (DataLoader workers fill new memory in /dev/shm each time); read() files.",
+    ),
 )
 
 staging = ShareOf(

@@ -24,7 +24,7 @@ class BenchReport:
     left_out: Sequence[tuple[str, int | None, str]]
     """(measure, bytes, reason): an empty measure is all of them, None all sizes."""
     unstable: Mapping[str, Sequence[str]]
-    """Benchmark → why pyperf distrusts it."""
+    """Benchmark → why pyperf distrusts it, for whatever reason."""
     benchmarks: int
     processes: int
     duration_s: float
@@ -36,12 +36,13 @@ class BenchReport:
 
     @property
     def headline(self) -> str:
-        """One sentence: how many copies repay a pin, or what was measured."""
+        """How many copies repay a pin; or what was measured, and why nothing follows from it."""
         rows = [row for row in self.study.break_even if row.copies(row.pin_ns) is not None]
         if rows:
             copies, size = rows[-1].copies(rows[-1].pin_ns), format_bytes(rows[-1].size_bytes)
             return f"{copies:,} {'copy repays' if copies == 1 else 'copies repay'} pinning {size} on this machine."
-        return f"{self.benchmarks} costs of memory operations on this machine."
+        measured = f"{self.benchmarks} costs of memory operations on this machine."
+        return f"{measured} No advice: {self.study.withheld}" if self.study.withheld else measured
 
     @property
     def facts(self) -> tuple[str, ...]:

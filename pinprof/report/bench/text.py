@@ -17,6 +17,7 @@ from pinprof.report.names import printable
 from pinprof.report.terminal.layout import console_of, kept, plain_table, sentence, tidy, titled
 from pinprof.units import format_bytes, format_ns, format_share
 
+_CHOOSE = "What to choose on this machine"
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
 _GROWS = 0.1
@@ -32,7 +33,7 @@ def print_bench(report: BenchReport) -> None:
 
 
 def _bench(report: BenchReport, console: Console) -> Iterator[RenderableType]:
-    yield Text(report.headline, "bold")
+    yield sentence(report.headline, "bold")
     badge = ("host emulation · ", "yellow") if report.emulated else ""
     yield Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in report.facts), "dim"))
     if report.makes:
@@ -42,7 +43,9 @@ def _bench(report: BenchReport, console: Console) -> Iterator[RenderableType]:
     if report.study.break_even:
         yield from titled("Break-even: copies to the device that repay a pin", _break_even(report.study.break_even))
     if report.study.answers:
-        yield from titled("What to choose on this machine", _answers(report))
+        yield from titled(_CHOOSE, _answers(report))
+    elif report.study.withheld:
+        yield from titled(_CHOOSE, sentence(report.study.withheld))
     omissions = [f"{what}: {reason}" for what, reason in report.omissions()]
     if omissions:
         yield from titled("Left out", Text("\n".join(map(printable, omissions))))
@@ -205,7 +208,7 @@ def _named(names: Sequence[str]) -> str:
 
 
 def _stability(report: BenchReport) -> Text:
-    text = Text(f"{len(report.unstable)} of {report.benchmarks} benchmarks may be unstable:")
+    text = Text(f"pyperf warns about {len(report.unstable)} of {report.benchmarks} benchmarks:")
     for reason, names in report.warnings():
         text.append(f"\n{reason}: {_named(names)}", "dim")
     text.append(f"\nEach with its figures: python -m pyperf check {printable(report.file)}", "dim")

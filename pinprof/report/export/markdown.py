@@ -14,7 +14,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.results import EventResult
-from pinprof.report.data import ReportData
+from pinprof.report.data import ReportData, share_of
 from pinprof.report.gather import build
 from pinprof.report.names import printable
 from pinprof.report.sections.opportunities import Card, WhatToChange, evidence_words, site_words
@@ -102,7 +102,7 @@ def _phases(phases: Phases) -> Iterator[str]:
 def _change(change: WhatToChange) -> Iterator[str]:
     yield from ("", "### What to change")
     if not change.cards:
-        yield from ("", f"Nothing to gain. Looked for: {', '.join(change.looked_for)}.")
+        yield from ("", f"{change.nothing} Looked for: {', '.join(change.looked_for)}.")
     for card in change.cards:
         yield from _card(card)
     if change.refused:
@@ -134,10 +134,13 @@ def _site(one: Opportunity) -> str:
 
 
 def _causes(event: EventResult) -> Iterator[str]:
-    yield from ("", f"### Causes of {text(event.name)}", "", "| cause | weight | share |", "|---|---:|---:|")
+    yield from ("", f"### Causes of {text(event.name)}", "")
+    if event.too_few_words:
+        yield from (f"{text(event.too_few_words.capitalize())}.", "")
+    yield from ("| cause | weight | share |", "|---|---:|---:|")
     rows = list(event.by_leaf.items())
     for leaf, weight in rows[:_MOST_CAUSES]:
-        yield f"| `{leaf}` | {units.format_weight(weight, event.unit)} | {units.format_share(weight, event.total)} |"
+        yield f"| `{leaf}` | {units.format_weight(weight, event.unit)} | {share_of(event, weight)} |"
     if rest := sum(weight for _, weight in rows[_MOST_CAUSES:]):
         others = units.format_counted(len(rows) - _MOST_CAUSES, "other", "others")
-        yield f"| {others} | {units.format_weight(rest, event.unit)} | {units.format_share(rest, event.total)} |"
+        yield f"| {others} | {units.format_weight(rest, event.unit)} | {share_of(event, rest)} |"

@@ -57,8 +57,9 @@ def comparable_ranges(reports: Sequence[ReportData]) -> list[tuple[str, int, lis
     places: dict[tuple[str, int], list[float]] = {}
     first: dict[tuple[int, str, int], RangeResult] = {}
     for number, data in enumerate(reports):
-        for index, entry in enumerate(data.ranges):
-            places.setdefault((entry.name, entry.depth), []).append(index / len(data.ranges))
+        shown = [data.ranges[index] for index in data.shown.index.tolist()]
+        for index, entry in enumerate(shown):
+            places.setdefault((entry.name, entry.depth), []).append(index / len(shown))
             first.setdefault((number, entry.name, entry.depth), entry)
     rows = sorted(places, key=lambda key: sum(places[key]) / len(places[key]))
     return [(*key, [first.get((number, *key)) for number in range(len(reports))]) for key in rows]

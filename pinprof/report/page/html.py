@@ -20,7 +20,7 @@ from pinprof import __version__, units
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.errors import PinprofError
 from pinprof.report import palette, styles
-from pinprof.report.data import LEVEL_TITLES, ReportData
+from pinprof.report.data import LEVEL_TITLES, ReportData, share_of
 from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Layout, pack, pack_columns
 from pinprof.report.instances import InstanceData
@@ -226,6 +226,7 @@ def environment() -> jinja2.Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.globals["share_of"] = share_of
     environment.filters |= {
         "show": lambda value: printable(str(value)),
         "weight": units.format_weight,

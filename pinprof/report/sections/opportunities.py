@@ -82,6 +82,11 @@ class WhatToChange(Section):
             return None
         return cls(tuple(_cards(answer, analysis, shared)), answer.refused, answer.unseen, answer.headline)
 
+    @property
+    def nothing(self) -> str:
+        """What no opportunity means: a recording may show too little to tell."""
+        return "Nothing to gain." if self.headline else "This recording shows too little to say what to change."
+
     def to_json(self) -> dict[str, Any]:
         """Every opportunity, what would not pay, and what could not be seen."""
         return {
@@ -96,7 +101,7 @@ class WhatToChange(Section):
         for card in self.cards:
             lines += _card_text(card)
         if not self.cards:
-            lines.append(sentence(f"Nothing to gain. Looked for: {', '.join(self.looked_for)}.", "dim"))
+            lines.append(sentence(f"{self.nothing} Looked for: {', '.join(self.looked_for)}.", "dim"))
         if self.refused:
             lines.append(Text("Not worth it:", "bold"))
         for one in self.refused:

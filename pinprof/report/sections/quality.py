@@ -147,7 +147,7 @@ def clock_rows(shared: Shared) -> list[ClockRow]:
     """Per range its wall time and the sampled time of its own threads, or of all where those are unknown."""
     timed = next((index for index, event in enumerate(shared.events) if event.unit == "ns"), None)
     rows = []
-    for entry in shared.ranges:
+    for entry in (shared.ranges[index] for index in shared.shown.index.tolist()):
         part = entry.events[timed] if timed is not None else None
         if part and part.total and entry.wall_ns >= _SHORTEST_NS * entry.count:
             sampled = part.total if entry.own_thread_ns is None else entry.own_thread_ns

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from pinprof import units
-from pinprof.report.data import ReportData
+from pinprof.report.data import ReportData, share_of
 from pinprof.report.names import printable, shortened
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import Hero
@@ -110,7 +110,7 @@ def _causes(report: ReportData, console: Console) -> Iterator[Text]:
     """Where the time went, for who may not change anything: a line for each event."""
     for event in [event for event in report.events if event.total][:_EVENTS]:
         leaves = [
-            kept(f"{leaf} {units.format_share(weight, event.total)}")
+            kept(f"{leaf} {units.format_weight(weight, event.unit) if event.too_few else share_of(event, weight)}")
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)

@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from pinprof.analyze import Finding, analyze
+from pinprof.analyze import Finding, analyze, evidence
 from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
 from pinprof.analyze.rules.needs import CALLS, CUDA
 from pinprof.analyze.rules.pinning import FAILING_PIN_BYTES, GIANT_PIN_BYTES
+from pinprof.analyze.rules.rule import TRIFLE
 from pinprof.analyze.rules.rules import RULES
 from tests.support.activities import (
     ALL,
@@ -38,9 +39,18 @@ from tests.support.activities import (
 )
 from tests.support.stacks import Sample, capture
 
+WITHOUT_FLOOR = pytest.mark.usefixtures("without_floor")
+"""For thresholds of rules, which are tried in a few microseconds of activity."""
+
 PREFETCH, FAULT, SPECULATIVE, EVICTION = 1, 2, 3, 4
 BLOCK = 2 * MIB
 NO_LINK = {"memory_bytes": 128 * GIB}
+
+
+@pytest.fixture
+def without_floor(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "LEAST_SHARE", 0)
+    monkeypatch.setattr(evidence, "LEAST_NS", 0)
 
 
 def verdict(rule: str, *rows: Sequence[Any], **other: Any) -> Finding:
@@ -118,8 +128,8 @@ def pairs(count: int, cost_ns: int, wall_ns: int) -> Finding:
         (3, 4 * MS, 1200 * MS, True),
         (2, 40 * MS, 1200 * MS, False),
         (3, 4 * MS, 1201 * MS, False),
-        (5, 10 * MS, 100_000 * MS, True),
-        (5, 10 * MS - 2, 100_000 * MS, False),
+        (5, 2 * MS, 600 * MS, True),
+        (5, 2 * MS - 2, 600 * MS, False),
     ],
 )
 def test_alloc_loop(count: int, cost_ns: int, wall_ns: int, fired: bool) -> None:
@@ -239,6 +249,7 @@ def tiny(count: int, size: int, duration: int, **other: Any) -> Finding:
     return verdict("tiny-copies", (), [to_device(at * MS, at * MS + duration, size) for at in range(count)], **other)
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(
     ("count", "size", "duration", "fired"),
     [
@@ -260,6 +271,7 @@ def test_tiny_copies_on_an_unknown_link() -> None:
     assert tiny(999, KIB, 800, host=NO_LINK).status == "clear"
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(
     ("copy_ns", "overlap_ns", "fired"),
     [(100 * US, 0, True), (100 * US - 1, 0, False), (200 * US, 10 * US, False), (200 * US, 10 * US - 1, True)],
@@ -279,6 +291,7 @@ def test_sync_serialisation_on_real_runs() -> None:
     assert verdict("sync-serialisation", [Call("cudaFree", 0, 1)]).status == "not-assessable"
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(("share", "fired"), [(0.699, True), (0.701, False)])
 def test_slow_link(share: float, fired: bool) -> None:
     size = 64 * MIB
@@ -335,6 +348,7 @@ def test_bytes_of_failed_calls_count_nowhere() -> None:
     assert [(error.name, error.count) for error in call.errors] == [("cudaErrorMemoryAllocation", 2)]
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(("kernel_ns", "fired"), [(99, True), (100, False)])
 def test_transfer_dominates(kernel_ns: int, fired: bool) -> None:
     ops = [to_device(0, 50, KIB), migration(60, 110, KIB, FAULT), kernel(200, 200 + kernel_ns)]
@@ -348,6 +362,7 @@ def storm(count: int, copying: float) -> list[Op]:
     return [*moves, kernel(0, 10 * MS)]
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(
     ("count", "copying", "fired"), [(100, 0.1, True), (99, 0.1, False), (100, 0.797, True), (100, 0.8, False)]
 )
@@ -355,6 +370,7 @@ def test_gpu_fault_storm(count: int, copying: float, fired: bool) -> None:
     assert fires(verdict("gpu-fault-storm", (), storm(count, copying), recorded=ALL - {"gpu_faults"})) == fired
 
 
+@WITHOUT_FLOOR
 def test_gpu_fault_storm_needs_no_fault_tables_but_says_that_they_lack() -> None:
     bare = verdict("gpu-fault-storm", (), storm(100, 0.1), recorded=ALL - {"gpu_faults"})
     assert fires(bare)
@@ -364,6 +380,7 @@ def test_gpu_fault_storm_needs_no_fault_tables_but_says_that_they_lack() -> None
     assert "319 groups" in " ".join(found.evidence)
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(
     ("touched", "prefetched", "fired"), [(80, 0, True), (79, 0, False), (100, 1, False), (100, 0, True)]
 )
@@ -397,6 +414,7 @@ def bounce(moves: int, size: int = BLOCK) -> list[Op]:
     return [migration(at * 10, at * 10 + 5, size, FAULT, 0x1000_0000, back=bool(at % 2)) for at in range(moves)]
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(
     ("ops", "fired"),
     [
@@ -415,6 +433,7 @@ def test_ping_pong_does_not_mistake_new_memory_for_old() -> None:
     assert verdict("ping-pong", (), bounce(4), recorded=ALL - {"memory"}).missing
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(("evicted", "fired"), [(5, True), (4, False)])
 def test_eviction_by_cause(evicted: int, fired: bool) -> None:
     ops = [migration(at, at + 1, KIB, EVICTION, back=True) for at in range(evicted)]
@@ -422,6 +441,7 @@ def test_eviction_by_cause(evicted: int, fired: bool) -> None:
     assert fires(verdict("eviction", (), ops)) == fired
 
 
+@WITHOUT_FLOOR
 @pytest.mark.parametrize(("live", "fired"), [(140 * GIB + 1, True), (140 * GIB, False)])
 def test_eviction_by_size(live: int, fired: bool) -> None:
     memory = [Memory(0, live, memory_kind=MemoryKind.MANAGED)]
@@ -435,6 +455,41 @@ def test_cpu_fault_drain(drain: int, fired: bool) -> None:
     assert fires(verdict("cpu-fault-drain", (), ops)) == fired
     asked = [migration(0, drain, BLOCK, PREFETCH, back=True), kernel(999 * MS, 1000 * MS)]
     assert not fires(verdict("cpu-fault-drain", (), asked))
+
+
+TRIFLES = {
+    "async-from-pageable": (
+        [Call("cudaMemcpyAsync", 0, 9 * MS, 1)],
+        [to_device(0, 9 * MS, MIB, MemoryKind.PAGEABLE, correlation_id=1)],
+    ),
+    "tiny-copies": ((), [to_device(at * 2 * US, at * 2 * US + US, KIB) for at in range(1000)]),
+    "sync-serialisation": ([Call("cudaMemcpy", 0, 9 * MS, 1)], [to_device(0, 9 * MS, MIB, correlation_id=1)]),
+    "slow-link": ((), [to_device(0, 9 * MS, 64 * MIB)]),
+    "transfer-dominates": ((), [to_device(0, 39 * US, KIB), kernel(40 * US, 58 * US)]),
+    "gpu-fault-storm": ((), storm(100, 0.1)),
+    "prefetch-missing": ((), [kernel(0, 470 * US), migration(US, 2 * US, KIB, FAULT)]),
+    "ping-pong": ((), bounce(4)),
+    "eviction": ((), [migration(at, at + 1, KIB, EVICTION, back=True) for at in range(5)]),
+    "cpu-fault-drain": ((), [migration(0, 9 * MS, BLOCK, FAULT, back=True), kernel(10 * MS, 20 * MS)]),
+}
+
+
+@pytest.mark.parametrize("rule", TRIFLES)
+def test_no_rule_gives_advice_on_a_trifle(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = verdict(rule, *TRIFLES[rule])
+    assert not fires(found)
+    assert found.title == TRIFLE
+    assert found.evidence[-1].endswith("below 1 % and 10 ms no advice is given.")
+    monkeypatch.setattr(evidence, "LEAST_NS", 0)
+    assert fires(verdict(rule, *TRIFLES[rule]))
+
+
+def test_less_than_a_hundredth_of_the_run_is_a_trifle_however_long_it_is() -> None:
+    calls, copy = [Call("cudaMemcpy", 0, 20 * MS, 1)], to_device(0, 20 * MS, MIB, correlation_id=1)
+    rest = to_device(1981 * MS, 2001 * MS, 2000 * MIB)
+    assert fires(verdict("transfer-dominates", calls, [copy, rest]))
+    alone = [copy, kernel(0, MS), Op(OpKind.MEMSET, 2000 * MS, 2001 * MS, KIB)]
+    assert verdict("transfer-dominates", calls, alone).title == TRIFLE
 
 
 def test_the_real_managed_run_fires_what_it_should_and_nothing_more() -> None:

@@ -62,6 +62,22 @@ def test_the_host_backend_has_no_link() -> None:
     assert (found.link, found.limits) == ("", ())
 
 
+def test_without_a_gpu_no_advice_is_given_and_the_reason_is() -> None:
+    found = study(replace(gpu_rates(), backend="host"))
+    assert (found.break_even, found.answers) == ((), ())
+    assert found.withheld.startswith("Without a GPU")
+    assert found.costs
+
+
+def test_where_most_benchmarks_are_unstable_no_advice_is_given_and_the_reason_is() -> None:
+    rates = gpu_rates()
+    half = len(rates.rates) // 2
+    assert (study(rates, half).withheld, len(study(rates, half).answers)) == ("", 8)
+    found = study(rates, half + 1)
+    assert (found.break_even, found.answers) == ((), ())
+    assert found.withheld.startswith(f"{half + 1} of {len(rates.rates)} benchmarks are unstable")
+
+
 @pytest.mark.parametrize(
     ("pageable", "pinned", "cost", "copies"),
     [
@@ -118,7 +134,7 @@ def test_a_machine_on_which_nothing_helps_is_told_so() -> None:
         "prefault.t1": 30,
     }
     rows = tuple(Rate(name, GIB, 1e6 * ms, 1e6 * ms, 1e6 * ms) for name, ms in slow.items())
-    answers = study(Rates({}, "host", "", rows)).answers
+    answers = study(Rates({}, "cuda", "", rows)).answers
     assert [answer.choice for answer in answers] == ["leave it pageable", "allocate it pinned", "leave it pageable"]
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.analyze import analyze, explain
+from pinprof.analyze import Analysis, analyze, explain
 from pinprof.analyze.costs.pinning import pinning_headline
 from pinprof.errors import UsageError
 from pinprof.model import Event
-from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
+from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS, mixed
 
 
@@ -24,14 +24,14 @@ def test_a_pinning_call_is_named_as_the_scenario_names_it() -> None:
 
 def test_a_host_emulation_is_named_so() -> None:
     scenario = {"name": "uvm", "backend": "host", "calls": {"alloc": "IORING_REGISTER_BUFFERS"}}
-    pinning = capture([Sample(STACKS["pin.walk"])], [Range("alloc", 0, 1)], scenario=scenario)
+    pinning = capture([Sample(STACKS["pin.walk"])] * 100, [Range("alloc", 0, 1)], scenario=scenario)
     assert analyze(pinning).headline.startswith("100 % of IORING_REGISTER_BUFFERS (host emulation) is pin_user_pages")
-    serving = capture([Sample(["userfaultfd_ioctl"])], [Range("iteration", 0, 1)], scenario=scenario)
+    serving = capture([Sample(["userfaultfd_ioctl"])] * 100, [Range("iteration", 0, 1)], scenario=scenario)
     assert analyze(serving).headline.startswith("100 % of uvm (host emulation) is userfaultfd filling pages")
 
 
 def test_pinning_pages_that_exist_is_said_so() -> None:
-    data = capture([Sample(STACKS["pin.walk"])], [Range("register", 0, 1)])
+    data = capture([Sample(STACKS["pin.walk"])] * 100, [Range("register", 0, 1)])
     assert analyze(data).headline == ("100 % of the register range is pin_user_pages, of pages that are already there.")
 
 
@@ -45,8 +45,8 @@ def test_without_a_pinning_call_the_outermost_range_is_told_by_its_memory_costs(
 
 
 def test_a_program_without_ranges_is_told_by_all_its_time() -> None:
-    assert analyze(capture([Sample(STACKS["uvm.cpu_fault"], MS)])).headline == (
-        "100 % of the CPU time is CPU faults on managed memory (1 ms sampled)."
+    assert analyze(capture([Sample(STACKS["uvm.cpu_fault"], MS)] * 100)).headline == (
+        "100 % of the CPU time is CPU faults on managed memory (100 ms sampled)."
     )
 
 
@@ -70,8 +70,25 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
     assert "pinprof doctor" in found.findings[0].advice
 
 
+def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> None:
+    def of(unnamed: int) -> Analysis:
+        stacks = [["main@/app", "[kernel.kallsyms]"]] * unnamed + [["main@/app"]] * (100 - unnamed)
+        return analyze(capture([Sample(stack, MS, time_ns=time * MS) for time, stack in enumerate(stacks)]))
+
+    found = of(60)
+    assert found.answer.startswith("The kernel's functions have no names, so memory costs do not show: 60 % of the CPU")
+    status = {verdict.rule: verdict.status for verdict in found.findings}
+    for rule in ("first-touch", "first-touch-in-pin", "freeing", "compaction", "managed-cpu-faults", "no-huge-pages"):
+        assert status[rule] == "not-assessable"
+    assert found.opportunities is not None
+    assert any("--kallsyms" in line for line in found.opportunities.unseen)
+    named = of(10)
+    assert named.answer.startswith("Nothing to gain")
+    assert {verdict.rule: verdict.status for verdict in named.findings}["first-touch"] == "clear"
+
+
 def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
-    data = capture([Sample(["main@/app"], 64)], events=(FAULTS,))
+    data = capture([Sample(["main@/app"], 64)] * 97, events=(FAULTS,))
     assert analyze(data).headline.startswith("100 % of the page-faults samples is")
 
 
@@ -123,6 +140,11 @@ def test_registering_untouched_memory_is_creating_the_pages() -> None:
     assert pinning("register", phases).startswith("cudaHostRegister takes 280 ms/GiB, 100 % of it for creating the")
 
 
+def test_a_few_samples_say_nothing_about_registering() -> None:
+    phases = {"alloc": (1, "user.app"), "init": (60, "fault.anon"), "register": (15, "pin.walk")}
+    assert pinning("register", phases).startswith("Too few samples to say where the time went: 76 of CPU time")
+
+
 def test_prefault_tells_the_time_from_the_first_call_to_pinned_memory() -> None:
     phases = {"alloc": (1, "user.app"), "touch": (24, "fault.anon"), "register": (10, "pin.walk")}
     assert pinning("prefault", phases, threads=8, variant="huge") == (
@@ -144,23 +166,54 @@ def test_samples_that_do_not_see_the_kernel_say_nothing_about_registering() -> N
 def test_too_few_samples_carry_neither_a_share_nor_a_verdict() -> None:
     stack = ["main@/app", "do_syscall_64", "__x64_sys_munmap", "unmap_region"]
     clock = replace(CLOCK, name="cpu-clock/freq=999/", period=None, freq_hz=999)
-    found = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(19)], events=(clock,)))
-    assert found.headline == "Only 19 samples of CPU time (19 ms): too few to say where it went."
+    found = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(96)], events=(clock,)))
+    assert found.headline == "Too few samples to say where the time went: 96 of CPU time (96 ms); 97 are needed."
     assert {verdict.status for verdict in found.findings} == {"not-assessable", "fired"}
     (gap,) = [verdict for verdict in found.findings if verdict.status == "fired"]
-    assert gap.evidence[0].startswith("Only 19 samples were taken")
+    assert gap.evidence[0].startswith("Only 96 samples were taken")
     assert "higher --frequency" in gap.advice
-    enough = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(20)], events=(clock,)))
-    assert enough.headline == "100 % of the CPU time is freeing pages (20 ms sampled)."
+    enough = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(97)], events=(clock,)))
+    assert enough.headline == "100 % of the CPU time is freeing pages (97 ms sampled)."
+
+
+@pytest.mark.parametrize("clock", [CLOCK, replace(CLOCK, period=None, freq_hz=999)])
+def test_without_samples_of_time_neither_waits_nor_page_faults_tell_where_it_went(clock: Event) -> None:
+    faults = [Sample(["main@/app"], 64, time_ns=time, event=1) for time in range(200)]
+    waits = [Sample(["main@/app"], MS, time_ns=time, event=2) for time in range(200)]
+    found = analyze(capture([*faults, *waits], [Range("work", 0, 300)], events=(clock, FAULTS, OFF_CPU)))
+    assert found.headline == "Too few samples to say where the time went: 0 of CPU time (0 ns); 97 are needed."
+    assert {verdict.status for verdict in found.findings} == {"not-assessable", "fired"}
+
+
+def test_a_pinning_call_of_few_samples_is_no_headline() -> None:
+    busy = [Sample(["main@/app"], MS, time_ns=time * MS) for time in range(200)]
+    pins = [Sample(STACKS["pin.walk"], MS, time_ns=(200 + time) * MS) for time in range(20)]
+    data = capture([*busy, *pins], [Range("init", 0, 200 * MS), Range("alloc", 200 * MS, 220 * MS)])
+    assert "pin_user_pages" not in analyze(data).headline
+
+
+def test_an_answer_that_cannot_be_given_leaves_the_sentence_about_the_samples() -> None:
+    data = capture([Sample(["main@/app"], MS, time_ns=time * MS) for time in range(9)])
+    found = analyze(data)
+    assert found.opportunities is not None
+    assert found.opportunities.headline == ""
+    assert (
+        found.answer
+        == found.headline
+        == ("Too few samples to say where the time went: 9 of CPU time (9 ms); 97 are needed.")
+    )
 
 
 def test_counts_of_which_nothing_is_known_are_called_samples_once() -> None:
-    data = capture([Sample(["asm_exc_page_fault"], 70)], events=(Event("samples", "samples", None, None),))
-    assert analyze(data).headline == "100 % of the samples is page faults (70 samples)."
+    data = capture([Sample(["asm_exc_page_fault"], 170)], events=(Event("samples", "samples", None, None),))
+    assert analyze(data).headline == "100 % of the samples is page faults (170 samples)."
 
 
 def test_idle_cpus_are_no_answer() -> None:
-    idle = [Sample(["do_idle", "cpuidle_enter_state"], MS, time_ns=time) for time in range(90)]
-    busy = [Sample(["main@/app", "asm_exc_page_fault", "do_anonymous_page"], MS, time_ns=time) for time in range(10)]
-    assert analyze(capture(idle + busy)).headline == "100 % of the time of busy CPUs is page faults (10 ms sampled)."
+    idle = [Sample(["do_idle", "cpuidle_enter_state"], MS, time_ns=time) for time in range(900)]
+    busy = [Sample(["main@/app", "asm_exc_page_fault", "do_anonymous_page"], MS, time_ns=time) for time in range(100)]
+    assert analyze(capture(idle + busy)).headline == "100 % of the time of busy CPUs is page faults (100 ms sampled)."
+    assert analyze(capture(idle + busy[:96])).headline == (
+        "Too few samples to say where the time of busy CPUs went: 96 of 996; 97 are needed."
+    )
     assert analyze(capture(idle)).headline == "All CPUs were idle."

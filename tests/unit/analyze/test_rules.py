@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import math
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze import Finding, analyze
+from pinprof.analyze.evidence import MIN_SAMPLES, SHARE_ERROR
 from pinprof.analyze.rules import pages, rules
 from pinprof.analyze.rules.rule import Need, Rule, Verdict, View, fired
 from pinprof.cli import main
@@ -24,6 +27,7 @@ STACKS = {
     "compacting": ["os_lock_user_pages[nvidia]", "pin_user_pages", "handle_mm_fault", "try_to_compact_pages"],
     "faulting": ["main@/app", "asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page", "try_to_compact_pages"],
     "fault.anon": ["main@/app", "asm_exc_page_fault", "exc_page_fault", "handle_mm_fault", "do_anonymous_page"],
+    "fault.file": ["main@/app", "asm_exc_page_fault", "handle_mm_fault", "do_fault", "shmem_fault"],
     "fault.entry": ["main@/app", "asm_exc_page_fault", "exc_page_fault"],
     "copy.staging": ["[libcuda.so.1]@/lib/libcuda.so.1", "memcpy@/lib/libc.so.6"],
     "uvm.cpu_fault": ["main@/app", "asm_exc_page_fault", "uvm_vm_fault_entry[nvidia_uvm]"],
@@ -33,11 +37,14 @@ STACKS = {
 }
 
 
-def mixed(weights: dict[str, int], ranges: list[Range] | None = None, losses: Losses | None = None) -> Capture:
-    """Percentages of 100 samples of 1 ms each, at times 0, 1 ms, …"""
-    names = [name for name, percent in weights.items() for _ in range(percent)]
-    names += ["user.app"] * (100 - len(names))
-    samples = [Sample(STACKS[name], MS, time_ns=number * MS) for number, name in enumerate(names)]
+def mixed(
+    weights: dict[str, int], ranges: list[Range] | None = None, losses: Losses | None = None, each: int = 1
+) -> Capture:
+    """Percentages of 100 ms, as samples at times 0, 1 ms, …, or `each` times as many shorter ones."""
+    names = [name for name, percent in weights.items() for _ in range(percent * each)]
+    names += ["user.app"] * (100 * each - len(names))
+    length = MS // each
+    samples = [Sample(STACKS[name], length, time_ns=number * length) for number, name in enumerate(names)]
     return capture(samples, ranges or [Range("work", 0, 100 * MS)], losses=losses or Losses())
 
 
@@ -50,7 +57,7 @@ def verdict(data: Capture, rule: str) -> Finding:
     ("rule", "below", "at"),
     [
         ("first-touch-in-pin", {"pin.faultin": 49, "pin.walk": 40}, {"pin.faultin": 50, "pin.walk": 40}),
-        ("compaction", {"pin.walk": 46, "compacting": 5}, {"pin.walk": 45, "compacting": 5}),
+        ("compaction", {"pin.walk": 91, "compacting": 10}, {"pin.walk": 90, "compacting": 10}),
         ("first-touch", {"fault.anon": 20, "fault.entry": 9}, {"fault.anon": 20, "fault.entry": 10}),
         ("staging-copies", {"copy.staging": 9}, {"copy.staging": 10}),
         ("managed-cpu-faults", {"uvm.cpu_fault": 9}, {"uvm.cpu_fault": 10}),
@@ -66,7 +73,13 @@ def test_share_rules_fire_from_their_threshold_on(rule: str, below: dict[str, in
 
 
 def test_only_reclaim_inside_the_pin_counts_as_compaction() -> None:
-    assert verdict(mixed({"pin.walk": 45, "compacting": 4, "faulting": 40}), "compaction").status == "clear"
+    data = mixed({"pin.walk": 45, "compacting": 4, "faulting": 40}, each=2)
+    assert verdict(data, "compaction").status == "clear"
+
+
+def test_a_share_of_few_samples_of_pinning_is_not_judged() -> None:
+    assert verdict(mixed({"pin.walk": 40, "compacting": 12}), "compaction").status == "not-assessable"
+    assert verdict(mixed({"pin.walk": 40, "compacting": 12}, each=3), "compaction").status == "fired"
 
 
 def test_giving_pins_back_is_no_pinning_call() -> None:
@@ -78,21 +91,31 @@ def test_giving_pins_back_is_no_pinning_call() -> None:
 def test_a_recording_without_any_weight_is_judged_like_any_other() -> None:
     empty = capture([Sample(STACKS["user.app"], 0, time_ns=number) for number in range(30)], [Range("work", 0, 40)])
     assert analyze(empty).findings == ()
-    clock = capture([Sample(STACKS["user.app"], MS), *(Sample(STACKS["pin.walk"], 0, time_ns=2) for _ in range(30))],
-                    [Range("work", 1, 4)])  # fmt: skip
+    samples = [Sample(STACKS["user.app"], MS)] * 100 + [Sample(STACKS["pin.walk"], 0, time_ns=2)] * 100
+    clock = capture(samples, [Range("work", 1, 4)])
     assert verdict(clock, "compaction").status == "clear"
 
 
 def test_a_range_of_few_samples_is_not_judged() -> None:
-    few = [Range("work", 0, 100 * MS), Range("tiny", 0, 19 * MS, depth=1), Range("enough", 30 * MS, 60 * MS, depth=1)]
-    data = mixed({"pin.faultin": 19}, few)
+    few = [Range("work", 0, 100 * MS), Range("tiny", 0, 24 * MS, depth=1), Range("enough", 30 * MS, 60 * MS, depth=1)]
+    data = mixed({"pin.faultin": 24}, few, each=4)
+    assert MIN_SAMPLES == 97
     assert verdict(data, "first-touch-in-pin").status == "clear"
-    few[1] = Range("tiny", 0, 20 * MS, depth=1)
-    assert verdict(mixed({"pin.faultin": 20}, few), "first-touch-in-pin").status == "fired"
+    few[1] = Range("tiny", 0, 25 * MS, depth=1)
+    assert verdict(mixed({"pin.faultin": 25}, few, each=4), "first-touch-in-pin").status == "fired"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5, 0.9])
+def test_of_enough_samples_a_share_is_known_to_ten_points(share: float) -> None:
+    """The exact binomial distribution, not the approximation that the number comes from."""
+    rows = np.arange(MIN_SAMPLES + 1)
+    chance = np.array([math.comb(MIN_SAMPLES, int(k)) * share**k * (1 - share) ** (MIN_SAMPLES - k) for k in rows])
+    near = np.abs(rows / MIN_SAMPLES - share) <= SHARE_ERROR
+    assert chance[near].sum() >= 0.94
 
 
 def test_without_ranges_first_touch_is_a_share_of_pinning() -> None:
-    data = mixed({"pin.faultin": 6, "pin.walk": 6})
+    data = mixed({"pin.faultin": 20, "pin.walk": 20}, each=5)
     bare = Capture(**{**data.__dict__, "ranges": capture([]).ranges})
     assert verdict(bare, "first-touch-in-pin").status == "fired"
 
@@ -115,8 +138,8 @@ def pairs(count: int, cost_ns: int, *, scenario: str = "", inside: int = 1) -> C
 
 def test_alloc_loops_need_three_pairs_and_a_noticeable_cost() -> None:
     assert verdict(pairs(2, 100 * MS), "alloc-loop").status == "clear"
-    assert verdict(pairs(3, 16 * MS), "alloc-loop").status == "clear"
-    assert verdict(pairs(3, 17 * MS), "alloc-loop").status == "fired"
+    assert verdict(pairs(3, 99 * MS), "alloc-loop").status == "clear"
+    assert verdict(pairs(3, 100 * MS), "alloc-loop").status == "fired"
 
 
 def test_ranges_that_free_at_the_end_what_was_allocated_piece_by_piece_are_no_loop() -> None:
@@ -156,6 +179,89 @@ def test_huge_pages_are_judged_by_the_distance_of_neighbouring_faults() -> None:
     assert verdict(touching(1), "no-huge-pages").status == "fired"
     assert verdict(touching(pages.BASE_PAGE_STEP), "no-huge-pages").status == "fired"
     assert verdict(touching(pages.BASE_PAGE_STEP + 1), "no-huge-pages").status == "clear"
+
+
+HUGE, PAGE, PERIOD = 2 << 20, 4096, 64
+
+
+def faulted(addresses: Sequence[int], counters: dict[str, int] | None = None) -> Capture:
+    """Page faults at these addresses, one sample for every 64 of them, in a program that spends its time on them."""
+    clock = [Sample(STACKS["fault.anon"], MS, time_ns=number * MS) for number in range(100)]
+    touched = [
+        Sample(["main@/app"], PERIOD, time_ns=number, event=1, address=address)
+        for number, address in enumerate(addresses[::PERIOD])
+    ]
+    data = capture([*clock, *touched], events=(CLOCK, FAULTS))
+    return replace(data, manifest=replace(data.manifest, outcome={"counters": counters or {}}))
+
+
+def run_of(base: int, count: int, size: int) -> list[int]:
+    return [(base << 40) + number * size for number in range(count)]
+
+
+def test_huge_pages_are_judged_by_bytes_and_not_by_the_number_of_faults() -> None:
+    small, large = run_of(1, 209_715, PAGE), run_of(2, 3840, HUGE)
+    finding = verdict(faulted(small + large), "no-huge-pages")
+    assert finding.status == "clear"
+    assert "819.2 MiB in pieces of at most 16 KiB and 7.5 GiB in larger ones" in finding.evidence[1]
+    assert verdict(faulted(small + large[:384]), "no-huge-pages").status == "fired"
+
+
+def test_buffers_touched_in_turns_or_in_any_order_are_still_made_of_small_pages() -> None:
+    rng = np.random.default_rng(1)
+    one, two, three = (
+        run_of(1, 30_000, PAGE),
+        run_of(2, 30_000, PAGE),
+        [at + (100 << 20) for at in run_of(2, 30_000, PAGE)],
+    )
+    turns = [at for several in zip(one, two, three, strict=True) for at in several]
+    for order in (turns, rng.permutation(turns).tolist(), turns[::-1], turns + turns):
+        finding = verdict(faulted(order), "no-huge-pages")
+        assert finding.status == "fired"
+        assert "apart" not in " ".join(finding.evidence)
+        small, large = pages.sizes_by_address(faulted(order), PAGE, HUGE)
+        assert large == 0
+        assert len(order) * PAGE <= small <= 1.5 * len(order) * PAGE
+
+
+def test_huge_pages_touched_in_any_order_are_large() -> None:
+    order = np.random.default_rng(1).permutation(run_of(3, 64_000, HUGE)).tolist()
+    assert verdict(faulted(order), "no-huge-pages").status == "clear"
+
+
+def test_faults_all_over_the_address_space_tell_nothing() -> None:
+    places = np.random.default_rng(1).integers(1 << 30, 1 << 40, 50_000) * PAGE
+    assert verdict(faulted(places.tolist()), "no-huge-pages").status == "not-assessable"
+
+
+@pytest.mark.parametrize(("huge_faults", "status"), [(3840, "clear"), (390, "fired")])
+def test_huge_faults_that_the_machine_counted_weigh_as_many_bytes_as_they_made(huge_faults: int, status: str) -> None:
+    places = np.random.default_rng(1).integers(1 << 30, 1 << 40, 210_000) * PAGE
+    finding = verdict(faulted(places.tolist(), {"thp_fault_alloc": huge_faults}), "no-huge-pages")
+    assert finding.status == status
+    assert "got a huge page" in finding.evidence[1]
+
+
+def test_small_pages_by_address_are_no_finding_where_the_machine_made_many_more_huge_ones() -> None:
+    small = run_of(1, 209_715, PAGE)
+    assert verdict(faulted(small, {"thp_fault_alloc": 0}), "no-huge-pages").status == "fired"
+    assert verdict(faulted(small, {"thp_fault_alloc": 3840}), "no-huge-pages").status == "clear"
+
+
+def test_the_machine_says_how_large_its_pages_are() -> None:
+    data = faulted(run_of(1, 400, 64 << 10) + run_of(2, 64, 512 << 20))
+    facts = replace(data.manifest, host={"page_bytes": 64 << 10, "huge_page_bytes": 512 << 20})
+    evidence = verdict(replace(data, manifest=facts), "no-huge-pages").evidence[1]
+    assert "28 MiB in pieces of at most 256 KiB and 32 GiB in larger ones" in evidence
+
+
+@pytest.mark.parametrize(("share", "status"), [(29, "clear"), (30, "fired")])
+def test_faults_of_shared_memory_and_files_are_first_touch(share: int, status: str) -> None:
+    finding = verdict(mixed({"fault.file": share}), "first-touch")
+    assert finding.status == status
+    assert "fault.file" in finding.evidence[0]
+    assert ("shared memory" in finding.advice) == (status == "fired")
+    assert "shared memory" not in verdict(mixed({"fault.anon": 40, "fault.file": 10}), "first-touch").advice
 
 
 def test_huge_pages_of_small_buffers_or_without_addresses_are_not_assessable() -> None:
@@ -258,7 +364,8 @@ MANY_SAMPLES = Need(lambda view: len(view.capture.samples) >= 100, "A hundred sa
 
 
 def toy(view: View) -> Verdict:
-    return fired("The recording is a toy.", f"{len(view.capture.samples)} samples.", advice="Record something else.")
+    samples = f"{len(view.capture.samples)} samples."
+    return fired("The recording is a toy.", samples, advice="Record something else.", stake=None)
 
 
 @pytest.mark.parametrize("count", [100, 99])

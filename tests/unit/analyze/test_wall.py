@@ -164,7 +164,7 @@ def test_a_call_is_explained_by_samples_and_waits_of_its_thread() -> None:
 @pytest.mark.parametrize(("slept", "told"), [(60, ""), (30, "Neither on the CPU nor known to wait: work 31 % of")])
 def test_a_known_wait_is_no_gap_and_an_unknown_one_is(slept: int, told: str) -> None:
     ms = 1_000_000
-    samples = [*(on(number * ms, ms) for number in range(39)), off(40 * ms, slept * ms)]
+    samples = [*(on(number * ms // 3, ms // 3) for number in range(117)), off(40 * ms, slept * ms)]
     found = analyze(capture(samples, [own("work", 0, 100 * ms)], events=EVENTS)).findings
     (gap,) = [finding for finding in found if finding.rule == "sampling-gap"]
     assert any(told in line for line in gap.evidence)

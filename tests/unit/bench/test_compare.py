@@ -8,7 +8,7 @@ import pyperf
 import pytest
 
 from pinprof.bench.compare import compare
-from pinprof.bench.suite import load_suite, rates_of, unstable
+from pinprof.bench.suite import load_suite, rates_of, spread_out, unstable
 from pinprof.errors import CaptureError
 
 STEADY = (1.00e-3, 1.01e-3, 0.99e-3, 1.00e-3, 1.02e-3, 0.98e-3)
@@ -81,3 +81,9 @@ def test_warnings_are_those_of_pyperf(tmp_path: Path) -> None:
     found = unstable(suite)
     assert set(found) == {"pin.alloc 65536"}
     assert found["pin.alloc 65536"][0].startswith("the standard deviation")
+    assert spread_out(found) == 1
+
+
+def test_few_or_short_values_alone_are_no_unstable_machine() -> None:
+    few, short = "Not enough samples to get a stable result (95%", "the shortest raw value is only 600 us"
+    assert spread_out({"a": (few,), "b": (short,), "c": (few, "the maximum (3 ms) is 60% greater than the mean")}) == 1

@@ -71,6 +71,23 @@ def test_nothing_measured_is_no_error(capsys: pytest.CaptureFixture[str]) -> Non
     assert "costs of memory operations" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(
+    ("backend", "unstable", "reason"), [("host", 0, "Without a GPU"), ("cuda", 244, "benchmarks are unstable")]
+)
+def test_figures_that_do_not_hold_carry_no_advice(
+    backend: str, unstable: int, reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    withheld = replace(report(), study=study(replace(gpu_rates(), backend=backend), unstable))
+    print_bench(withheld)
+    shown = " ".join(capsys.readouterr().out.split())
+    page = render(withheld)
+    for text in (shown, page):
+        assert "No advice" in text
+        assert reason in text
+        for advice in ("repay", "allocate it pinned", "prefetch it"):
+            assert advice not in text
+
+
 def test_hostile_names_stay_text(capsys: pytest.CaptureFixture[str]) -> None:
     bad = replace(
         report(),

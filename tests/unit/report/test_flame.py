@@ -15,6 +15,7 @@ from pinprof.model import NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import FlameData, RangeRows
 from pinprof.report.flame_tables import flame_data, preorder
 from pinprof.report.sections.causes.hot_tree import NO_CAUSE, hot_trees
+from pinprof.report.shown import shown_ranges
 from tests.support.sample_report import MS, flame
 from tests.support.stacks import CLOCK, FAULTS, Range, Sample, capture
 
@@ -119,7 +120,8 @@ def test_hot_tree_gives_totals_and_leading_causes() -> None:
 
 
 def built(samples: list[Sample], ranges: list[Range] | None = None) -> FlameData:
-    found = flame_data(analyze(capture(samples, ranges or [], events=(CLOCK, FAULTS))))
+    analysis = analyze(capture(samples, ranges or [], events=(CLOCK, FAULTS)))
+    found = flame_data(analysis, shown_ranges(analysis.ranges).place)
     assert found is not None
     return found
 

@@ -12,10 +12,11 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.analyze import Analysis
+from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
 from pinprof.model import Event
 from pinprof.report import palette
-from pinprof.report.data import ReportData, Shared
+from pinprof.report.data import ReportData, Shared, share_of
 from pinprof.report.names import printable
 from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
@@ -55,6 +56,7 @@ class Causes(Section):
                 picked(result, "name unit")
                 | {"sampling": sampling(result.event), "spans": result.event.spans}
                 | picked(result, "samples total heuristic")
+                | {"too_few_samples": result.too_few, "samples_needed": MIN_SAMPLES}
                 | {"leaves": result.by_leaf, "work": result.by_work}
                 for result in self.events
             ]
@@ -70,6 +72,8 @@ class Causes(Section):
                 continue
             yield Text("")
             yield Text(printable(event.name), "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
+            if event.too_few_words:
+                yield Text(event.too_few_words, "yellow")
             yield _bar(report, event, console)
             yield _table(report, event)
             if index in trees and event is main:
@@ -102,7 +106,7 @@ def _bar(report: ReportData, event: EventResult, console: Console) -> Text:
         running += weight
         cells = round(width * running / event.total) - filled
         filled += cells
-        label = f" {name} {units.format_share(weight, event.total)} "
+        label = f" {name} {share_of(event, weight)} "
         if len(label) > cells:
             label = ""
         colour = palette.level_colour(level, dark=True)
@@ -131,12 +135,13 @@ def _table(report: ReportData, event: EventResult) -> Table:
         helps = row.remedy and event.unit != "faults" and weight >= _ADVISED_SHARE * event.total
         remedy = f" → {row.remedy}" if helps else ""
         table.add_row(
-            Text(units.format_share(weight, event.total), "bold"),
+            Text(share_of(event, weight), "bold"),
             units.format_weight(weight, event.unit),
             Text(leaf, leaf_style(report, leaf)),
             Text(row.meaning) + Text(remedy, "dim"),
         )
     if rest:
-        share = units.format_share(rest, event.total)
-        table.add_row(share, units.format_weight(rest, event.unit), "(others)", Text("each below 0.5 %", "dim"))
+        table.add_row(
+            share_of(event, rest), units.format_weight(rest, event.unit), "(others)", Text("each below 0.5 %", "dim")
+        )
     return table

@@ -8,9 +8,8 @@ import numpy as np
 from rich.console import Group
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze.results import EventResult
-from pinprof.report.data import Shared
+from pinprof.report.data import Shared, share_of
 from pinprof.report.names import shortened
 from pinprof.report.sections.causes.hot_tree import HotTree
 from pinprof.report.terminal.layout import leaf_style
@@ -29,7 +28,7 @@ def hot_tree_text(shared: Shared, tree: HotTree, event: EventResult, width: int)
     """The heavy part of the tree, one line per run of calls without a fork."""
     lines, names = [], shared.flame.names if shared.flame else ()
     for run, depth in _runs(tree):
-        share = units.format_share(int(tree.total_weight[run[0]]), event.total)
+        share = share_of(event, int(tree.total_weight[run[0]]))
         leaf, purity = int(tree.leaf[run[-1]]), int(tree.purity[run[-1]])
         named = Text()
         if leaf >= 0 and purity >= _TREE_PURITY:

@@ -19,7 +19,8 @@ from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.sections.ranges.walls import Wall, Walls, wall_json
 from pinprof.report.sections.uvm import uvm_tiles
-from pinprof.report.terminal.layout import DEEPEST, cause, leaf_style, range_name, ranges_table, titled
+from pinprof.report.shown import ShownRanges
+from pinprof.report.terminal.layout import DEEPEST, cause, leaf_style, range_name, ranges_table, sentence, titled
 
 MEASURES = {"mean": "per range", "total": "total", "share": "share"}
 """Key → label of what a bar's length and a cell of the full table can mean."""
@@ -41,6 +42,8 @@ class Ranges(Section):
     """One for each row; empty when nothing traced the program."""
     phase_calls: Mapping[str, str]
     """As in `Shared`."""
+    shown: ShownRanges
+    """Which of the rows people are shown; JSON has all."""
     merged: bool
     """Whether the samples travel without their times."""
 
@@ -54,6 +57,7 @@ class Ranges(Section):
             tuple(Wall(entry.wall) if entry.wall else None for entry in shared.ranges),
             shared.activity.ranges if shared.activity else (),
             shared.phase_calls,
+            shared.shown,
             merged=shared.flame is not None and not shared.flame.timed,
         )
 
@@ -62,9 +66,29 @@ class Ranges(Section):
         return bool(self.rows)
 
     @property
+    def shown_rows(self) -> list[tuple[RangeResult, Wall | None, ScopeActivity | None]]:
+        """What people are shown, in the order of `rows`."""
+        return [
+            (self.rows[index], self.walls[index], self.activity[index] if self.activity else None)
+            for index in self.shown.index.tolist()
+        ]
+
+    @property
+    def others(self) -> str:
+        """What is said of the ranges that are not shown; empty where all are."""
+        if not self.shown.hidden:
+            return ""
+        calls = units.format_counted(self.shown.hidden_calls, "call", "calls")
+        return (
+            f"These are the longest {units.format_count(len(self.shown.index))} of "
+            f"{units.format_count(len(self.rows))} ranges. The others have {calls}, and none of them took longer than "
+            f"{units.format_ns(self.shown.longest_hidden_ns)} in all; the JSON has them."
+        )
+
+    @property
     def has_chart(self) -> bool:
-        """Whether any range has samples."""
-        return any(part.total for entry in self.rows for part in entry.events)
+        """Whether any range that is shown has samples."""
+        return any(part.total for entry, _, _ in self.shown_rows for part in entry.events)
 
     def to_json(self) -> dict[str, Any]:
         """Every row."""
@@ -78,11 +102,13 @@ class Ranges(Section):
             # The table of wall times says the same of waits.
             if any(entry.events[index].total for entry in self.rows) and not (event.event.spans and Walls.of(report)):
                 yield from titled(f"{self.title} · {printable(event.name)}", _table(self, report, index))
+        if self.others:
+            yield sentence(self.others, "dim")
 
     def for_scripts(self, report: ReportData) -> ForScripts:
         """Every row, to be summed again for a filtered part."""
         number = {cause.key: index for index, cause in enumerate(report.causes)}
-        rows = [_for_script(report, index, entry, number) for index, entry in enumerate(self.rows)]
+        rows = [_for_script(report, index, self.rows[index], number) for index in self.shown.index.tolist()]
         return ForScripts({"ranges": rows}, plots=self.has_chart)
 
 
@@ -103,7 +129,7 @@ def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
     """A row for each range, with the heaviest causes of one event."""
     table = ranges_table(_NAME_WIDTH, "count", "wall each", "sampled each")
     table.add_column("causes", overflow="fold")
-    for entry in ranges.rows:
+    for entry, _, _ in ranges.shown_rows:
         part = entry.events[index]
         causes, sampled = Text(), "–"
         if part.total:
@@ -111,6 +137,8 @@ def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
             for leaf, weight in list(part.by_leaf.items())[:4]:
                 if weight >= 0.02 * part.total:
                     causes += cause(leaf, units.format_share(weight, part.total), leaf_style(report, leaf))
+            if part.too_few:
+                causes += Text(f"too few samples: {units.format_count(part.drawn or 0)}", "dim")
         table.add_row(
             range_name(entry, _NAME_WIDTH),
             units.format_count(entry.count),
@@ -124,7 +152,7 @@ def _table(ranges: Ranges, report: ReportData, index: int) -> Table:
 def _spreads(ranges: Ranges) -> Table:
     """Ranges by their own clock alone, where nothing was sampled in them."""
     table = ranges_table(_NAME_WIDTH, "count", "wall each", "fastest", "median", "slowest")
-    for entry in ranges.rows:
+    for entry, _, _ in ranges.shown_rows:
         spread = (entry.wall_ns / entry.count, entry.wall_min_ns, entry.wall_median_ns, entry.wall_max_ns)
         table.add_row(
             range_name(entry, _NAME_WIDTH),

@@ -88,7 +88,8 @@ class Walls(Section):
     @classmethod
     def build(cls, _: Analysis, shared: Shared) -> Self | None:
         """None where waits were not recorded."""
-        rows = tuple((entry, Wall(entry.wall)) for entry in shared.ranges if entry.wall)
+        shown = (shared.ranges[index] for index in shared.shown.index.tolist())
+        rows = tuple((entry, Wall(entry.wall)) for entry in shown if entry.wall)
         return cls(rows) if rows else None
 
     def on_page(self) -> bool:

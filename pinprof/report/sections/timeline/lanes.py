@@ -6,6 +6,7 @@ Every lane is thinned (`thinning`) and says how much it held.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,7 +22,7 @@ from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
 from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Timeline
 from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
-from pinprof.report.thinning import Spans, thin
+from pinprof.report.thinning import MERGED, Spans, thin
 
 THREADS = 12
 """Threads with lanes of their own: those with most to show."""
@@ -62,6 +63,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         lanes += fault_lanes(capture.activity.faults, start, styles)
         memory = tuple(allocations(capture.activity.memory, start, styles))
     memory += tuple(_held(analysis, start, styles))
+    drawn, used = _with_names_in_use([lane for lane in lanes if lane.total], tuple(names.index))
     return Timeline(
         start_ns=start,
         span_ns=end - start,
@@ -70,16 +72,26 @@ def timeline(analysis: Analysis) -> Timeline | None:
         unit=main.event.unit if timed and main else "",
         samples_start_ns=int(capture.samples.time_ns.min()) - start if timed else 0,
         densities=densities,
-        lanes=tuple(lane for lane in lanes if lane.total),
+        lanes=drawn,
         memory=memory,
         styles=tuple(styles.index),
-        names=tuple(names.index),
+        names=used,
         left_out=left_out,
         threads={
             **{heading: (numbers[pair],) for pair, heading in chosen.items() if pair in numbers},
             **{heading: tuple(numbers[pair] for pair in pairs if pair in numbers) for heading, pairs in pooled.items()},
         },
     )
+
+
+def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
+    """The lanes with the names that their intervals have left: one that stands for several has none."""
+    used = np.unique(np.concatenate([np.zeros(0, np.int32), *(lane.spans.name for lane in lanes)]))
+    used = used[used >= 0]
+    place = np.full(len(names) + 1, MERGED, np.int32)
+    place[used] = np.arange(len(used))
+    renamed = (replace(lane, spans=replace(lane.spans, name=place[lane.spans.name])) for lane in lanes)
+    return tuple(renamed), tuple(names[number] for number in used.tolist())
 
 
 def _typical_ns(analysis: Analysis) -> int:

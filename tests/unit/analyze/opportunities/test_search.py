@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.analyze.evidence import LEAST_NS
 from pinprof.analyze.opportunities import search as module
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Opportunities, Saving, Site
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.search import LEAST_NS, search
+from pinprof.analyze.opportunities.search import search
 from pinprof.model import Capture
 from pinprof.rate_book import Estimate
-from tests.support.scenes import FREE, MS, SMALL, Traced, ran, recorded, scene
+from tests.support.scenes import FREE, MS, SMALL, Traced, ran, recorded, scene, waited
 from tests.support.stacks import capture
 
 
@@ -113,6 +114,21 @@ def test_nothing_to_gain_is_said_with_the_figure(monkeypatch: pytest.MonkeyPatch
     assert searched(monkeypatch, made=made).headline == (
         "Nothing to gain in host memory: faults, pins and copies take 50 ms of 1 s of work (5.0 %)."
     )
+
+
+def test_a_large_cost_that_nobody_can_change_is_not_called_nothing_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
+    assert searched(monkeypatch, made=made).headline == ""
+    assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline.startswith("Nothing to gain")
+
+
+def test_few_samples_are_enough_where_the_thread_waits_nearly_all_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert searched(monkeypatch, made=recorded(ran(0, 60))).headline == ""
+    asleep = ["main@/app", "do_syscall_64", "__x64_sys_clock_nanosleep", "schedule"]
+    made = recorded(ran(0, 8) + waited(8, 1000, asleep))
+    assert searched(monkeypatch, made=made).headline.startswith("Nothing to gain")
+    made = recorded(ran(0, 60) + waited(60, 1000, asleep))
+    assert searched(monkeypatch, made=made).headline == ""
 
 
 def test_recording_that_shows_too_little_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
