@@ -155,6 +155,7 @@ def contexts(first_ns: int) -> list[Call]:
     return calls
 
 
+@WITHOUT_FLOOR
 def test_contexts_that_are_created_at_once_take_their_time_once() -> None:
     found = verdict("alloc-loop", contexts(500 * MS), [kernel(0, 10, pid=1)])
     assert fires(found)
@@ -164,7 +165,7 @@ def test_contexts_that_are_created_at_once_take_their_time_once() -> None:
 def test_a_loop_beside_the_creation_of_contexts_is_no_share_of_nothing() -> None:
     found = verdict("alloc-loop", contexts(100 * MS), [kernel(0, 10, pid=1)])
     assert not fires(found)
-    assert found.evidence[-1].startswith("Together 400 µs (threshold")
+    assert "Together 400 µs." in found.evidence
 
 
 def test_a_program_without_cuda_calls_is_not_judged_by_them() -> None:
@@ -388,7 +389,8 @@ def test_prefetch_missing(touched: int, prefetched: int, fired: bool) -> None:
     moves = [migration(10 + at, 11 + at, KIB, FAULT if at % 2 else SPECULATIVE) for at in range(touched)]
     moves += [migration(300 + at, 301 + at, KIB, 5) for at in range(100 - touched)]
     moves += [migration(500 + at, 501 + at, KIB, PREFETCH) for at in range(prefetched)]
-    assert fires(verdict("prefetch-missing", (), [kernel(0, 10_000), *moves])) == fired
+    ops = [kernel(0, 10_000), *moves]
+    assert fires(verdict("prefetch-missing", (), ops, recorded=ALL - {"gpu_faults"})) == fired
 
 
 def test_prefetch_missing_compares_with_this_runs_own_pinned_copies() -> None:
@@ -476,12 +478,12 @@ TRIFLES = {
 
 @pytest.mark.parametrize("rule", TRIFLES)
 def test_no_rule_gives_advice_on_a_trifle(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = verdict(rule, *TRIFLES[rule])
+    found = verdict(rule, *TRIFLES[rule], recorded=ALL - {"gpu_faults"})
     assert not fires(found)
     assert found.title == TRIFLE
     assert found.evidence[-1].endswith("below 1 % and 10 ms no advice is given.")
     monkeypatch.setattr(evidence, "LEAST_NS", 0)
-    assert fires(verdict(rule, *TRIFLES[rule]))
+    assert fires(verdict(rule, *TRIFLES[rule], recorded=ALL - {"gpu_faults"}))
 
 
 def test_less_than_a_hundredth_of_the_run_is_a_trifle_however_long_it_is() -> None:
