@@ -25,7 +25,8 @@ from pinprof.columns import UInt64 as UInt64
 from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
-Unit = Literal["ns", "faults", "bytes", "samples"]
+Unit = Literal["ns", "faults", "bytes", "events", "samples"]
+"""`events`: what a counter of the processor or a tracepoint counts; `samples`: nothing says what a sample stands for."""
 
 LONGEST_NAME = 512
 """Neither a kernel (KSYM_NAME_LEN) nor an interpreter has longer names of functions; matching forged ones could take

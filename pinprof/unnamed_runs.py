@@ -42,6 +42,11 @@ class JoinedRuns:
         return np.where(wanted == NO_NODE, np.int32(NO_NODE), self.node[here])
 
 
+def are_runs(frames: FrameTable) -> Bool:
+    """Per frame, whether it stands for a run."""
+    return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.symbol], np.bool_)
+
+
 def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
     """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
     parent, frames = stacks.parent, stacks.frames

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
+from pinprof.analyze.chains import has_call_chains
 from pinprof.analyze.results import EventResult, RangeResult, main_event
 from pinprof.model import Capture
 from pinprof.units import format_counted, format_share, format_weight
@@ -42,6 +43,9 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
         name for name, closed in zip(capture.ranges.name, capture.ranges.closed.tolist(), strict=True) if not closed
     }
     sentence = _headline(capture, events, tuple(entry for entry in ranges if entry.name not in endless))
+    main = main_event(events)
+    if main and not main.too_few and not has_call_chains(capture, capture.events.index(main.event)):
+        return f"Without call chains memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     if capture.manifest.kernel_left_out:
         return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     return sentence
@@ -81,7 +85,10 @@ def _headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[R
     if main.event.unit == "ns":
         return share_sentence("the CPU time", main)
     return share_sentence(
-        f"the {main.event.name} samples" if main.event.name != main.event.unit else "the samples", main
+        f"the {main.event.name} {'events' if main.event.unit == 'events' else 'samples'}"
+        if main.event.name != main.event.unit
+        else "the samples",
+        main,
     )
 
 

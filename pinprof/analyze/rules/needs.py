@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
+from pinprof.analyze.chains import has_call_chains
 from pinprof.analyze.results import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.model import KERNEL
@@ -39,6 +40,11 @@ PERMITTED = Need(
     "The kernel's part, which was not permitted to sample: `pinprof doctor` says how.",
     _NO_KERNEL,
 )
+STACKS = Need(
+    lambda view: has_call_chains(view.capture, view.capture.events.index(view.main.event)),
+    "Call chains: most samples say only where they were taken. Record with `perf record -g`.",
+    "Without call chains this cannot be judged.",
+)
 CALL_CHAINS = Need(
     lambda view: not _stops_at_the_kernel(view),
     "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well.",
@@ -52,8 +58,9 @@ ENOUGH = Need(
     f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency.",
     "From so few samples this cannot be judged.",
 )
-CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
-KERNEL_CAUSES = (*CPU_SAMPLES, KERNEL_SAMPLES)
+_ON_CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
+CPU_SAMPLES = (*_ON_CPU_SAMPLES, STACKS)
+KERNEL_CAUSES = (*_ON_CPU_SAMPLES, KERNEL_SAMPLES, STACKS)
 """For shares of causes that functions of the kernel tell."""
 
 _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."

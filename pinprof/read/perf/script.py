@@ -53,6 +53,8 @@ _HEADER = re.compile(
     r"(?:(?=\S*\.)[.\w]{4,8}\s+)?(?:(?P<seconds>\d{1,12})\.(?P<fraction>\d{1,9}):\s+)?(?:(?P<period>\d{1,19})\s+)?"
     r"(?P<event>[A-Za-z_]\S{0,255}?):(?:\s+(?P<rest>\S.*))?\s*"
 )
+_BARE_FRAME = re.compile(r"[0-9a-f]{1,16}\s+\S.*\)\s*")
+"""A frame that lost its indentation, as text does on its way through other tools: its object must end it."""
 _FRAME = re.compile(r"\s*(?P<ip>[0-9a-f]{1,16})\s+(?P<code>\S.*?)\s*")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _SOURCE_LINE = re.compile(r"\s+\S.*(:\d+|\[[0-9a-f]+\]|:\?)\s*")
@@ -68,7 +70,7 @@ def sniff(head: bytes) -> bool:
     """Whether a file that begins with these bytes is `perf script` text: a header line among its first lines."""
     for line in head.decode("utf-8", "replace").splitlines()[:200]:
         if line.strip() and not line.startswith("#"):
-            header = _HEADER.fullmatch(line)
+            header = _HEADER.fullmatch(line.strip())
             return header is not None and (header["seconds"] is not None or header["rest"] is None)
     return False
 
@@ -121,7 +123,7 @@ class _Text:
         self._header: re.Match[str] | None = None
         self._chain: list[str] = []
         self._corrupt_bytes = 0
-        self._truncated = 0
+        self._truncated = self._unchained = 0
         self._timed = True
         self._clock = ""
         self._addressed: set[str] = set()
@@ -129,8 +131,9 @@ class _Text:
 
     def add(self, line: str) -> None:
         """Take one line."""
-        indented = line[:1].isspace() and self._header is not None
-        if indented and line in self._frame_of_line:
+        inside = self._header is not None
+        indented = inside and line[:1].isspace()
+        if inside and line in self._frame_of_line:
             self._chain.append(line)
         elif len(line) > _LONGEST_LINE:
             self._corrupt_bytes += len(line.encode("utf-8", "replace"))
@@ -142,6 +145,8 @@ class _Text:
         else:
             header = _HEADER.fullmatch(line.strip())
             if indented and (header is None or header["seconds"] is None) and _FRAME.fullmatch(line):
+                self._chain.append(line)
+            elif inside and header is None and not indented and _BARE_FRAME.fullmatch(line):
                 self._chain.append(line)
             elif header is not None and not (indented and _SOURCE_LINE.fullmatch(line)):
                 self.finish_sample()
@@ -158,12 +163,14 @@ class _Text:
         rest = header["rest"] or ""
         if _is_tracepoint(header["event"]):
             rest = ""
+        self._unchained += not chain
         if not chain and rest:
             rest, chain = self._split(rest, addressed=header["event"] in self._addressed)
         address = _ADDRESS.match(rest)
         if address:
             self._addressed.add(header["event"])
         numbers = self._numbers(chain)
+        self._truncated += len(chain) >= MAX_CHAIN
         tid = _int32(header["tid"])
         pid = _int32(header["pid"]) if header["pid"] else tid
         event, weight = self._event(header["event"], header["period"])
@@ -178,7 +185,6 @@ class _Text:
         columns.stack.append(self._stacks.setdefault(numbers, len(self._stacks)))
         columns.ip.append(self._frames[numbers[-1]].ip if numbers else 0)
         columns.address.append(int(address[1], 16) if address else 0)
-        self._truncated += len(chain) >= MAX_CHAIN
         self._timed &= header["seconds"] is not None
         self._threads[pid, tid] = (header["comm"] or "").strip()
 
@@ -197,7 +203,7 @@ class _Text:
             truncated_chains=self._truncated,
             corrupt_bytes=self._corrupt_bytes,
             unresolved_frames=missing,
-            missing_stacks=int((samples.stack == NO_NODE).sum()),
+            missing_stacks=self._unchained,
             notes=notes,
         )
         return foreign_capture(
@@ -292,7 +298,7 @@ def _rule(name: str, *, counted: bool) -> tuple[Event, int | None]:
     settings = {key: int(value) for key, value in _SETTING.findall(name)}
     period, freq = settings.get("period"), settings.get("freq")
     unit = _unit(name)
-    if unit == "samples" or not (counted or period):
+    if not (counted or period):
         return Event(name, "samples", None, freq), 1
     return Event(name, unit, period, freq), None if counted else period
 
@@ -302,7 +308,7 @@ def _unit(name: str) -> Unit:
     base = re.split(r"[:/]", name, maxsplit=1)[0]
     if base in ("cpu-clock", "task-clock"):
         return "ns"
-    return "faults" if base in ("page-faults", "faults", "minor-faults", "major-faults") else "samples"
+    return "faults" if base in ("page-faults", "faults", "minor-faults", "major-faults") else "events"
 
 
 def _is_tracepoint(event: str) -> bool:

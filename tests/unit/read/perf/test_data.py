@@ -111,9 +111,23 @@ def test_weights_are_never_mixed(capture_of: Reader) -> None:
         ("cpu-clock", "ns", None, 999),
         ("task-clock", "ns", 250_000, None),
         ("major-faults", "faults", 8, None),
-        ("cycles", "samples", None, None),
+        ("cycles", "events", 100_000, None),
     ]
-    assert capture.samples.weight.tolist() == [1_001_001, 250_000, 8, 1]
+    assert capture.samples.weight.tolist() == [1_001_001, 250_000, 8, 100_000]
+
+
+def test_hardware_events_weigh_the_periods_of_their_samples(capture_of: Reader) -> None:
+    spec = pf.Spec(type=0, config=0, period=4000, flags=pf.SAMPLE_ID_ALL | pf.FREQ)
+    records = b"".join(pf.sample(spec, time=time, period=period) for time, period in enumerate([1, 40, 6000]))
+    capture = capture_of(pf.file_mode([spec], records))
+    assert [(event.name, event.unit, event.freq_hz) for event in capture.events] == [("cycles", "events", 4000)]
+    assert capture.samples.weight.tolist() == [1, 40, 6000]
+
+
+def test_without_periods_a_frequency_says_nothing_of_what_a_sample_weighs(capture_of: Reader) -> None:
+    spec = pf.Spec(pf.BASIC & ~rec.PERIOD, type=0, config=0, period=4000, flags=pf.SAMPLE_ID_ALL | pf.FREQ)
+    capture = capture_of(pf.file_mode([spec], pf.sample(spec, period=7)))
+    assert (capture.events[0].unit, capture.samples.weight.tolist()) == ("samples", [1])
 
 
 def test_samples_are_ordered_by_time_and_equal_times_keep_their_order(capture_of: Reader) -> None:
@@ -343,8 +357,26 @@ def test_recording_without_times_keeps_the_order_of_the_file(capture_of: Reader)
 def test_recording_without_callchains_says_so(capture_of: Reader) -> None:
     spec = pf.Spec(sample_type=pf.BASIC & ~rec.CALLCHAIN)
     capture = capture_of(pf.file_mode([spec], pf.sample(spec)))
-    assert capture.samples.stack.tolist() == [NO_NODE]
+    assert capture.losses.missing_stacks == 1
     assert any("no call chains" in note for note in capture.losses.notes)
+
+
+@pytest.mark.parametrize("chained", [True, False])
+def test_without_a_call_chain_a_sample_keeps_its_own_address(capture_of: Reader, chained: bool) -> None:
+    spec = pf.Spec(sample_type=pf.BASIC if chained else pf.BASIC & ~rec.CALLCHAIN)
+    own = [pf.USER_IP, pf.KERNEL_IP, 0, pf.KERNEL_IP + 8]
+    records = pf.mmap2(spec, *MAPPED) + pf.sample(spec, (rec.CONTEXT_USER, pf.USER_IP, pf.USER_IP + 4), time=50)
+    records += b"".join(pf.sample(spec, (), time=100 + time, ip=ip) for time, ip in enumerate(own))
+    capture = capture_of(pf.file_mode([spec], records))
+    assert [frames(capture, row) for row in range(1, 5)] == [["[app]"], ["[unknown kernel][k]"], [], ["[unknown kernel][k]"]]
+    assert frames(capture, 0) == (["[app]", "[app]"] if chained else ["[app]"])
+    assert capture.losses.missing_stacks == (4 if chained else 5)
+
+
+def test_addresses_of_guests_mean_nothing_to_the_symbols_of_the_host(capture_of: Reader) -> None:
+    spec = pf.Spec(sample_type=pf.BASIC & ~rec.CALLCHAIN)
+    capture = capture_of(pf.file_mode([spec], pf.sample(spec, misc=rec.MISC_GUEST[0])))
+    assert frames(capture, 0) == ["[guest]"]
 
 
 @pytest.mark.parametrize(("flags", "clockid", "source"), [(0, 0, "perf"), (pf.USE_CLOCKID, 4, "monotonic-raw")])

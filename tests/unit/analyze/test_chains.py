@@ -1,0 +1,49 @@
+"""Without call chains nothing is clear: causes are told by callers."""
+
+from __future__ import annotations
+
+import pytest
+
+from pinprof.analyze import analyze
+from pinprof.analyze.chains import has_call_chains
+from pinprof.model import Capture
+from tests.support.stacks import Sample, capture
+
+LONE_KERNEL, LONE_USER, WHOLE = ["clear_page_erms"], ["main@/app"], ["main@/app", "asm_exc_page_fault"]
+
+
+def recorded(*kinds: tuple[list[str], int]) -> Capture:
+    stacks = [stack for stack, count in kinds for _ in range(count)]
+    return capture([Sample(stack, 1_000_000, time_ns=number * 1_000_000) for number, stack in enumerate(stacks)])
+
+
+@pytest.mark.parametrize(
+    ("kinds", "known"),
+    [
+        ([(WHOLE, 100)], True),
+        ([(LONE_KERNEL, 10), (LONE_USER, 90)], False),
+        ([([], 100)], False),
+        ([(LONE_USER, 100)], True),
+        ([(LONE_USER, 50), (WHOLE, 50)], True),
+        ([(LONE_KERNEL, 20), (WHOLE, 80)], True),
+        ([(LONE_KERNEL, 21), (WHOLE, 79)], False),
+        ([([], 21), (WHOLE, 79)], False),
+    ],
+)
+def test_call_chains_are_there_when_callers_of_the_kernel_are_known(
+    kinds: list[tuple[list[str], int]], known: bool
+) -> None:
+    assert has_call_chains(recorded(*kinds), 0) is known
+
+
+def test_rules_that_need_stacks_are_not_assessable_without_them() -> None:
+    found = {finding.slug: finding for finding in analyze(recorded((LONE_KERNEL, 50), (LONE_USER, 50))).findings}
+    for rule in ("first-touch-in-pin", "first-touch", "staging-copies", "managed-cpu-faults", "freeing", "no-huge-pages"):
+        assert (found[rule].severity, "Call chains" in found[rule].missing) == ("not-assessable", True), rule
+    assert not [finding for finding in found.values() if finding.severity == "ok" and finding.slug != "sampling-gap"]
+
+
+def test_nothing_found_without_call_chains_is_not_nothing_to_gain() -> None:
+    answer = analyze(recorded((LONE_KERNEL, 50), (LONE_USER, 50))).opportunities
+    assert answer is not None
+    assert (answer.headline, any("Call chains" in line for line in answer.unseen)) == ("", True)
