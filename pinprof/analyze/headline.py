@@ -44,7 +44,7 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
     }
     sentence = _headline(capture, events, tuple(entry for entry in ranges if entry.name not in endless))
     main = main_event(events)
-    if main and not main.too_few and not has_call_chains(capture, capture.events.index(main.event)):
+    if main and _NOTHING_STANDS_OUT in sentence and not has_call_chains(capture, capture.events.index(main.event)):
         return f"Without call chains memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     if capture.manifest.kernel_left_out:
         return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"

@@ -47,3 +47,8 @@ def test_nothing_found_without_call_chains_is_not_nothing_to_gain() -> None:
     answer = analyze(recorded((LONE_KERNEL, 50), (LONE_USER, 50))).opportunities
     assert answer is not None
     assert (answer.headline, any("Call chains" in line for line in answer.unseen)) == ("", True)
+
+
+def test_the_headline_claims_nothing_of_memory_without_call_chains() -> None:
+    headline = analyze(recorded((LONE_KERNEL, 5), (LONE_USER, 95))).headline
+    assert headline == "Without call chains memory costs do not show: 95 % of the CPU time is the program's own code."
