@@ -50,7 +50,7 @@ from pinprof.read.perf.samples import RawSamples
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.perf.stream import Raw, RecordReader, TaskRecord
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.read.thread_names import kernel_names
+from pinprof.read.thread_names import changed_names, kernel_names
 from pinprof.store import new_manifest
 
 CLOCK_MONOTONIC = 1
@@ -116,7 +116,8 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     weights = _weights(header.sources, samples)
     wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
     weights, cut = summable(weights)
-    threads, inherited = kernel_names(tasks, pairs_of(np.unique(pack(samples.pid, samples.tid))))
+    sampled = pairs_of(np.unique(pack(samples.pid, samples.tid)))
+    threads, inherited = kernel_names(tasks, sampled)
     order = np.argsort(samples.clock, kind="stable")
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
@@ -146,6 +147,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         ranges=ranges,
         threads=threads,
         inherited=inherited,
+        renamed=changed_names(tasks, sampled) if raw.timed else {},
         clock=clock,
         losses=Losses(
             lost_samples=raw.lost_samples,

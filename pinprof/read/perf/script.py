@@ -104,6 +104,7 @@ class _Frame:
     symbol: str
     """Empty when perf had none."""
     dso: str
+    inlined: bool = False
 
 
 class _Text:
@@ -116,6 +117,7 @@ class _Text:
         self._rules: list[tuple[Event, int | None]] = []
         """Per event: the event, and the weight of each sample, None where it is the printed period."""
         self._threads: dict[tuple[int, int], str] = {}
+        self._names: dict[tuple[int, int], list[tuple[int, str]]] = {}
         self._frame_of_line: dict[str, int] = {}
         self._number_of: dict[_Frame, int] = {}
         self._frames: list[_Frame] = []
@@ -186,7 +188,13 @@ class _Text:
         columns.ip.append(self._frames[numbers[-1]].ip if numbers else 0)
         columns.address.append(int(address[1], 16) if address else 0)
         self._timed &= header["seconds"] is not None
-        self._threads[pid, tid] = (header["comm"] or "").strip()
+        self._name((pid, tid), columns.time_ns[-1], (header["comm"] or "").strip())
+
+    def _name(self, thread: tuple[int, int], time_ns: int, name: str) -> None:
+        """perf prints the name that a thread had at the time of each sample."""
+        if self._threads.get(thread) != name:
+            self._threads[thread] = name
+            self._names.setdefault(thread, []).append((time_ns, name))
 
     def capture(self, path: str, ranges: RangeTable | None, clock: str | None) -> Capture:
         """Everything read, as a capture."""
@@ -206,7 +214,7 @@ class _Text:
             missing_stacks=self._unchained,
             notes=notes,
         )
-        return foreign_capture(
+        capture = foreign_capture(
             path,
             "perf script",
             [event for event, _ in self._rules],
@@ -217,6 +225,8 @@ class _Text:
             ranges=ranges,
             losses=losses,
         )
+        renamed = {thread: tuple(sorted(names)) for thread, names in self._names.items() if len(names) > 1}
+        return replace(capture, renamed=renamed if self._timed else {})
 
     def _clock_of(
         self, samples: SampleTable, ranges: RangeTable | None, clock: str | None
@@ -257,7 +267,7 @@ class _Text:
                 frame = _frame(line)
                 if frame.dso == "inlined":
                     outer = self._frames[numbers[-1]].dso if numbers else "[unknown]"
-                    number = self._number(_Frame(frame.ip, frame.symbol, outer))
+                    number = self._number(_Frame(frame.ip, frame.symbol, outer, inlined=True))
                 else:
                     number = self._frame_of_line[line] = self._number(frame)
             numbers.append(number)
@@ -286,7 +296,7 @@ class _Text:
             symbol, dso = resolved.get(number) or (frame.symbol, dso)
             unresolved.append(not symbol)
             mode = KERNEL if frame.ip >= KERNEL_START else mode
-            frames.append(builder.frame(symbol or _unresolved_name(dso, mode), dso, mode))
+            frames.append(builder.frame(symbol or _unresolved_name(dso, mode), dso, mode, inlined=frame.inlined))
         chains = list(self._stacks)
         node = builder.stacks([[frames[number] for number in numbers] for numbers in chains])
         lacking = [sum(unresolved[number] for number in numbers) for numbers in chains]
