@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
-from pinprof.analyze.chains import has_call_chains
 from pinprof.analyze.results import EventResult, RangeResult, main_event
+from pinprof.analyze.visible import lacking
 from pinprof.model import Capture
 from pinprof.units import format_counted, format_share, format_weight
 
@@ -44,8 +44,8 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
     }
     sentence = _headline(capture, events, tuple(entry for entry in ranges if entry.name not in endless))
     main = main_event(events)
-    if main and _NOTHING_STANDS_OUT in sentence and not has_call_chains(capture, capture.events.index(main.event)):
-        return f"Without call chains memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+    if main and _NOTHING_STANDS_OUT in sentence and (what := lacking(capture, capture.events.index(main.event))):
+        return f"Without {what} memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     if capture.manifest.kernel_left_out:
         return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     return sentence

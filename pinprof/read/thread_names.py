@@ -57,11 +57,7 @@ def changed_names(
             names.setdefault((record.pid, record.tid), []).append((time, record.name))
         elif isinstance(record, ForkRecord) and (known := names.get((record.parent_pid, record.parent_tid))):
             names.setdefault((record.pid, record.tid), []).append((time, known[-1][1]))
-    return {
-        thread: tuple(names[thread])
-        for thread in threads
-        if len({name for _, name in names.get(thread, ())}) > 1
-    }
+    return {thread: tuple(names[thread]) for thread in threads if len({name for _, name in names.get(thread, ())}) > 1}
 
 
 def with_nvtx_names(capture: Capture, given: Mapping[Thread, str]) -> Capture:

@@ -11,12 +11,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.chains import has_call_chains
 from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import MIN_SAMPLES
+from pinprof.analyze.visible import lacking
 from pinprof.model import Capture, clock_event
 from pinprof.units import format_ns, format_share
 
@@ -131,15 +131,23 @@ def _headline(scene: Scene, found: list[Opportunity]) -> str:
 
 
 def _sees_enough(scene: Scene) -> bool:
-    """Whether nothing found means that there is nothing: enough samples, their callers, and the kernel's part of them."""
+    """Whether nothing found means that there is nothing: enough samples, their callers, and the kernel's part of them,
+    with names.
+    """
     capture = scene.capture
     sees_kernel = capture.kernel_chains and not capture.manifest.kernel_left_out
-    return bool(scene.in_work().sum() >= MIN_SAMPLES and sees_kernel and _has_callers(capture))
+    return bool(scene.in_work().sum() >= MIN_SAMPLES and sees_kernel and not _lacking(capture))
 
 
-def _has_callers(capture: Capture) -> bool:
+def _lacking(capture: Capture) -> str:
     clock = clock_event(capture.events)
-    return clock is not None and has_call_chains(capture, clock)
+    return lacking(capture, clock) if clock is not None else ""
+
+
+_REMEDIES = {
+    "call chains": "Record with `perf record -g`.",
+    "names of kernel functions": "Give the recording kernel's kallsyms with --kallsyms.",
+}
 
 
 def _unseen(scene: Scene) -> tuple[str, ...]:
@@ -152,8 +160,8 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("CUDA calls were not recorded: pins and copies are judged by samples alone.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
-    if not _has_callers(scene.capture):
-        missing.append("Call chains were not recorded: who causes what is not searched. Record with `perf record -g`.")
+    if what := _lacking(scene.capture):
+        missing.append(f"There are no {what}: who causes what is not searched. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
         missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
     return tuple(missing)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
-from pinprof.analyze.chains import has_call_chains
 from pinprof.analyze.results import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
+from pinprof.analyze.visible import has_call_chains, has_kernel_names
 from pinprof.model import KERNEL
 from pinprof.units import format_bytes
 
@@ -41,9 +41,14 @@ PERMITTED = Need(
     _NO_KERNEL,
 )
 STACKS = Need(
-    lambda view: has_call_chains(view.capture, view.capture.events.index(view.main.event)),
+    lambda view: has_call_chains(view.capture, view.main_number),
     "Call chains: most samples say only where they were taken. Record with `perf record -g`.",
     "Without call chains this cannot be judged.",
+)
+KERNEL_NAMES = Need(
+    lambda view: has_kernel_names(view.capture, view.main_number),
+    "Names of kernel functions: give the recording kernel's kallsyms with --kallsyms.",
+    "Without names of kernel functions this cannot be judged.",
 )
 CALL_CHAINS = Need(
     lambda view: not _stops_at_the_kernel(view),
@@ -60,7 +65,7 @@ ENOUGH = Need(
 )
 _ON_CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
 CPU_SAMPLES = (*_ON_CPU_SAMPLES, STACKS)
-KERNEL_CAUSES = (*_ON_CPU_SAMPLES, KERNEL_SAMPLES, STACKS)
+KERNEL_CAUSES = (*_ON_CPU_SAMPLES, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
 """For shares of causes that functions of the kernel tell."""
 
 _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."

@@ -113,7 +113,9 @@ class FrameNames(dict[str, int]):
     def _user(self, symbol: str, *, inlined: bool = False) -> int:
         name, dso, mode = symbol, UNRECORDED, USER
         if bracketed := _BRACKETED.fullmatch(symbol):
-            dso, mode = dso_of(symbol if symbol in ("[vdso]", "[vsyscall]", "[unknown]") else bracketed[1] or bracketed[2])
+            dso, mode = dso_of(
+                symbol if symbol in ("[vdso]", "[vsyscall]", "[unknown]") else bracketed[1] or bracketed[2]
+            )
             if mode == KERNEL:
                 dso, mode = UNKNOWN, USER
         elif qualified := _QUALIFIED.fullmatch(symbol):

@@ -16,7 +16,7 @@ only perf can make them, so these are read through `perf script` (capture.py).
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -84,9 +84,12 @@ def load(path: Path) -> Recording:
     with readable(path), path.open("rb", buffering=0) as file:
         header = read_header(file, str(path))
         reader = RecordReader(header)
-        if not any(source.attr.needs_unwinding for source in header.sources):
+        if any(source.attr.needs_unwinding for source in header.sources):
+            raw = replace(reader.result(), kernel_reference=RecordReader(header).kernel_reference(file))
+        else:
             reader.run(file)
-    recording = Recording(path, header, reader.result())
+            raw = reader.result()
+    recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(
             str(path),

@@ -23,7 +23,6 @@ import numpy as np
 
 from pinprof.model import (
     KERNEL,
-    NO_NODE,
     Capture,
     ClockSync,
     Dso,
@@ -82,14 +81,16 @@ def read_perf_script(
     *,
     ranges: RangeTable | None = None,
     clock: str | None = None,
+    kernel_named: bool = True,
 ) -> Capture:
     """Samples of `perf script` text, in the order of time.
 
     `clock` names the clock of its times. None takes it from perf's header comments; where there are none, ranges that
-    overlap the samples are taken to be of the same clock, with a note. Lines that are neither header nor frame are
+    overlap the samples are taken to be of the same clock, with a note. Without `kernel_named` the text's names of kernel
+    functions count for nothing: perf takes them from the machine that it runs on. Lines that are neither header nor frame are
     counted in `losses.corrupt_bytes`. No text raises an error.
     """
-    text = _Text(resolver)
+    text = _Text(resolver, kernel_named=kernel_named)
     for line in lines:
         text.add(line)
     text.finish_sample()
@@ -110,8 +111,9 @@ class _Frame:
 class _Text:
     """The parser's state: the sample being read, and everything before it."""
 
-    def __init__(self, resolver: Resolver | None) -> None:
+    def __init__(self, resolver: Resolver | None, *, kernel_named: bool = True) -> None:
         self._resolver = resolver
+        self._kernel_named = kernel_named
         self._columns = SampleColumns()
         self._events: dict[str, int] = {}
         self._rules: list[tuple[Event, int | None]] = []
@@ -146,9 +148,9 @@ class _Text:
                 self._clock = "monotonic"
         else:
             header = _HEADER.fullmatch(line.strip())
-            if indented and (header is None or header["seconds"] is None) and _FRAME.fullmatch(line):
-                self._chain.append(line)
-            elif inside and header is None and not indented and _BARE_FRAME.fullmatch(line):
+            if (indented and (header is None or header["seconds"] is None) and _FRAME.fullmatch(line)) or (
+                inside and header is None and not indented and _BARE_FRAME.fullmatch(line)
+            ):
                 self._chain.append(line)
             elif header is not None and not (indented and _SOURCE_LINE.fullmatch(line)):
                 self.finish_sample()
@@ -191,7 +193,7 @@ class _Text:
         self._name((pid, tid), columns.time_ns[-1], (header["comm"] or "").strip())
 
     def _name(self, thread: tuple[int, int], time_ns: int, name: str) -> None:
-        """perf prints the name that a thread had at the time of each sample."""
+        """Perf prints the name that a thread had at the time of each sample."""
         if self._threads.get(thread) != name:
             self._threads[thread] = name
             self._names.setdefault(thread, []).append((time_ns, name))
@@ -293,9 +295,10 @@ class _Text:
         frames, unresolved = [], []
         for number, frame in enumerate(self._frames):
             dso, mode = dso_of(frame.dso)
-            symbol, dso = resolved.get(number) or (frame.symbol, dso)
-            unresolved.append(not symbol)
             mode = KERNEL if frame.ip >= KERNEL_START else mode
+            given = frame.symbol if self._kernel_named or mode != KERNEL else ""
+            symbol, dso = resolved.get(number) or (given, dso)
+            unresolved.append(not symbol)
             frames.append(builder.frame(symbol or _unresolved_name(dso, mode), dso, mode, inlined=frame.inlined))
         chains = list(self._stacks)
         node = builder.stacks([[frames[number] for number in numbers] for numbers in chains])

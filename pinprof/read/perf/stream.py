@@ -116,6 +116,15 @@ class RecordReader:
                 f"The file is cut short: {size - available:,} of {size:,} bytes of samples are missing."
             )
 
+    def kernel_reference(self, file: BinaryIO) -> tuple[str, int]:
+        """`Raw.kernel_reference` from the first chunk alone: perf lists what is mapped before it samples."""
+        offset, size = self._header.data_offset, self._header.data_size
+        if offset < file.seek(0, 2):
+            file.seek(offset)
+            buffer = bytearray(min(_CHUNK_BYTES, _CHUNK_BYTES if size is None else size))
+            self._walk(buffer, _read_into(file, memoryview(buffer)))
+        return self._kernel_reference
+
     def result(self) -> Raw:
         """Everything read."""
         timed = all(layout.time is not None for layout in self._samples.layouts)

@@ -30,7 +30,9 @@ def frame_names(frames: FrameTable) -> list[str]:
     """Per frame its name, annotated; of code made at run time `a->b`, which inlined b, becomes `a;b_[i]`."""
     rows = zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True)
     return [
-        _frame_name(symbol, frames.dsos[dso], mode, inlined=number in frames.inlined, named=not frames.source_of(number))
+        _frame_name(
+            symbol, frames.dsos[dso], mode, inlined=number in frames.inlined, named=not frames.source_of(number)
+        )
         for number, (symbol, dso, mode) in enumerate(rows)
     ]
 

@@ -54,7 +54,9 @@ def folded_again(tmp_path: Path, *lines: str) -> list[str]:
         ("a;b\nc", Dso("/a", "", "file"), USER, False, "a:b c"),
     ],
 )  # fmt: skip
-def test_functions_are_spelled_as_flamegraph_does(symbol: str, dso: Dso, mode: int, inlined: bool, spelled: str) -> None:
+def test_functions_are_spelled_as_flamegraph_does(
+    symbol: str, dso: Dso, mode: int, inlined: bool, spelled: str
+) -> None:
     assert _frame_name(symbol, dso, mode, inlined=inlined, named=True) == spelled
 
 

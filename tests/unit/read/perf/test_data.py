@@ -368,7 +368,12 @@ def test_without_a_call_chain_a_sample_keeps_its_own_address(capture_of: Reader,
     records = pf.mmap2(spec, *MAPPED) + pf.sample(spec, (rec.CONTEXT_USER, pf.USER_IP, pf.USER_IP + 4), time=50)
     records += b"".join(pf.sample(spec, (), time=100 + time, ip=ip) for time, ip in enumerate(own))
     capture = capture_of(pf.file_mode([spec], records))
-    assert [frames(capture, row) for row in range(1, 5)] == [["[app]"], ["[unknown kernel][k]"], [], ["[unknown kernel][k]"]]
+    assert [frames(capture, row) for row in range(1, 5)] == [
+        ["[app]"],
+        ["[unknown kernel][k]"],
+        [],
+        ["[unknown kernel][k]"],
+    ]
     assert frames(capture, 0) == (["[app]", "[app]"] if chained else ["[app]"])
     assert capture.losses.missing_stacks == (4 if chained else 5)
 
