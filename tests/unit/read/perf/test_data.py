@@ -13,6 +13,7 @@ import zstandard
 from pinprof import read
 from pinprof.errors import CaptureError, FormatError, PinprofError
 from pinprof.model import NO_NODE, Capture
+from pinprof.read.perf import inflate
 from pinprof.read.perf import records as rec
 from tests.support import perf_file as pf
 
@@ -300,6 +301,41 @@ def test_compressed_records_whose_size_overflowed_are_read(capture_of: Reader, l
     assert (capture.samples.time_ns.tolist(), capture.losses.corrupt_bytes) == ([1, 2, 3], 0)
 
 
+@pytest.mark.parametrize("gap", [0, 1, 7, 600])
+def test_frames_of_compressed_records_that_follow_each_other_are_all_read(capture_of: Reader, gap: int) -> None:
+    """perf inflates on across the end of a frame; some records end in zeros that fill them up."""
+    spec = pf.Spec()
+    plain = [pf.sample(spec, time=time) for time in (1, 2, 3)]
+    cut = plain[1][:20]
+    frames = [zstandard.ZstdCompressor().compress(data) for data in (plain[0] + cut, plain[1][20:], plain[2])]
+    records = pf.record(rec.COMPRESSED, frames[0] + frames[1] + bytes(gap)) + pf.record(rec.COMPRESSED, frames[2])
+    capture = capture_of(pf.file_mode([spec], records))
+    assert capture.samples.time_ns.tolist() == [1, 2, 3]
+    assert (capture.losses.corrupt_bytes, [note for note in capture.losses.notes if "damaged" in note]) == (0, [])
+
+
+def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture_of: Reader) -> None:
+    spec = pf.Spec()
+    packer = zstandard.ZstdCompressor(level=19).compressobj()
+    records = b""
+    for number in range(500):
+        plain = pf.sample(spec, time=number, behind=bytes(65000))
+        packed = packer.compress(plain) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
+        records += pf.record(rec.COMPRESSED, packed)
+    assert 500 * 65000 > 1000 * len(records) + (16 << 20)
+    capture = capture_of(pf.file_mode([spec], records))
+    assert (len(capture.samples), capture.losses.corrupt_bytes, capture.losses.notes) == (500, 0, ())
+
+
+def test_millions_of_tiny_records_from_a_few_bytes_end_the_reading(capture_of: Reader) -> None:
+    spec = pf.Spec()
+    packed = zstandard.ZstdCompressor(level=19).compress(pf.record(65, b"") * (1 << 21))
+    assert len(packed) < 1 << 16
+    capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED, packed) + pf.sample(spec)))
+    assert not len(capture.samples)
+    assert "damaged" in " ".join(capture.losses.notes)
+
+
 @pytest.mark.parametrize("inner", [b"", b"no zstd"])
 def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader, inner: bytes) -> None:
     spec = pf.Spec()
@@ -309,7 +345,10 @@ def test_compressed_records_inside_compressed_ones_are_damage(capture_of: Reader
     assert (len(capture.samples), capture.losses.corrupt_bytes) == (3, 8 + len(inner))
 
 
-def test_records_that_inflate_beyond_all_measure_are_given_up(capture_of: Reader) -> None:
+def test_records_that_inflate_beyond_all_measure_are_given_up(
+    capture_of: Reader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inflate, "MOST_INFLATION", 1000)
     spec = pf.Spec()
     packed = zstandard.ZstdCompressor().compress(pf.record(250, bytes(992)) * (1 << 16))
     capture = capture_of(pf.file_mode([spec], pf.record(rec.COMPRESSED, packed[:60_000]) + pf.sample(spec)))
