@@ -359,4 +359,4 @@ def _difference(later: Any, earlier: Any) -> float | None:
     return None if end is None or start is None else (end - start) / 1000
 
 
-READER = Reader("Chrome trace", by_head(sniff), lambda path, _: read(path))
+READER = Reader("Chrome trace", by_head(sniff), lambda path, _: read(path), streams=True)
