@@ -26,7 +26,7 @@ from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
 Unit = Literal["ns", "faults", "bytes", "events", "samples"]
-"""`events`: what a counter of the processor or a tracepoint counts; `samples`: nothing says what a sample stands for."""
+"""`events`: what a processor's counter or a tracepoint counts; `samples`: nothing says what a sample stands for."""
 
 LONGEST_NAME = 512
 """Neither a kernel (KSYM_NAME_LEN) nor an interpreter has longer names of functions; matching forged ones could take

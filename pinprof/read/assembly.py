@@ -56,8 +56,8 @@ _KERNEL_IMAGES = re.compile(
     r"(\[?(guest\.)?kernel(\.kallsyms|\.vmlinux|\.kcore)?(\.\d+)?\]?|\[?(kernel_image|k|vmlinux)\]?)(\.[a-z]\w*(\.\w+)*|_\w+)?"
     r"|(.*/)?vmlinu[xz]([-.][^/]*)?|/proc/kcore|(.*/)?\[kernel\.kallsyms\](/[0-9a-f]+(/\w+)?)?"
 )
-"""What perf calls the kernel's image: by itself or with a section of it (`[kernel.kallsyms].init.text`), and by the file
-that its symbols come from.
+"""What perf calls the kernel's image: by itself or with a section of it (`[kernel.kallsyms].init.text`), and by the
+file that its symbols come from.
 """
 _NOT_CODE = re.compile(r"\[?(unknown|anon(:.*)?|heap|stack|not recorded|no callchain)?\]?|//anon|inlined")
 _BRACKETED_USER = ("[vdso]", "[vsyscall]", "[vvar]", "[uprobes]")

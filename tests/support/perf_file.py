@@ -121,7 +121,10 @@ def sample(
     ip: int | None = None,
     misc: int = rec.MISC_USER,
 ) -> bytes:
-    """A SAMPLE, taken at the innermost address of its chain unless `ip` is given; `read` is the READ field and `behind` everything after the callchain, both as raw bytes."""
+    """A SAMPLE, taken at the innermost address of its chain unless `ip` is given.
+
+    `read` is the READ field and `behind` everything after the callchain, both as raw bytes.
+    """
     parts = [
         (rec.IDENTIFIER, struct.pack("<Q", event_id)),
         (rec.IP, struct.pack("<Q", next((at for at in chain if at < rec.CONTEXT_LOWEST), 0) if ip is None else ip)),

@@ -1,10 +1,10 @@
 """perf.data → Capture, without perf.
 
 Weights: an event that samples time (cpu-clock, task-clock) weighs nanoseconds, one that samples page faults weighs
-faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) weighs its
-period likewise, in unit `events`; where it samples at a frequency and records no periods, each sample weighs 1, in unit
-`samples`. Sampled context switches with their switch records become the event `off-cpu`, whose samples weigh the time
-until their thread ran again (off_cpu.py).
+faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) weighs
+its period likewise, in unit `events`; where it samples at a frequency and records no periods, each sample weighs 1, in
+unit `samples`. Sampled context switches with their switch records become the event `off-cpu`, whose samples weigh the
+time until their thread ran again (off_cpu.py).
 
 A sample without a call chain has its own address as the only frame: that still says the side of the kernel's boundary,
 the object, and perhaps the function.

@@ -86,9 +86,9 @@ def read_perf_script(
     """Samples of `perf script` text, in the order of time.
 
     `clock` names the clock of its times. None takes it from perf's header comments; where there are none, ranges that
-    overlap the samples are taken to be of the same clock, with a note. Without `kernel_named` the text's names of kernel
-    functions count for nothing: perf takes them from the machine that it runs on. Lines that are neither header nor frame are
-    counted in `losses.corrupt_bytes`. No text raises an error.
+    overlap the samples are taken to be of the same clock, with a note. Without `kernel_named` the text's names of
+    kernel functions count for nothing: perf takes them from the machine that it runs on. Lines that are neither header
+    nor frame are counted in `losses.corrupt_bytes`. No text raises an error.
     """
     text = _Text(resolver, kernel_named=kernel_named)
     for line in lines:
@@ -147,16 +147,24 @@ class _Text:
             if _MONOTONIC.match(line):
                 self._clock = "monotonic"
         else:
-            header = _HEADER.fullmatch(line.strip())
-            if (indented and (header is None or header["seconds"] is None) and _FRAME.fullmatch(line)) or (
-                inside and header is None and not indented and _BARE_FRAME.fullmatch(line)
-            ):
-                self._chain.append(line)
-            elif header is not None and not (indented and _SOURCE_LINE.fullmatch(line)):
-                self.finish_sample()
-                self._header = header
-            elif not (indented and _SOURCE_LINE.fullmatch(line)):
-                self._corrupt_bytes += len(line.encode("utf-8", "replace"))
+            self._add_unknown(line, inside=inside, indented=indented)
+
+    def _add_unknown(self, line: str, *, inside: bool, indented: bool) -> None:
+        """A line seen for the first time: a header, a frame, or neither."""
+        header = _HEADER.fullmatch(line.strip())
+        if indented:
+            is_frame = (header is None or header["seconds"] is None) and _FRAME.fullmatch(line) is not None
+        else:
+            is_frame = inside and header is None and _BARE_FRAME.fullmatch(line) is not None
+        if is_frame:
+            self._chain.append(line)
+        elif indented and _SOURCE_LINE.fullmatch(line):
+            pass
+        elif header is not None:
+            self.finish_sample()
+            self._header = header
+        else:
+            self._corrupt_bytes += len(line.encode("utf-8", "replace"))
 
     def finish_sample(self) -> None:
         """Enter the sample read so far, if any, into the columns."""

@@ -166,7 +166,7 @@ class Name:
                 self._binding(self._function)
             elif kind == "D":
                 self._write("dyn ")
-                self._binding(lambda: self._list(self._dyn_trait, " + "))
+                self._binding(self._dyn_traits)
                 if not self._eat("L"):
                     raise Unreadable("a trait object without a lifetime")
                 if number := self._base_62():
@@ -189,6 +189,9 @@ class Name:
         if not self._eat("u"):
             self._write(" -> ")
             self._type()
+
+    def _dyn_traits(self) -> None:
+        self._list(self._dyn_trait, " + ")
 
     def _dyn_trait(self) -> None:
         opened = self._open_path()

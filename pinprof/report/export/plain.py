@@ -87,7 +87,7 @@ def _nothing_sampled(capture: Capture) -> UsageError:
     if capture.activity is None and not len(capture.ranges):
         return UsageError("The recording holds no events.", "Record it again with `pinprof record`.", "event")
     return UsageError(
-        "The recording is a trace: it holds ranges, CUDA calls or GPU work, but no samples, and stacks come from samples.",
+        "The recording is a trace: it holds ranges, CUDA calls or GPU work, but no samples to make stacks of.",
         "Take --format trace, csv or json, or record with a sampler as well: `pinprof record`.",
         "no-samples",
     )

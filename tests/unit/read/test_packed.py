@@ -73,11 +73,9 @@ def test_ranges_may_be_compressed(suffix: str, tmp_path: Path) -> None:
         read_ranges(written(tmp_path, "cut", PACKERS[suffix](line)[:-1]))
 
 
-@pytest.mark.parametrize(
-    "head", [struct.pack("<5Q", 0, 3, 0, 10000, 0), b"heap profile:   1:  8 [ 1: 8] @ heapprofile\n"]
-)
+@pytest.mark.parametrize("head", [struct.pack("<5Q", 0, 3, 0, 10000, 0), b"heap profile:   1:  8 [ 1: 8] @ heap\n"])
 def test_profiles_in_the_formats_of_gperftools_say_how_to_convert_them(head: bytes, tmp_path: Path) -> None:
-    with pytest.raises(FormatError, match="unknown|expected") as error:
+    with pytest.raises(FormatError) as error:
         read(written(tmp_path, "cpu.prof", head + bytes(64)))
     assert (error.value.slug, "pprof -proto" in error.value.remedy) == ("unknown-format", True)
 

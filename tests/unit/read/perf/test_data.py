@@ -322,13 +322,10 @@ def test_copies_of_empty_stacks_are_no_forgery_however_small_they_become(capture
         plain = pf.sample(spec, time=number, behind=bytes(65000))
         packed = packer.compress(plain) + packer.flush(zstandard.COMPRESSOBJ_FLUSH_BLOCK)
         records += pf.record(rec.COMPRESSED, packed)
-    assert 500 * 65000 > 1000 * len(records) + (16 << 20)
+    assert len(records) * 1000 + (16 << 20) < 500 * 65000
     capture = capture_of(pf.file_mode([spec], records))
-    assert (len(capture.samples), capture.losses.corrupt_bytes, "damaged" in str(capture.losses.notes)) == (
-        500,
-        0,
-        False,
-    )
+    assert (len(capture.samples), capture.losses.corrupt_bytes) == (500, 0)
+    assert "damaged" not in str(capture.losses.notes)
 
 
 def test_millions_of_tiny_records_from_a_few_bytes_end_the_reading(capture_of: Reader) -> None:

@@ -47,10 +47,14 @@ from pinprof.read.symbols.demangle import MAX_PLAIN, demangle
         ),
         ("_RNCNCNgCs6DXkGYLi8lr_2cc5spawn00B5_", "cc::spawn::{closure#0}::{closure#0}"),
         (
-            "_RNCINkXs25_NgCsbmNqQUJIY6D_4core5sliceINyB9_4IterhENuNgNoBb_4iter8iterator8Iterator9rpositionNCNgNpB9_"
-            "6memchr7memrchrs_0E0Bb_",
-            "<core::slice::Iter<u8> as core::iter::iterator::Iterator>::rposition::<core::slice::memchr::memrchr::"
-            "{closure#1}>::{closure#0}",
+            (
+                "_RNCINkXs25_NgCsbmNqQUJIY6D_4core5sliceINyB9_4IterhENuNgNoBb_4iter8iterator8Iterator9rposition"
+                "NCNgNpB9_6memchr7memrchrs_0E0Bb_"
+            ),
+            (
+                "<core::slice::Iter<u8> as core::iter::iterator::Iterator>::rposition::<core::slice::memchr::memrchr::"
+                "{closure#1}>::{closure#0}"
+            ),
         ),
         (
             "_RINbNbCskIICzLVDPPb_5alloc5alloc8box_freeDINbNiB4_5boxed5FnBoxuEp6OutputuEL_ECs1iopQbuBiw2_3std",
