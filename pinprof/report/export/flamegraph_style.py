@@ -40,7 +40,7 @@ def frame_names(frames: FrameTable) -> list[str]:
 def _frame_name(symbol: str, dso: Dso, mode: int, *, inlined: bool, named: bool) -> str:
     mark = "_[k]" if mode == KERNEL or dso.kind == "vdso" else "_[j]" if dso.kind == "jit" else ""
     if symbol == "[unknown kernel]":
-        symbol = f"[{dso.name}]"
+        symbol = "[unknown]" if dso.name == "[unknown]" else f"[{dso.name}]"
     elif symbol.startswith("[") and symbol == dso.name and mark:
         symbol = f"[{symbol}]"
     elif named and not symbol.startswith("[") and not _SOURCE_FILE.fullmatch(dso.path):
