@@ -25,7 +25,8 @@ from pinprof.columns import UInt64 as UInt64
 from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
-Unit = Literal["ns", "faults", "bytes", "samples"]
+Unit = Literal["ns", "faults", "bytes", "events", "samples"]
+"""`events`: what a processor's counter or a tracepoint counts; `samples`: nothing says what a sample stands for."""
 
 LONGEST_NAME = 512
 """Neither a kernel (KSYM_NAME_LEN) nor an interpreter has longer names of functions; matching forged ones could take
@@ -105,6 +106,8 @@ class FrameTable:
     source: tuple[str, ...] = ()
     """Path of the source file of a native function with a known line, which is called `NAME (FILE:LINE)`, else empty;
     no entries where no frame has one. A Python function's file is its DSO."""
+    inlined: frozenset[int] = frozenset()
+    """Frames that another tool's text marks as inlined into their caller, apart from the same function called."""
 
     def __len__(self) -> int:
         return len(self.symbol)
@@ -300,6 +303,9 @@ class Capture:
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""
     inherited: frozenset[tuple[int, int]] = frozenset()
     """(pid, tid) of threads that nobody named: they are called as what started them."""
+    renamed: Mapping[tuple[int, int], tuple[tuple[int, str], ...]] = field(default_factory=dict)
+    """(pid, tid) → (from when, name) in the order of time, for threads that the kernel knew by several names: a program
+    that another one became."""
     kernel_chains: bool = True
     """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
 

@@ -73,7 +73,7 @@ def format_counted(count: int, one: str, many: str) -> str:
 
 
 def format_weight(value: float, unit: str) -> str:
-    """A weight in its event's unit (`ns`, `bytes`, `faults`, `samples`), with the unit spelled out."""
+    """A weight in its event's unit (`ns`, `bytes`, `faults`, `events`, `samples`), with the unit spelled out."""
     if unit == "ns":
         return format_ns(value)
     if unit == "bytes":

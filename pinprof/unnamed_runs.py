@@ -42,6 +42,11 @@ class JoinedRuns:
         return np.where(wanted == NO_NODE, np.int32(NO_NODE), self.node[here])
 
 
+def are_runs(frames: FrameTable) -> Bool:
+    """Per frame, whether it stands for a run."""
+    return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.symbol], np.bool_)
+
+
 def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
     """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
     parent, frames = stacks.parent, stacks.frames
@@ -74,6 +79,7 @@ def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
             np.append(frames.mode, frames.mode[of_run]),
             frames.dsos,
             (*frames.source, *[""] * len(runs)) if frames.source else (),
+            frames.inlined,
         ),
     )
     return JoinedRuns(table, node[:-1], stacks, head, kept)
@@ -112,8 +118,9 @@ def with_runs_apart(capture: Capture) -> Capture:
     parent = np.arange(-1, last[-1], dtype=np.int32)
     parent[last - many + 1] = np.append(last, NO_NODE)[stacks.parent]
     symbols = tuple(counted[number][1] if number in counted else name for number, name in enumerate(frames.symbol))
-    first: dict[tuple[str, int, int], int] = {}
-    rows = zip(symbols, frames.dso.tolist(), frames.mode.tolist(), strict=True)
+    first: dict[tuple[str, int, int, bool], int] = {}
+    inlined = [number in frames.inlined for number in range(len(frames))]
+    rows = zip(symbols, frames.dso.tolist(), frames.mode.tolist(), inlined, strict=True)
     same = np.array([first.setdefault(row, number) for number, row in enumerate(rows)], np.int32)
     table, node = _merged(StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, symbol=symbols)))
     stack = np.append(node[last], np.int32(NO_NODE))[capture.samples.stack]

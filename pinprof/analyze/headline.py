@@ -7,8 +7,8 @@ from dataclasses import replace
 from pinprof.analyze.attribution.attribute import PIN_USER_PAGES
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.kernel_names import kernel_unnamed
 from pinprof.analyze.results import EventResult, RangeResult, judged_event
+from pinprof.analyze.visible import lacking
 from pinprof.model import Capture
 from pinprof.units import format_count, format_share, format_weight
 
@@ -51,9 +51,8 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
     sentence = _headline(capture, main, tuple(entry for entry in ranges if entry.name not in endless))
     if capture.manifest.kernel_left_out:
         return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
-    if kernel_unnamed(capture) and _NOTHING_STANDS_OUT in sentence:
-        hidden = "The kernel's functions have no names, so memory costs do not show"
-        return f"{hidden}: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+    if _NOTHING_STANDS_OUT in sentence and (what := lacking(capture, capture.events.index(main.event))):
+        return f"Without {what} memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     return sentence
 
 
@@ -100,7 +99,10 @@ def _headline(capture: Capture, main: EventResult, ranges: tuple[RangeResult, ..
     if main.event.unit == "ns":
         return share_sentence("the CPU time", main)
     return share_sentence(
-        f"the {main.event.name} samples" if main.event.name != main.event.unit else "the samples", main
+        f"the {main.event.name} {'events' if main.event.unit == 'events' else 'samples'}"
+        if main.event.name != main.event.unit
+        else "the samples",
+        main,
     )
 
 

@@ -13,11 +13,15 @@ from pinprof.errors import CaptureError, UsageError
 
 if TYPE_CHECKING:
     from pinprof.read import ReadOptions
+    from pinprof.report.export.plain import Style
 
 FORMATS = (
     "html", "text", "json", "folded", "markdown", "speedscope", "pprof", "firefox", "trace", "csv", "parquet",
 )  # fmt: skip
 """Written out, so that --help imports no report module; a test compares it with `report.formats`."""
+
+COLLAPSE_STYLES = ("pinprof", "flamegraph")
+"""Likewise; a test compares it with `report.export.plain`."""
 
 _FILE = click.Path(path_type=Path)
 
@@ -34,6 +38,13 @@ _FILE = click.Path(path_type=Path)
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
 @click.option("--all-frames", is_flag=True, help="Show each frame of a run of functions without a name.")
 @click.option("--event", help="The event to fold (default: the first recorded).")
+@click.option(
+    "--collapse-style",
+    "style",
+    type=click.Choice(COLLAPSE_STYLES),
+    default="pinprof",
+    help="How folded stacks are spelled: flamegraph has the process as root and _[k], _[j], _[i] behind functions.",
+)
 @click.option("--explain", metavar="LEAF", help="List the top stacks of one cause and the frame that decided.")
 @click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
@@ -51,6 +62,7 @@ def command(
     output: Path | None,
     all_frames: bool,
     event: str | None,
+    style: Style,
     explain: str | None,
     shared_assets: Path | None,
     open_page: bool,
@@ -78,8 +90,10 @@ def command(
     options = read.ReadOptions(**reading)
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
+    if style != "pinprof" and form != "folded":
+        raise UsageError("--collapse-style is for folded stacks.", "Add --format folded.", "format")
     if form == "folded":
-        _fold(paths[0], options, output, event, all_frames=all_frames)
+        _fold(paths[0], options, output, event, style, all_frames=all_frames)
         return
 
     from pinprof import analyze
@@ -114,14 +128,17 @@ def command(
         formats.export(form, analyses[0], output)
 
 
-def _fold(path: Path, options: ReadOptions, output: Path | None, event: str | None, *, all_frames: bool) -> None:
-    """Folding needs no analysis: this way imports nothing but the reader."""
+def _fold(
+    path: Path, options: ReadOptions, output: Path | None, event: str | None, style: Style, *, all_frames: bool
+) -> None:
+    """Folding needs no analysis: this way imports nothing but the reader. FlameGraph knows no runs of frames."""
     from pinprof import read
     from pinprof.report.export import plain, streams
     from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
     with working(f"Reading {path.name}"):
         capture = read.read(path, options)
-        capture = with_runs_apart(capture) if all_frames else with_runs_joined(capture)[0]
+        apart = all_frames or style == "flamegraph"
+        capture = with_runs_apart(capture) if apart else with_runs_joined(capture)[0]
     with streams.text_output(output) as stream:
-        plain.write_folded(capture, stream, event)
+        plain.write_folded(capture, stream, event, style)

@@ -7,6 +7,7 @@ beside them.
 from __future__ import annotations
 
 import pkgutil
+import re
 import shutil
 import stat
 import sys
@@ -16,8 +17,9 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
-from pinprof.errors import CaptureError, FormatError, readable, unreadable
+from pinprof.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.model import Capture
+from pinprof.read.packed import is_packed
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.store import MEMORY, PYTHON_STACKS, part
 from pinprof.units import format_counted
@@ -37,6 +39,14 @@ READERS: tuple[str, ...] = (
     "pinprof.read.formats.folded:READER",
 )
 """Where each format's `Reader` is; a module is imported when its reader is asked, none after a certain answer."""
+
+_CONVERTIBLE = (
+    (
+        re.compile(rb"\0{8}\x03\0{15}|\0{4}\x03\0{7}|heap profile: |heap_v2/|--- (contention|growth|heapz)"),
+        "It is a profile in gperftools' own format: convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
+    ),
+)
+"""How files of formats that are not read begin, and what makes of them one that is."""
 
 _HEAD_BYTES = 1 << 16
 
@@ -67,8 +77,15 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 def _read(path: Path, options: ReadOptions) -> Capture:
     """The capture as its reader makes it."""
     with _seekable(path) as place:
-        capture = _reader_of(place, str(path)).read(place, options)
-    return capture if place == path else replace(capture, path=str(path))
+        reader = _reader_of(place, str(path))
+        with _decompressed(place, reader) as (file, damage):
+            try:
+                capture = reader.read(file, options)
+            except PinprofError as error:
+                error.problem = error.problem.replace(str(file), str(path))
+                raise
+    capture = capture.with_notes(f"The file ends early: {damage}.") if damage else capture
+    return capture if file == path else replace(capture, path=str(path))
 
 
 def seal_symbols(directory: Path) -> frozenset[int]:
@@ -101,7 +118,10 @@ def _reader_of(path: Path, shown: str) -> Reader:
         shown,
         expected=", ".join(foreign) + " or a capture directory",
         found=repr(head[:16]),
-        remedy="Give a recording that pinprof or perf wrote.",
+        remedy=next(
+            (remedy for begin, remedy in _CONVERTIBLE if begin.match(head)),
+            "Give a recording that pinprof or perf wrote.",
+        ),
         slug="unknown-format",
     )
 
@@ -116,11 +136,29 @@ def _head(file: Path, shown: str) -> bytes:
             "The recording was cut off before its first byte; record again.",
             "empty-file",
         )
-    if head[:2] == b"\x1f\x8b":
+    if is_packed(head):
         from pinprof.read.byte_source import ByteSource
 
         head = ByteSource(file).head(_HEAD_BYTES)
     return head
+
+
+@contextmanager
+def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
+    """A file as its reader takes it, which may be a temporary plain copy; and why a compressed one ends early."""
+    from pinprof.read.byte_source import ByteSource
+
+    if reader.streams or path.is_dir() or not ByteSource(path).packed:
+        yield path, ""
+        return
+    with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
+        # Nsight Systems looks at what a report is called.
+        copy = Path(directory) / re.sub(r"\.(gz|xz|zst)$", "", path.name)
+        source = ByteSource(path)
+        with readable(path), copy.open("wb") as plain:
+            for chunk in source.chunks():
+                plain.write(chunk)
+        yield copy, source.damage
 
 
 @contextmanager

@@ -52,7 +52,13 @@ NVIDIA, NVIDIA_UVM = Dso("[nvidia]", "", "module"), Dso("[nvidia_uvm]", "", "mod
 NO_CLOCK = ClockSync("none", 0, 0)
 """The clock of formats whose samples have no times."""
 
-_KERNEL_IMAGES = re.compile(r"\[?(kernel(\.kallsyms|\.vmlinux)?|guest\.kernel\.kallsyms|kernel_image|k|vmlinux)\]?")
+_KERNEL_IMAGES = re.compile(
+    r"(\[?(guest\.)?kernel(\.kallsyms|\.vmlinux|\.kcore)?(\.\d+)?\]?|\[?(kernel_image|k|vmlinux)\]?)(\.[a-z]\w*(\.\w+)*|_\w+)?"
+    r"|(.*/)?vmlinu[xz]([-.][^/]*)?|/proc/kcore|(.*/)?\[kernel\.kallsyms\](/[0-9a-f]+(/\w+)?)?"
+)
+"""What perf calls the kernel's image: by itself or with a section of it (`[kernel.kallsyms].init.text`), and by the
+file that its symbols come from.
+"""
 _NOT_CODE = re.compile(r"\[?(unknown|anon(:.*)?|heap|stack|not recorded|no callchain)?\]?|//anon|inlined")
 _BRACKETED_USER = ("[vdso]", "[vsyscall]", "[vvar]", "[uprobes]")
 _MODULE = re.compile(r"\[[\w-]+\]|.*\.ko(\.\w+)?")
@@ -158,15 +164,15 @@ class StackBuilder:
 
     def __init__(self) -> None:
         self._dsos: dict[Dso, int] = {}
-        self._frames: dict[tuple[str, int, int, str], int] = {}
+        self._frames: dict[tuple[str, int, int, str, bool], int] = {}
         self._nodes = Interner()
         self._children: dict[tuple[int, int], int] = {}
         self.cut_chains = 0
         """Chains longer than MAX_DEPTH, whose outermost frames were cut off."""
 
-    def frame(self, symbol: str, dso: Dso, mode: int, source: str = "") -> int:
-        """The number of a frame, made where new; `source` as in `FrameTable`."""
-        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode, source)
+    def frame(self, symbol: str, dso: Dso, mode: int, source: str = "", *, inlined: bool = False) -> int:
+        """The number of a frame, made where new; `source` and `inlined` as in `FrameTable`."""
+        key = (symbol, self._dsos.setdefault(dso, len(self._dsos)), mode, source, inlined)
         return self._frames.setdefault(key, len(self._frames))
 
     def stacks(self, chains: Sequence[Sequence[int]]) -> Int32:
@@ -210,6 +216,7 @@ class StackBuilder:
                 mode=np.array([row[2] for row in rows], np.uint8),
                 dsos=tuple(self._dsos),
                 source=tuple(row[3] for row in rows) if any(row[3] for row in rows) else (),
+                inlined=frozenset(number for number, row in enumerate(rows) if row[4]),
             ),
         )
 

@@ -21,11 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinprof.errors import FormatError, readable
+from pinprof.errors import FormatError, readable, unreadable
 from pinprof.model import RangeTable
+from pinprof.read.packed import PackedError, unpacked
 from pinprof.units import format_counted
 
 _MAX = 2**63 - 1
+_MAX_BYTES = 1 << 30
 _OPEN = -1
 
 
@@ -69,7 +71,10 @@ def read_ranges(path: Path) -> LoadedRanges:
     """
     remedy = "Give the ranges.jsonl of a capture, or lines of that form."
     with readable(f"The ranges {path}", remedy, "ranges"):
-        text = path.read_bytes()
+        try:
+            text = unpacked(path.read_bytes(), _MAX_BYTES)
+        except PackedError as error:
+            raise unreadable(f"The ranges {path}", error, remedy, "ranges") from error
     loaded = parse_ranges(text)
     if not len(loaded.table) and text.partition(b"\n")[1] and text.strip():
         raise FormatError(

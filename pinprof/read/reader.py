@@ -15,7 +15,7 @@ class ReadOptions:
     """What the command line adds to a recording; each is found inside a capture directory by itself."""
 
     kallsyms: Path | None = None
-    """A saved /proc/kallsyms of the recording boot, plain or gzip."""
+    """A saved /proc/kallsyms of the recording boot."""
     symfs: Path | None = None
     """A directory with the recording machine's files."""
     ranges: Path | None = None
@@ -43,13 +43,15 @@ class Reader:
     name: str
     """What a recording of this format is called in messages."""
     certainty: Callable[[Path, bytes], Certainty]
-    """The answer for a path and its first 64 KiB, fewer if it is shorter, unpacked from gzip; none of a directory."""
+    """The answer for a path and its first 64 KiB, fewer if it is shorter, decompressed; none of a directory."""
     read: Callable[[Path, ReadOptions], Capture]
     """The capture; CaptureError for what cannot be read, FormatError for bytes that are not what the format says."""
     seal: Callable[[Path], frozenset[int]] | None = None
     """For captures that pinprof records: store the symbols of a new one inside it; the pids of the program's processes,
     as far as its samples have them.
     """
+    streams: bool = False
+    """Whether it reads from start to end and decompresses on the way; other readers are given a plain file."""
 
 
 def by_head(

@@ -47,6 +47,19 @@ def kernel_names(
     return named, frozenset(thread for thread in named if thread not in own)
 
 
+def changed_names(
+    tasks: Iterable[tuple[int, MapRecord | CommRecord | ForkRecord]], threads: Iterable[Thread]
+) -> dict[Thread, tuple[tuple[int, str], ...]]:
+    """Of threads with several names: when each began, and what it is; tasks in time order."""
+    names: dict[Thread, list[tuple[int, str]]] = {}
+    for time, record in tasks:
+        if isinstance(record, CommRecord):
+            names.setdefault((record.pid, record.tid), []).append((time, record.name))
+        elif isinstance(record, ForkRecord) and (known := names.get((record.parent_pid, record.parent_tid))):
+            names.setdefault((record.pid, record.tid), []).append((time, known[-1][1]))
+    return {thread: tuple(names[thread]) for thread in threads if len({name for _, name in names.get(thread, ())}) > 1}
+
+
 def with_nvtx_names(capture: Capture, given: Mapping[Thread, str]) -> Capture:
     """The capture with the names that the program gave its threads through NVTX."""
     given = {thread: name for thread, name in given.items() if thread in capture.threads}

@@ -118,11 +118,16 @@ def sample(
     behind: bytes = b"",
     addr: int = 0xADD0,
     cpu: int = 3,
+    ip: int | None = None,
+    misc: int = rec.MISC_USER,
 ) -> bytes:
-    """A SAMPLE; `read` is the READ field and `behind` everything after the callchain, both as raw bytes."""
+    """A SAMPLE, taken at the innermost address of its chain unless `ip` is given.
+
+    `read` is the READ field and `behind` everything after the callchain, both as raw bytes.
+    """
     parts = [
         (rec.IDENTIFIER, struct.pack("<Q", event_id)),
-        (rec.IP, struct.pack("<Q", next((ip for ip in chain if ip < rec.CONTEXT_LOWEST), 0))),
+        (rec.IP, struct.pack("<Q", next((at for at in chain if at < rec.CONTEXT_LOWEST), 0) if ip is None else ip)),
         (rec.TID, struct.pack("<ii", pid, tid)),
         (rec.TIME, struct.pack("<Q", time)),
         (rec.ADDR, struct.pack("<Q", addr)),
@@ -134,7 +139,7 @@ def sample(
         (rec.CALLCHAIN, struct.pack(f"<{1 + len(chain)}Q", len(chain), *chain)),
     ]
     body = b"".join(raw for bit, raw in parts if spec.sample_type & bit) + behind
-    return record(rec.SAMPLE, body, rec.MISC_USER)
+    return record(rec.SAMPLE, body, misc)
 
 
 def string(value: str) -> bytes:

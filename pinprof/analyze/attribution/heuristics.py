@@ -50,7 +50,7 @@ def hot_loops(capture: Capture, leaf: Int16, spin: Int32, copy_call: Bool, rules
     `leaf` is per sample, `spin` (the nearest libcuda node) and `copy_call` per stack node.
     """
     samples, stacks = capture.samples, capture.stacks
-    timed = np.array([event.unit in ("ns", "samples") for event in capture.events], np.bool_)[samples.event]
+    timed = np.array([event.unit in ("ns", "events", "samples") for event in capture.events], np.bool_)[samples.event]
 
     def innermost(frames: Bool, name: str) -> Bool:
         return np.asarray(np.append(frames[stacks.frame], False)[samples.stack] & timed & (leaf == LEAF[name]))

@@ -12,11 +12,12 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
-from pinprof.analyze.kernel_names import kernel_unnamed
 from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.visible import lacking
+from pinprof.model import Capture, clock_event
 from pinprof.units import format_ns, format_share
 
 Detector = Callable[[Scene], Iterator[Candidate]]
@@ -133,17 +134,27 @@ def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) ->
 
 
 def _sees_enough(scene: Scene) -> bool:
-    """Whether nothing found means that there is nothing: enough samples, and the kernel's part of them.
-
-    Where the thread is known to wait nearly all the time, few samples of the rest are enough.
+    """Whether nothing found means that there is nothing: enough samples, their callers, and the kernel's part of them,
+    with names. Where the thread is known to wait nearly all the time, few samples of the rest are enough.
     """
     capture, work = scene.capture, scene.in_work()
     waits = scene.waits() & work
     work_ns = scene.phase_ns("work")
     rest_ns = work_ns - int(scene.course.wall.ns[waits].sum())
     enough = (work & ~waits).sum() >= MIN_SAMPLES or (waits.any() and not worth_telling(rest_ns, work_ns))
-    seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not kernel_unnamed(capture)
+    seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not _lacking(capture)
     return bool(enough and seen)
+
+
+def _lacking(capture: Capture) -> str:
+    clock = clock_event(capture.events)
+    return lacking(capture, clock) if clock is not None else ""
+
+
+_REMEDIES = {
+    "call chains": "Record with `perf record -g`.",
+    "names of kernel functions": "Give the recording kernel's kallsyms with --kallsyms.",
+}
 
 
 def _unseen(scene: Scene) -> tuple[str, ...]:
@@ -156,8 +167,8 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("CUDA calls were not recorded: pins and copies are judged by samples alone.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
+    if what := _lacking(scene.capture):
+        missing.append(f"There are no {what}: who causes what is not searched. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
         missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
-    elif kernel_unnamed(scene.capture):
-        missing.append("The kernel's functions have no names: page faults and pins cannot be told (see --kallsyms).")
     return tuple(missing)

@@ -6,8 +6,8 @@ import re
 
 from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
 from pinprof.analyze.evidence import MIN_SAMPLES
-from pinprof.analyze.kernel_names import kernel_unnamed
 from pinprof.analyze.rules.rule import Need, View
+from pinprof.analyze.visible import has_call_chains, has_kernel_names
 from pinprof.model import KERNEL
 from pinprof.units import format_bytes
 
@@ -40,6 +40,16 @@ PERMITTED = Need(
     "The kernel's part, which was not permitted to sample: `pinprof doctor` says how.",
     _NO_KERNEL,
 )
+STACKS = Need(
+    lambda view: has_call_chains(view.capture, view.main_number),
+    "Call chains: most samples say only where they were taken. Record with `perf record -g`.",
+    "Without call chains this cannot be judged.",
+)
+KERNEL_NAMES = Need(
+    lambda view: has_kernel_names(view.capture, view.main_number),
+    "Names of kernel functions: give the recording kernel's kallsyms with --kallsyms.",
+    "Without names of kernel functions this cannot be judged.",
+)
 CALL_CHAINS = Need(
     lambda view: not _stops_at_the_kernel(view),
     "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well.",
@@ -48,18 +58,14 @@ CALL_CHAINS = Need(
 KERNEL_SAMPLES = Need(
     _may_hold_the_kernel, "Kernel call chains: these samples hold user code only. Record with perf.", _NO_KERNEL
 )
-KERNEL_NAMES = Need(
-    lambda view: not kernel_unnamed(view.capture),
-    "Names of the kernel's functions: --kallsyms with the /proc/kallsyms of the machine that was recorded.",
-    "Without names of the kernel's functions this cannot be judged.",
-)
 ENOUGH = Need(
     lambda view: not view.main.too_few,
     f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency.",
     "From so few samples this cannot be judged.",
 )
-CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
-KERNEL_CAUSES = (*CPU_SAMPLES, KERNEL_SAMPLES, KERNEL_NAMES)
+_ON_CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
+CPU_SAMPLES = (*_ON_CPU_SAMPLES, STACKS)
+KERNEL_CAUSES = (*_ON_CPU_SAMPLES, KERNEL_SAMPLES, STACKS, KERNEL_NAMES)
 """For shares of causes that functions of the kernel tell."""
 
 _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together with perf."

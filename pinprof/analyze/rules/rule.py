@@ -73,6 +73,11 @@ class View:
         return self.sampled
 
     @property
+    def main_number(self) -> int:
+        """The main event's index in the capture."""
+        return self.capture.events.index(self.main.event)
+
+    @property
     def activity(self) -> ActivityAnalysis:
         """CUDA calls and GPU work, for rules that need CUDA or CALLS."""
         assert self.traced, "the rule does not declare that it needs CUDA activity"

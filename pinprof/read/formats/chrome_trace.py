@@ -19,7 +19,7 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, Activity, ApiCallTable, GpuOpTable, OpKind
+from pinprof.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
 from pinprof.cuda_functions import plain_name
 from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
@@ -236,8 +236,9 @@ class _Trace:
         columns = self.calls
         start, end = columns.times()
         correlation = np.array(columns.correlation, np.int64)
-        order = np.lexsort((-end, start))
-        depth, outermost = _nesting(columns, order)
+        driver = np.array(columns.kind, np.int32) == Api.DRIVER
+        order = np.lexsort((driver, -end, start))
+        depth, outermost = _nesting(columns, order, calls=True)
         inner = depth > 0
         # A runtime call's own id may be missing from the GPU work that its driver call caused, and the other way round.
         outer = dict(zip(correlation[inner].tolist(), correlation[outermost[inner]].tolist(), strict=True))
@@ -294,8 +295,12 @@ class _Trace:
         return np.array([processes.get(number, only) for number in correlation.tolist()], np.int32)
 
 
-def _nesting(columns: _Columns, order: Int64) -> tuple[Int32, Int64]:
-    """Per slice how many slices of its thread enclose it, and the outermost of them; `order` has outer ones first."""
+def _nesting(columns: _Columns, order: Int64, *, calls: bool = False) -> tuple[Int32, Int64]:
+    """Per slice how many slices of its thread enclose it, and the outermost of them; `order` has outer ones first.
+
+    Of calls, which older Kineto times in whole microseconds, two of one API that begin or end together followed each
+    other: only a driver call at the edge of a runtime call is inside it, and no runtime call is inside a driver call.
+    """
     depth = np.zeros(len(columns), np.int32)
     outermost = np.arange(len(columns))
     starts, ends, pids, tids = columns.start, columns.end, columns.pid, columns.tid
@@ -304,11 +309,20 @@ def _nesting(columns: _Columns, order: Int64) -> tuple[Int32, Int64]:
         enclosing = stacks[pids[row], tids[row]]
         while enclosing and (ends[enclosing[-1]] < ends[row] or ends[enclosing[-1]] <= starts[row]):
             enclosing.pop()
+        if enclosing and calls and _beside(columns, enclosing[-1], row):
+            continue
         if enclosing:
             depth[row] = len(enclosing)
             outermost[row] = enclosing[0]
         enclosing.append(row)
     return depth, outermost
+
+
+def _beside(columns: _Columns, outer: int, inner: int) -> bool:
+    """Whether a call that lies within the time of another one was not made by it."""
+    if columns.kind[outer] != columns.kind[inner]:
+        return columns.kind[outer] == Api.DRIVER
+    return not (columns.start[outer] < columns.start[inner] and columns.end[inner] < columns.end[outer])
 
 
 def _track(event: dict[str, Any]) -> tuple[int, int]:
@@ -345,4 +359,4 @@ def _difference(later: Any, earlier: Any) -> float | None:
     return None if end is None or start is None else (end - start) / 1000
 
 
-READER = Reader("Chrome trace", by_head(sniff), lambda path, _: read(path))
+READER = Reader("Chrome trace", by_head(sniff), lambda path, _: read(path), streams=True)

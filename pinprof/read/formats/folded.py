@@ -182,4 +182,4 @@ class _Tally:
         self.node_of |= nodes
 
 
-READER = Reader("folded stacks", by_head(sniff, Certainty.MAYBE), lambda path, _: read(path))
+READER = Reader("folded stacks", by_head(sniff, Certainty.MAYBE), lambda path, _: read(path), streams=True)

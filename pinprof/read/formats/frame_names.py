@@ -20,9 +20,12 @@ Context = tuple[int, bool]
 
 OUTERMOST: Context = (USER, False)
 
-_JIT = Dso("[jit]", "", "jit")
+_JIT, _VDSO_IMAGE = Dso("[jit]", "", "jit"), Dso("[vdso]", "", "vdso")
 _QUALIFIED = re.compile(r"([^`\s:']+)`([^'].*)", re.DOTALL)
-_BRACKETED = re.compile(r"\[([^\[\]]+)\]")
+_BRACKETED = re.compile(r"\[([^\[\]]+)\]|\[\[([^\[\]]+)\]\]")
+"""An object that stands for a function without a symbol; stackcollapse-perf.pl puts brackets around `[nvidia]`, too."""
+_VDSO = re.compile(r"__vdso_\w+|\[?\[vdso\]\]?")
+"""stackcollapse-perf.pl marks what the kernel maps into programs as kernel, though it runs in user mode."""
 _PYTHON = re.compile(r".+ \((.+\.pyx?|<[^<>]+>)(?::\d+)?\)", re.DOTALL)
 
 
@@ -61,7 +64,9 @@ class FrameNames(dict[str, int]):
             self.by_entry |= entered
         if mode == USER:
             return self[name], (mode, entered)
-        return self._kernel(name.removesuffix("_[i]").removesuffix("_[k]") or name), (mode, entered)
+        inlined = name.endswith("_[i]")
+        symbol = name.removesuffix("_[i]").removesuffix("_[k]") or name
+        return self._kernel(symbol, inlined=inlined), (mode, entered)
 
     def _with_context(self, names: list[str]) -> list[int]:
         """A chain whose modes depend on the callers."""
@@ -80,7 +85,7 @@ class FrameNames(dict[str, int]):
             frame = self.builder.frame(text, _JIT, USER)
         elif mark == "_[i]" and text:
             self.inlined.add(name)
-            frame = self._user(text)
+            frame = self._user(text, inlined=True)
         else:
             frame = self._user(name)
             if is_kernel_entry(name):
@@ -88,24 +93,34 @@ class FrameNames(dict[str, int]):
         self[name] = frame
         return frame
 
-    def _kernel(self, symbol: str) -> int:
+    def _kernel(self, symbol: str, *, inlined: bool = False) -> int:
+        if _VDSO.fullmatch(symbol):
+            return self.builder.frame(symbol.replace("[[", "[").replace("]]", "]"), _VDSO_IMAGE, USER, inlined=inlined)
         if bracketed := _BRACKETED.fullmatch(symbol):
+            symbol = symbol if bracketed[1] else f"[{bracketed[2]}]"
             dso, mode = dso_of(symbol)
-            dso = dso if mode == KERNEL else Dso(f"[{bracketed[1]}]", "", "module")
+            if mode != KERNEL:
+                dso = Dso(symbol, "", "module")
+            elif dso.kind == "kernel" and bracketed[2]:
+                symbol = "[unknown kernel]"
         elif qualified := _QUALIFIED.fullmatch(symbol):
             dso, symbol = dso_of(qualified[1])[0], qualified[2]
         else:
             dso = kernel_dso(symbol)
             self.by_name |= dso.kind == "module"
-        return self.builder.frame(symbol, dso, KERNEL)
+        return self.builder.frame(symbol, dso, KERNEL, inlined=inlined)
 
-    def _user(self, symbol: str) -> int:
+    def _user(self, symbol: str, *, inlined: bool = False) -> int:
+        name, dso, mode = symbol, UNRECORDED, USER
         if bracketed := _BRACKETED.fullmatch(symbol):
-            dso, mode = dso_of(symbol if symbol in ("[vdso]", "[vsyscall]", "[unknown]") else bracketed[1])
-            return self.builder.frame(symbol, UNKNOWN if mode == KERNEL else dso, USER)
-        if qualified := _QUALIFIED.fullmatch(symbol):
+            dso, mode = dso_of(
+                symbol if symbol in ("[vdso]", "[vsyscall]", "[unknown]") else bracketed[1] or bracketed[2]
+            )
+            if mode == KERNEL:
+                dso, mode = UNKNOWN, USER
+        elif qualified := _QUALIFIED.fullmatch(symbol):
+            name = qualified[2]
             dso, mode = dso_of(qualified[1])
-            return self.builder.frame(qualified[2], dso, mode)
-        if python := _PYTHON.fullmatch(symbol):
-            return self.builder.frame(symbol, Dso(python[1], "", "file"), USER)
-        return self.builder.frame(symbol, UNRECORDED, USER)
+        elif python := _PYTHON.fullmatch(symbol):
+            dso = Dso(python[1], "", "file")
+        return self.builder.frame(name, dso, mode, inlined=inlined)

@@ -294,4 +294,4 @@ def _bytes(value: Value) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-READER = Reader("pprof profile", by_head(sniff), lambda path, _: read(path))
+READER = Reader("pprof profile", by_head(sniff), lambda path, _: read(path), streams=True)

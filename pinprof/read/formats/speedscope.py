@@ -253,4 +253,4 @@ def _list(profile: dict[str, Any], key: str) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-READER = Reader("speedscope file", by_head(sniff), lambda path, _: read(path))
+READER = Reader("speedscope file", by_head(sniff), lambda path, _: read(path), streams=True)

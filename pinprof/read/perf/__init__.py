@@ -27,5 +27,5 @@ def _is_capture(path: Path, _head: bytes) -> Certainty:
 
 
 DATA = Reader("perf.data", by_head(_later("header:is_perf_data"), Certainty.CERTAIN), _later("capture:read_file"))
-SCRIPT = Reader("perf script text", by_head(_later("script:sniff")), _later("capture:read_script"))
-CAPTURE = Reader("capture directory", _is_capture, _later("capture:read_directory"), _later("capture:seal"))
+SCRIPT = Reader("perf script text", by_head(_later("script:sniff")), _later("capture:read_script"), streams=True)
+CAPTURE = Reader("capture directory", _is_capture, _later("capture:read_directory"), seal=_later("capture:seal"))

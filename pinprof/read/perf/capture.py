@@ -184,8 +184,12 @@ def _finish(
     from pinprof.read.perf.script import read_perf_script
 
     clock = perf_data.clock_of(recording.header.sources)
+    # What perf is asked now it answers from the kernel of this machine.
+    named = _stored_script(recording) is not None or own_kallsyms(recording) is not None
     with closing(_script_lines(recording, options.symfs)) as lines:
-        capture = read_perf_script(lines, str(recording.path), resolver, ranges=ranges, clock=clock.source)
+        capture = read_perf_script(
+            lines, str(recording.path), resolver, ranges=ranges, clock=clock.source, kernel_named=named
+        )
     if not len(capture.samples):
         raise FormatError(
             str(recording.path),
@@ -202,12 +206,17 @@ def _finish(
 
 def _script_lines(recording: perf_data.Recording, symfs: Path | None) -> Generator[str, None, None]:
     """What `perf script` makes of a recording: stored in the capture, or by running perf now."""
-    stored = recording.path.parent / store.PERF_SCRIPT
     # The copies that perf could make chains of again are gone from a capture's own file.
-    if stored.is_file():
+    if stored := _stored_script(recording):
         yield from _lines(ByteSource(stored))
     else:
         yield from _perf_script(recording, symfs)
+
+
+def _stored_script(recording: perf_data.Recording) -> Path | None:
+    """The text that perf printed on the recording machine, in a capture."""
+    stored = recording.path.parent / store.PERF_SCRIPT
+    return stored if stored.is_file() else None
 
 
 def _store_script(recording: perf_data.Recording, target: Path) -> None:

@@ -1,9 +1,13 @@
 """perf.data → Capture, without perf.
 
 Weights: an event that samples time (cpu-clock, task-clock) weighs nanoseconds, one that samples page faults weighs
-faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) counts
-something that no report compares, so each of its samples weighs 1, in unit `samples`. Sampled context switches with
-their switch records become the event `off-cpu`, whose samples weigh the time until their thread ran again (off_cpu.py).
+faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) weighs
+its period likewise, in unit `events`; where it samples at a frequency and records no periods, each sample weighs 1, in
+unit `samples`. Sampled context switches with their switch records become the event `off-cpu`, whose samples weigh the
+time until their thread ran again (off_cpu.py).
+
+A sample without a call chain has its own address as the only frame: that still says the side of the kernel's boundary,
+the object, and perhaps the function.
 
 Recordings with copied stacks (`--call-graph dwarf`) or branch records (`--call-graph lbr`) hold no user call chains:
 only perf can make them, so these are read through `perf script` (capture.py).
@@ -12,7 +16,7 @@ only perf can make them, so these are read through `perf script` (capture.py).
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +50,7 @@ from pinprof.read.perf.samples import RawSamples
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.perf.stream import Raw, RecordReader, TaskRecord
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.read.thread_names import kernel_names
+from pinprof.read.thread_names import changed_names, kernel_names
 from pinprof.store import new_manifest
 
 CLOCK_MONOTONIC = 1
@@ -80,9 +84,12 @@ def load(path: Path) -> Recording:
     with readable(path), path.open("rb", buffering=0) as file:
         header = read_header(file, str(path))
         reader = RecordReader(header)
-        if not any(source.attr.needs_unwinding for source in header.sources):
+        if any(source.attr.needs_unwinding for source in header.sources):
+            raw = replace(reader.result(), kernel_reference=RecordReader(header).kernel_reference(file))
+        else:
             reader.run(file)
-    recording = Recording(path, header, reader.result())
+            raw = reader.result()
+    recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(
             str(path),
@@ -112,7 +119,8 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     weights = _weights(header.sources, samples)
     wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
     weights, cut = summable(weights)
-    threads, inherited = kernel_names(tasks, pairs_of(np.unique(pack(samples.pid, samples.tid))))
+    sampled = pairs_of(np.unique(pack(samples.pid, samples.tid)))
+    threads, inherited = kernel_names(tasks, sampled)
     order = np.argsort(samples.clock, kind="stable")
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
@@ -142,6 +150,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         ranges=ranges,
         threads=threads,
         inherited=inherited,
+        renamed=changed_names(tasks, sampled) if raw.timed else {},
         clock=clock,
         losses=Losses(
             lost_samples=raw.lost_samples,
@@ -149,7 +158,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
             truncated_chains=_truncated(header.sources, samples),
             corrupt_bytes=raw.corrupt_bytes,
             unresolved_frames=stacks.unresolved,
-            missing_stacks=int((samples.chain_length == 0).sum()),
+            missing_stacks=int(samples.unchained.sum()),
             other_processes=left_out,
             notes=tuple(notes),
         ),
@@ -276,7 +285,7 @@ def _event(source: EventSource) -> Event:
     return Event(
         name=source.name or attr.default_name(),
         unit=unit,
-        period=None if attr.freq or unit == "samples" else attr.period_or_freq,
+        period=None if attr.freq else attr.period_or_freq,
         freq_hz=attr.period_or_freq if attr.freq else None,
     )
 
@@ -286,7 +295,7 @@ def _unit(attr: rec.Attr) -> Unit:
         return "ns"
     if attr.type == rec.TYPE_SOFTWARE and attr.config in rec.FAULTS:
         return "faults"
-    return "samples"
+    return "events" if attr.sample_type & rec.PERIOD or not attr.freq else "samples"
 
 
 def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
@@ -299,7 +308,7 @@ def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
             fixed = 1
         elif not attr.sample_type & rec.PERIOD:
             per_sample = 10**9 // max(attr.period_or_freq, 1) if _unit(attr) == "ns" else 1
-            fixed = min(per_sample if attr.freq else attr.period_or_freq, 1 << 48)
+            fixed = min(per_sample if attr.freq else max(attr.period_or_freq, 1), 1 << 48)
         if fixed is not None:
             weights[samples.source == index] = fixed
     return weights

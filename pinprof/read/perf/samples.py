@@ -52,7 +52,9 @@ class RawSamples(Table):
     addr: UInt64
     chain_start: Int64
     chain_length: Int32
-    """0 without callchain."""
+    """0 without callchain or address."""
+    unchained: Bool
+    """Whether no callchain was recorded: it consists of the sample's own address, if that is known."""
 
 
 class SampleGatherer:
@@ -187,16 +189,25 @@ class SampleGatherer:
         chunk.ip[rows] = column(layout.ip)
         chunk.addr[rows] = column(layout.addr)
         behind = base + layout.tail
+        chunk.unchained[rows] = True
+        entries, length = _zeros(0), np.zeros(len(at), np.int64)
+        promised = np.zeros(len(at), np.bool_)
         if layout.callchain:
             first, length = _chain_extent(words, base, bound, fits, layout)
             behind = first + length
             entries, length, chain, cookies = address_chains(words, first, length)
             if len(chain):
                 self._promises.append((np.arange(len(chunk.clock))[rows][chain], cookies))
-            self._chains.append(self._addresses.ids(entries))
-            chunk.chain_start[rows] = self._chained + np.cumsum(length) - length
-            chunk.chain_length[rows] = length
-            self._chained += len(entries)
+                promised[chain] = True
+            chunk.unchained[rows] = (length == 0) & ~promised
+        if layout.ip is not None:
+            alone = np.flatnonzero(fits & (length == 0) & ~promised & (chunk.ip[rows] != 0))
+            entries = np.insert(entries, (np.cumsum(length) - length)[alone], _own(words, base[alone], layout.ip))
+            length[alone] = 1
+        self._chains.append(self._addresses.ids(entries))
+        chunk.chain_start[rows] = self._chained + np.cumsum(length) - length
+        chunk.chain_length[rows] = length
+        self._chained += len(entries)
         valid[rows] = fits
         return behind
 
@@ -233,6 +244,12 @@ def _chain_extent(
     length = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
     fits &= place + 1 + length <= bound
     return place + 1, np.where(fits, length, 0)
+
+
+def _own(words: UInt64, base: Int64, place: int) -> UInt64:
+    """The addresses at which the samples at `base` were taken, as callchains would say them."""
+    mode = (words[base] >> np.uint64(32)) & np.uint64(rec.MISC_CPUMODE_MASK)
+    return np.where(np.isin(mode, rec.MISC_GUEST), np.uint64(GUEST), words[base + place])
 
 
 def _payload(words: UInt64, place: Int64, bound: Int64) -> UInt64:

@@ -23,7 +23,6 @@ import numpy as np
 
 from pinprof.model import (
     KERNEL,
-    NO_NODE,
     Capture,
     ClockSync,
     Dso,
@@ -53,6 +52,8 @@ _HEADER = re.compile(
     r"(?:(?=\S*\.)[.\w]{4,8}\s+)?(?:(?P<seconds>\d{1,12})\.(?P<fraction>\d{1,9}):\s+)?(?:(?P<period>\d{1,19})\s+)?"
     r"(?P<event>[A-Za-z_]\S{0,255}?):(?:\s+(?P<rest>\S.*))?\s*"
 )
+_BARE_FRAME = re.compile(r"[0-9a-f]{1,16}\s+\S.*\)\s*")
+"""A frame that lost its indentation, as text does on its way through other tools: its object must end it."""
 _FRAME = re.compile(r"\s*(?P<ip>[0-9a-f]{1,16})\s+(?P<code>\S.*?)\s*")
 _OFFSET = re.compile(r"\+0x[0-9a-f]+$")
 _SOURCE_LINE = re.compile(r"\s+\S.*(:\d+|\[[0-9a-f]+\]|:\?)\s*")
@@ -68,7 +69,7 @@ def sniff(head: bytes) -> bool:
     """Whether a file that begins with these bytes is `perf script` text: a header line among its first lines."""
     for line in head.decode("utf-8", "replace").splitlines()[:200]:
         if line.strip() and not line.startswith("#"):
-            header = _HEADER.fullmatch(line)
+            header = _HEADER.fullmatch(line.strip())
             return header is not None and (header["seconds"] is not None or header["rest"] is None)
     return False
 
@@ -80,14 +81,16 @@ def read_perf_script(
     *,
     ranges: RangeTable | None = None,
     clock: str | None = None,
+    kernel_named: bool = True,
 ) -> Capture:
     """Samples of `perf script` text, in the order of time.
 
     `clock` names the clock of its times. None takes it from perf's header comments; where there are none, ranges that
-    overlap the samples are taken to be of the same clock, with a note. Lines that are neither header nor frame are
-    counted in `losses.corrupt_bytes`. No text raises an error.
+    overlap the samples are taken to be of the same clock, with a note. Without `kernel_named` the text's names of
+    kernel functions count for nothing: perf takes them from the machine that it runs on. Lines that are neither header
+    nor frame are counted in `losses.corrupt_bytes`. No text raises an error.
     """
-    text = _Text(resolver)
+    text = _Text(resolver, kernel_named=kernel_named)
     for line in lines:
         text.add(line)
     text.finish_sample()
@@ -102,18 +105,21 @@ class _Frame:
     symbol: str
     """Empty when perf had none."""
     dso: str
+    inlined: bool = False
 
 
 class _Text:
     """The parser's state: the sample being read, and everything before it."""
 
-    def __init__(self, resolver: Resolver | None) -> None:
+    def __init__(self, resolver: Resolver | None, *, kernel_named: bool = True) -> None:
         self._resolver = resolver
+        self._kernel_named = kernel_named
         self._columns = SampleColumns()
         self._events: dict[str, int] = {}
         self._rules: list[tuple[Event, int | None]] = []
         """Per event: the event, and the weight of each sample, None where it is the printed period."""
         self._threads: dict[tuple[int, int], str] = {}
+        self._names: dict[tuple[int, int], list[tuple[int, str]]] = {}
         self._frame_of_line: dict[str, int] = {}
         self._number_of: dict[_Frame, int] = {}
         self._frames: list[_Frame] = []
@@ -121,7 +127,7 @@ class _Text:
         self._header: re.Match[str] | None = None
         self._chain: list[str] = []
         self._corrupt_bytes = 0
-        self._truncated = 0
+        self._truncated = self._unchained = 0
         self._timed = True
         self._clock = ""
         self._addressed: set[str] = set()
@@ -129,8 +135,9 @@ class _Text:
 
     def add(self, line: str) -> None:
         """Take one line."""
-        indented = line[:1].isspace() and self._header is not None
-        if indented and line in self._frame_of_line:
+        inside = self._header is not None
+        indented = inside and line[:1].isspace()
+        if inside and line in self._frame_of_line:
             self._chain.append(line)
         elif len(line) > _LONGEST_LINE:
             self._corrupt_bytes += len(line.encode("utf-8", "replace"))
@@ -140,14 +147,24 @@ class _Text:
             if _MONOTONIC.match(line):
                 self._clock = "monotonic"
         else:
-            header = _HEADER.fullmatch(line.strip())
-            if indented and (header is None or header["seconds"] is None) and _FRAME.fullmatch(line):
-                self._chain.append(line)
-            elif header is not None and not (indented and _SOURCE_LINE.fullmatch(line)):
-                self.finish_sample()
-                self._header = header
-            elif not (indented and _SOURCE_LINE.fullmatch(line)):
-                self._corrupt_bytes += len(line.encode("utf-8", "replace"))
+            self._add_unknown(line, inside=inside, indented=indented)
+
+    def _add_unknown(self, line: str, *, inside: bool, indented: bool) -> None:
+        """A line seen for the first time: a header, a frame, or neither."""
+        header = _HEADER.fullmatch(line.strip())
+        if indented:
+            is_frame = (header is None or header["seconds"] is None) and _FRAME.fullmatch(line) is not None
+        else:
+            is_frame = inside and header is None and _BARE_FRAME.fullmatch(line) is not None
+        if is_frame:
+            self._chain.append(line)
+        elif indented and _SOURCE_LINE.fullmatch(line):
+            pass
+        elif header is not None:
+            self.finish_sample()
+            self._header = header
+        else:
+            self._corrupt_bytes += len(line.encode("utf-8", "replace"))
 
     def finish_sample(self) -> None:
         """Enter the sample read so far, if any, into the columns."""
@@ -158,12 +175,14 @@ class _Text:
         rest = header["rest"] or ""
         if _is_tracepoint(header["event"]):
             rest = ""
+        self._unchained += not chain
         if not chain and rest:
             rest, chain = self._split(rest, addressed=header["event"] in self._addressed)
         address = _ADDRESS.match(rest)
         if address:
             self._addressed.add(header["event"])
         numbers = self._numbers(chain)
+        self._truncated += len(chain) >= MAX_CHAIN
         tid = _int32(header["tid"])
         pid = _int32(header["pid"]) if header["pid"] else tid
         event, weight = self._event(header["event"], header["period"])
@@ -178,9 +197,14 @@ class _Text:
         columns.stack.append(self._stacks.setdefault(numbers, len(self._stacks)))
         columns.ip.append(self._frames[numbers[-1]].ip if numbers else 0)
         columns.address.append(int(address[1], 16) if address else 0)
-        self._truncated += len(chain) >= MAX_CHAIN
         self._timed &= header["seconds"] is not None
-        self._threads[pid, tid] = (header["comm"] or "").strip()
+        self._name((pid, tid), columns.time_ns[-1], (header["comm"] or "").strip())
+
+    def _name(self, thread: tuple[int, int], time_ns: int, name: str) -> None:
+        """Perf prints the name that a thread had at the time of each sample."""
+        if self._threads.get(thread) != name:
+            self._threads[thread] = name
+            self._names.setdefault(thread, []).append((time_ns, name))
 
     def capture(self, path: str, ranges: RangeTable | None, clock: str | None) -> Capture:
         """Everything read, as a capture."""
@@ -197,10 +221,10 @@ class _Text:
             truncated_chains=self._truncated,
             corrupt_bytes=self._corrupt_bytes,
             unresolved_frames=missing,
-            missing_stacks=int((samples.stack == NO_NODE).sum()),
+            missing_stacks=self._unchained,
             notes=notes,
         )
-        return foreign_capture(
+        capture = foreign_capture(
             path,
             "perf script",
             [event for event, _ in self._rules],
@@ -211,6 +235,8 @@ class _Text:
             ranges=ranges,
             losses=losses,
         )
+        renamed = {thread: tuple(sorted(names)) for thread, names in self._names.items() if len(names) > 1}
+        return replace(capture, renamed=renamed if self._timed else {})
 
     def _clock_of(
         self, samples: SampleTable, ranges: RangeTable | None, clock: str | None
@@ -251,7 +277,7 @@ class _Text:
                 frame = _frame(line)
                 if frame.dso == "inlined":
                     outer = self._frames[numbers[-1]].dso if numbers else "[unknown]"
-                    number = self._number(_Frame(frame.ip, frame.symbol, outer))
+                    number = self._number(_Frame(frame.ip, frame.symbol, outer, inlined=True))
                 else:
                     number = self._frame_of_line[line] = self._number(frame)
             numbers.append(number)
@@ -277,10 +303,11 @@ class _Text:
         frames, unresolved = [], []
         for number, frame in enumerate(self._frames):
             dso, mode = dso_of(frame.dso)
-            symbol, dso = resolved.get(number) or (frame.symbol, dso)
-            unresolved.append(not symbol)
             mode = KERNEL if frame.ip >= KERNEL_START else mode
-            frames.append(builder.frame(symbol or _unresolved_name(dso, mode), dso, mode))
+            given = frame.symbol if self._kernel_named or mode != KERNEL else ""
+            symbol, dso = resolved.get(number) or (given, dso)
+            unresolved.append(not symbol)
+            frames.append(builder.frame(symbol or _unresolved_name(dso, mode), dso, mode, inlined=frame.inlined))
         chains = list(self._stacks)
         node = builder.stacks([[frames[number] for number in numbers] for numbers in chains])
         lacking = [sum(unresolved[number] for number in numbers) for numbers in chains]
@@ -292,7 +319,7 @@ def _rule(name: str, *, counted: bool) -> tuple[Event, int | None]:
     settings = {key: int(value) for key, value in _SETTING.findall(name)}
     period, freq = settings.get("period"), settings.get("freq")
     unit = _unit(name)
-    if unit == "samples" or not (counted or period):
+    if not (counted or period):
         return Event(name, "samples", None, freq), 1
     return Event(name, unit, period, freq), None if counted else period
 
@@ -302,7 +329,7 @@ def _unit(name: str) -> Unit:
     base = re.split(r"[:/]", name, maxsplit=1)[0]
     if base in ("cpu-clock", "task-clock"):
         return "ns"
-    return "faults" if base in ("page-faults", "faults", "minor-faults", "major-faults") else "samples"
+    return "faults" if base in ("page-faults", "faults", "minor-faults", "major-faults") else "events"
 
 
 def _is_tracepoint(event: str) -> bool:

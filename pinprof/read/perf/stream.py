@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from pinprof.model import Int32, UInt64
 from pinprof.read.perf import records as rec
@@ -18,13 +18,12 @@ from pinprof.read.perf.header import EventSource, Header, name_sources
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, SampleGatherer
 
+if TYPE_CHECKING:
+    from pinprof.read.perf.inflate import Inflater
+
 _CHUNK_BYTES = 4 << 20
-_PIECE_BYTES = 512
-"""Compressed bytes inflated in one go: zstd's best is 128 KiB for 4 bytes."""
 _LARGEST_PIECE = (1 << 16) - 17
 """Compressed bytes that perf puts into one record at most (PERF_SAMPLE_MAX_SIZE less its header)."""
-_MOST_INFLATION = 1000
-"""Plain bytes for a compressed one, beyond some MiB; records of real programs come to 5 to 50."""
 
 TaskRecord = rec.MapRecord | rec.CommRecord | rec.ForkRecord
 
@@ -74,10 +73,10 @@ class RecordReader:
         self._lost_records = self._lost_samples = 0
         self._unknown = self._corrupt = 0
         self._skip = 0
-        self._inflate: Any = None
+        self._inflater: Inflater | None = None
         self._inflated = bytearray()
-        self._compressed_bytes = self._plain_bytes = 0
         self._walking_inflated = False
+        self._walked = 0
         self._broken = False
         self._starts: list[int] = []
 
@@ -116,6 +115,15 @@ class RecordReader:
                 f"The file is cut short: {size - available:,} of {size:,} bytes of samples are missing."
             )
 
+    def kernel_reference(self, file: BinaryIO) -> tuple[str, int]:
+        """`Raw.kernel_reference` from the first chunk alone: perf lists what is mapped before it samples."""
+        offset, size = self._header.data_offset, self._header.data_size
+        if offset < file.seek(0, 2):
+            file.seek(offset)
+            buffer = bytearray(min(_CHUNK_BYTES, _CHUNK_BYTES if size is None else size))
+            self._walk(buffer, _read_into(file, memoryview(buffer)))
+        return self._kernel_reference
+
     def result(self) -> Raw:
         """Everything read."""
         timed = all(layout.time is not None for layout in self._samples.layouts)
@@ -148,7 +156,7 @@ class RecordReader:
         append, append_switch = starts.append, switches.append
         unpack = rec.RECORD_HEADER.unpack_from
         handlers = self._handlers()
-        position = 0
+        position = walked = 0
         while end - position >= 8:
             kind, misc, size = unpack(buffer, position)
             if kind == rec.COMPRESSED2:
@@ -173,6 +181,7 @@ class RecordReader:
             elif kind not in rec.SKIPPED:
                 self._unknown += 1
             position = following
+            walked += 1
             if self._skip or self._broken:
                 break
         if starts:
@@ -180,6 +189,7 @@ class RecordReader:
         if switches:
             self._corrupt += self._switches.take(buffer, end, switches)
         self._starts = outer
+        self._walked = walked
         return position
 
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
@@ -305,29 +315,24 @@ class RecordReader:
         self._skip = (size + 7) & ~7
 
     def _on_compressed(self, _misc: int, body: bytes) -> None:
-        """COMPRESSED: the next piece of one zstd stream, whose plain text is a stream of records."""
-        if self._inflate is None:
-            import zstandard
-
-            self._inflate = (zstandard.ZstdDecompressor().decompressobj(), zstandard.ZstdError)
+        """COMPRESSED: the next piece of compressed records (inflate.py)."""
         if self._walking_inflated:
             raise IndexError("compressed records inside compressed ones")
-        stream, error = self._inflate
-        self._compressed_bytes += len(body)
-        for start in range(0, len(body), _PIECE_BYTES):
-            try:
-                plain = stream.decompress(body[start : start + _PIECE_BYTES])
-            except error:
-                self._corrupt += len(body) - start
-                break
-            self._inflated += plain
-            self._plain_bytes += len(plain)
-            if self._plain_bytes > _MOST_INFLATION * self._compressed_bytes + 4 * _CHUNK_BYTES:
-                self._broken = True
-                return
-            if len(self._inflated) > _CHUNK_BYTES:
-                self._walk_inflated()
-        self._walk_inflated()
+        # Imported here: most recordings are not compressed.
+        from pinprof.read.perf.inflate import DamagedData, Inflater
+
+        self._inflater = self._inflater or Inflater()
+        try:
+            for plain in self._inflater.pieces(body):
+                self._inflated += plain
+                if len(self._inflated) > _CHUNK_BYTES:
+                    self._walk_inflated(self._inflater)
+                if self._inflater.forged:
+                    self._broken = True
+                    return
+        except DamagedData as damage:
+            self._corrupt += damage.lost_bytes
+        self._walk_inflated(self._inflater)
 
     def _on_compressed2(self, misc: int, body: bytes) -> None:
         """COMPRESSED2 (perf 6.16 and later): `u64 size`, `size` bytes as in COMPRESSED, padding to 8 bytes."""
@@ -343,11 +348,12 @@ class RecordReader:
             packed = packed[max(more, 16) :]
         self._on_compressed(misc, b"".join(pieces))
 
-    def _walk_inflated(self) -> None:
+    def _walk_inflated(self, inflater: Inflater) -> None:
         """Handle the whole records among the inflated bytes."""
         self._walking_inflated = True
         position = self._walk(self._inflated, len(self._inflated))
         self._walking_inflated = False
+        inflater.records += self._walked
         del self._inflated[:position]
 
 

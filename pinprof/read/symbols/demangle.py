@@ -1,6 +1,6 @@
-"""Readable function names: C++ by the platform's own libstdc++, Rust's legacy scheme on top of it.
+"""Readable function names: C++ by the platform's own libstdc++, Rust's legacy scheme on top of it, v0 by rust_v0.
 
-Rust's v0 names (`_R…`), D and Swift names stay as they are. Source of the Rust escapes: rustc-demangle `legacy.rs`.
+D and Swift names stay as they are. Source of the Rust escapes: rustc-demangle `legacy.rs`.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _RUST_HASH = re.compile(r"::h[0-9a-f]{16}( \[clone .*\])?$")
 
 def demangle(name: str) -> str:
     """The function as its author wrote it, with parameter types for C++; unchanged if it is not mangled."""
+    if name.startswith(("_R", "__R")):
+        return _rust_v0(name)
     if not name.startswith("_Z"):
         return name
     mangled, plt, _ = name.partition("@plt")
@@ -38,6 +40,17 @@ def demangle(name: str) -> str:
         plain = re.sub(r"(^|::)_(?=\$)", r"\1", plain)
         plain = _RUST_ESCAPE.sub(_unescape, plain)
     return plain + plt
+
+
+def _rust_v0(name: str) -> str:
+    from pinprof.read.symbols.rust_v0 import Unreadable, demangle_v0
+
+    if len(name) > MAX_PLAIN:
+        return name
+    try:
+        return demangle_v0(name, MAX_PLAIN)
+    except Unreadable:
+        return name
 
 
 def _unescape(match: re.Match[str]) -> str:

@@ -11,8 +11,6 @@ Sources: kernel `kernel/kallsyms.c` (s_show), perf `tools/perf/util/symbol.c` (s
 
 from __future__ import annotations
 
-import lzma
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,7 +18,7 @@ import numpy as np
 
 from pinprof.errors import CaptureError, FormatError
 from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
-from pinprof.read.byte_source import unpacked
+from pinprof.read.packed import PackedError, unpacked
 
 MAX_BYTES = 512 << 20
 """More than any kernel has symbols: a compressed file that grows beyond it is not a kallsyms."""
@@ -78,7 +76,7 @@ def load_kallsyms(path: Path) -> Kallsyms:
     """Kernel symbols of a saved kallsyms; CaptureError if it cannot be read, FormatError if it is something else."""
     try:
         text = unpacked(path.read_bytes(), MAX_BYTES)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+    except (OSError, PackedError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise CaptureError(
             f"The kernel symbols {path} cannot be read: {reason}.",

@@ -22,7 +22,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,7 +31,7 @@ import numpy as np
 
 from pinprof.errors import CaptureError
 from pinprof.model import Dso, Int32, UInt64
-from pinprof.read.byte_source import unpacked
+from pinprof.read.packed import unpacked
 
 SCHEMA_VERSION = 1
 
@@ -124,8 +123,6 @@ class SealedSymbols:
             return cls._from_json(json.loads(unpacked(path.read_bytes(), MAX_BYTES)))
         except (
             OSError,
-            EOFError,
-            zlib.error,
             ValueError,
             TypeError,
             LookupError,

@@ -33,7 +33,7 @@ _COLOURS = {
 _DEFAULT = "Other"
 """The grey category that must exist; of functions that have no samples of their own."""
 
-_WEIGHT_TYPES = {"ns": "tracing-ms", "bytes": "bytes", "faults": "samples", "samples": "samples"}
+_WEIGHT_TYPES = {"ns": "tracing-ms", "bytes": "bytes", "faults": "samples", "events": "samples", "samples": "samples"}
 _TRUE = (
     "symbolicated", "symbolicationNotSupported", "usesOnlyOneStackType", "doesNotUseFrameImplementation",
     "sourceCodeIsNotOnSearchfox", "keepProfileThreadOrder",

@@ -17,7 +17,7 @@ from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis
 from pinprof.model import NO_NODE, Capture
 from pinprof.report import rows
 
-_UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "count", "samples": "count"}
+_UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "count", "events": "count", "samples": "count"}
 _VARINT, _LENGTH = 0, 2
 
 

@@ -17,7 +17,7 @@ from pinprof.report import rows
 _MOST_ROWS = 50_000
 """Above this, samples are merged by stack: speedscope takes seconds for 100,000 rows and minutes for a million."""
 
-_UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "none", "samples": "none"}
+_UNITS = {"ns": "nanoseconds", "bytes": "bytes", "faults": "none", "events": "none", "samples": "none"}
 
 
 def write(analysis: Analysis, stream: IO[str]) -> None:

@@ -386,10 +386,12 @@ def test_gpu_fault_storm_needs_no_fault_tables_but_says_that_they_lack() -> None
     ("touched", "prefetched", "fired"), [(80, 0, True), (79, 0, False), (100, 1, False), (100, 0, True)]
 )
 def test_prefetch_missing(touched: int, prefetched: int, fired: bool) -> None:
-    moves = [migration(10 + at, 11 + at, KIB, FAULT if at % 2 else SPECULATIVE) for at in range(touched)]
-    moves += [migration(300 + at, 301 + at, KIB, 5) for at in range(100 - touched)]
-    moves += [migration(500 + at, 501 + at, KIB, PREFETCH) for at in range(prefetched)]
-    ops = [kernel(0, 10_000), *moves]
+    def moves(first: int, count: int, *causes: int) -> list[Op]:
+        times = [(first + at) * US for at in range(count)]
+        return [migration(time, time + US, KIB, causes[at % len(causes)]) for at, time in enumerate(times)]
+
+    ops = [kernel(0, 10 * MS), *moves(10, touched, SPECULATIVE, FAULT), *moves(300, 100 - touched, 5)]
+    ops += moves(500, prefetched, PREFETCH)
     assert fires(verdict("prefetch-missing", (), ops, recorded=ALL - {"gpu_faults"})) == fired
 
 
@@ -469,7 +471,7 @@ TRIFLES = {
     "slow-link": ((), [to_device(0, 9 * MS, 64 * MIB)]),
     "transfer-dominates": ((), [to_device(0, 39 * US, KIB), kernel(40 * US, 58 * US)]),
     "gpu-fault-storm": ((), storm(100, 0.1)),
-    "prefetch-missing": ((), [kernel(0, 470 * US), migration(US, 2 * US, KIB, FAULT)]),
+    "prefetch-missing": ((), [kernel(0, 100 * US), migration(US, 2 * US, KIB, FAULT)]),
     "ping-pong": ((), bounce(4)),
     "eviction": ((), [migration(at, at + 1, KIB, EVICTION, back=True) for at in range(5)]),
     "cpu-fault-drain": ((), [migration(0, 9 * MS, BLOCK, FAULT, back=True), kernel(10 * MS, 20 * MS)]),

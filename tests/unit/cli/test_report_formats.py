@@ -1,8 +1,13 @@
 from __future__ import annotations
 
-from pinprof.cli.report import FORMATS
+from pinprof.cli.report import COLLAPSE_STYLES, FORMATS
 from pinprof.report.export.formats import EXPORTS
+from pinprof.report.export.plain import STYLES
 
 
 def test_every_export_can_be_asked_for() -> None:
     assert FORMATS[4:] == tuple(EXPORTS)
+
+
+def test_every_style_of_folded_stacks_can_be_asked_for() -> None:
+    assert COLLAPSE_STYLES == STYLES

@@ -5,9 +5,11 @@ from __future__ import annotations
 import io
 import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
+from pinprof.activity import Activity
 from pinprof.errors import UsageError
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.report.export.plain import write_folded
@@ -43,6 +45,15 @@ def test_events_are_never_added_up() -> None:
 def test_an_unknown_event_is_refused_with_the_ones_there_are() -> None:
     with pytest.raises(UsageError, match="cpu-clock/freq=999/, page-faults:u"):
         folded(small_capture([], SYMBOLS, PARENTS), "cycles")
+
+
+def test_a_trace_says_why_there_is_nothing_to_fold() -> None:
+    nothing = replace(small_capture([], [], []), events=())
+    with pytest.raises(UsageError, match="no events"):
+        folded(nothing)
+    with pytest.raises(UsageError, match="is a trace") as error:
+        folded(replace(nothing, activity=Activity("torch.profiler")))
+    assert (error.value.slug, "Record it again" in str(error.value)) == ("no-samples", False)
 
 
 def test_samples_without_callchain_are_kept() -> None:

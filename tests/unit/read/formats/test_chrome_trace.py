@@ -91,6 +91,29 @@ def test_a_driver_call_inside_a_runtime_call_is_folded_into_it(tmp_path: Path) -
     assert calls.correlation_id.tolist() == [11, 13]
 
 
+def test_calls_within_one_microsecond_followed_each_other(tmp_path: Path) -> None:
+    """Kineto of 2021 cuts times to microseconds: three calls in the same one, each of no or one microsecond."""
+    shorts = [
+        x("cuda_runtime", "cudaStreamIsCapturing", 5, 0, correlation=1),
+        x("cuda_driver", "cuLaunchKernel", 5, 1, correlation=3),
+        x("cuda_runtime", "cudaLaunchKernel", 5, 1, correlation=2),
+        x("cuda_runtime", "cudaEventRecord", 6, 0, correlation=4),
+        x("cuda_runtime", "cudaPeekAtLastError", 6, 0, correlation=5),
+        x("cuda_driver", "cuEventQuery", 7, 1, correlation=6),
+        x("cuda_driver", "cuEventQuery", 7, 1, correlation=7),
+        x("kernel", "add", 7, 1, correlation=3, device=0),
+    ]
+    found = activity(parse(tmp_path, shorts))
+    assert sorted(found.calls.correlation_id.tolist()) == [1, 2, 4, 5, 6, 7]
+    assert int(found.calls.folded.sum()) == 1
+    assert found.gpu_ops.correlation_id.tolist() == [2]
+
+
+def test_a_call_well_inside_another_of_its_api_is_folded(tmp_path: Path) -> None:
+    nested = [x("cuda_runtime", "cudaMalloc", 5, 9, correlation=1), x("cuda_runtime", "cudaFree", 7, 1, correlation=2)]
+    assert activity(parse(tmp_path, nested)).calls.folded.tolist() == [1]
+
+
 def test_copies_have_bytes_direction_memory_kinds_and_the_outer_call(tmp_path: Path) -> None:
     ops = activity(parse(tmp_path, TORCH)).gpu_ops
     assert ops.kind.tolist() == [OpKind.COPY, OpKind.KERNEL, OpKind.MEMSET, OpKind.SYNC]

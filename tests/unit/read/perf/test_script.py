@@ -91,6 +91,58 @@ def test_kernel_addresses_are_resolved_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "image",
+    [
+        "[kernel.kallsyms]", "[kernel.kallsyms].init.text", "[kernel.kallsyms]_text", "[guest.kernel.kallsyms]",
+        "[kernel.vmlinux]", "/lib/modules/4.1.0-virtual/build/vmlinux", "/usr/lib/debug/boot/vmlinux-6.1.0-13-amd64",
+        "/boot/vmlinux.debug", "vmlinux", "/proc/kcore", "/root/.debug/[kernel.kallsyms]/0123abcd/kallsyms", "[nf_nat]",
+        "/lib/modules/6.1.0/kernel/net/tls.ko.xz",
+    ],
+)  # fmt: skip
+def test_addresses_inside_the_file_of_the_kernel_are_the_kernels(image: str) -> None:
+    capture = capture_of(f"dd 5/6 1.5: 7 cpu-clock:\n\t 3d6b4c vfs_read ({image})\n\t e5f70 read (/lib/libc.so)\n\n")
+    assert [frame.mode for frame in stack(capture, 0)] == [KERNEL, USER]
+
+
+@pytest.mark.parametrize("path", ["/opt/vmlinux-tools/extract", "/opt/xvmlinux", "/opt/vmlinuxes", "/opt/kernel"])
+def test_programs_called_like_the_kernel_are_programs(path: str) -> None:
+    capture = capture_of(f"dd 5/6 1.5: 7 cpu-clock:\n\t 3d6b4c main ({path})\n\n")
+    assert [frame.mode for frame in stack(capture, 0)] == [USER]
+
+
+def test_frames_without_indentation_are_frames() -> None:
+    frames = "ffffffff8103d0ca native_write_msr ([kernel.kallsyms])\n7f72 start_thread (/lib/libpthread.so)"
+    text = f"java 19983 cycles:\n{frames}"
+    capture = capture_of(f"{text}\n\n{text}\nno frame of any kind\n\n7f72 12 1.5: cycles:\n7f80 main (/bin/a)\n")
+    assert [symbols(capture, row) for row in range(3)] == [["native_write_msr", "start_thread"]] * 2 + [["main"]]
+    assert capture.losses.corrupt_bytes == len("no frame of any kind\n")
+
+
+def test_the_period_of_a_hardware_event_counts() -> None:
+    frame = "\n\t d70 _start (/usr/lib/ld.so)\n\n"
+    periods = [1, 16, 3646]
+    capture = capture_of("".join(f"app 4152 1.{row}: {period} cycles:u:{frame}" for row, period in enumerate(periods)))
+    assert [(event.name, event.unit) for event in capture.events] == [("cycles:u", "events")]
+    assert capture.samples.weight.tolist() == periods
+
+
+def test_events_printed_without_periods_count_samples() -> None:
+    capture = capture_of("app 4152 1.5: cycles:\n\t d70 _start (/usr/lib/ld.so)\n\n")
+    assert (capture.events[0].unit, capture.samples.weight.tolist()) == ("samples", [1])
+
+
+def test_samples_that_stand_on_a_line_each_are_read() -> None:
+    text = (
+        "           false 39654 19115.489713:          1 cycles:  ffffffff9b201293 [unknown] ([unknown])\n"
+        "           false 39654 19115.489719:          1 cycles:      7fa68b1f2d84 _dl_start+0x4 (/lib/ld-2.31.so)\n"
+    )
+    assert sniff(text.encode())
+    capture = capture_of(text)
+    assert [symbols(capture, row) for row in range(2)] == [["[unknown kernel]"], ["_dl_start"]]
+    assert [stack(capture, row)[0].mode for row in range(2)] == [KERNEL, USER]
+
+
+@pytest.mark.parametrize(
     ("line", "symbol", "dso"),
     [
         ("  7f12 operator new(unsigned long)+0x1c (/lib/c++.so.6)", "operator new(unsigned long)", "c++.so.6"),
@@ -126,7 +178,7 @@ def test_frame_lines(line: str, symbol: str, dso: str) -> None:
         (":1234 1234 1.5: 7 cpu-clock:", (":1234", 1234, 1234, -1, 1_500_000_000, 7, "cpu-clock")),
         ("a.out 5 cpu-clock:", ("a.out", 5, 5, -1, 0, 1, "cpu-clock")),
         ("a.out 5 1.5: cycles:ppp:", ("a.out", 5, 5, -1, 1_500_000_000, 1, "cycles:ppp")),
-        ("a.out 5 1.5: 7 cpu/event=0x3c,umask=0/:", ("a.out", 5, 5, -1, 1_500_000_000, 1, "cpu/event=0x3c,umask=0/")),
+        ("a.out 5 1.5: 7 cpu/event=0x3c,umask=0/:", ("a.out", 5, 5, -1, 1_500_000_000, 7, "cpu/event=0x3c,umask=0/")),
         ("a.out 5 d..2. 1.5: sched:switch: comm=x ==> y:", ("a.out", 5, 5, -1, 1_500_000_000, 1, "sched:switch")),
         ("5/6 1.5: 3 page-faults:", ("", 5, 6, -1, 1_500_000_000, 3, "page-faults")),
         ("a.out -1/-1 1.5: 3 page-faults:", ("a.out", -1, -1, -1, 1_500_000_000, 3, "page-faults")),

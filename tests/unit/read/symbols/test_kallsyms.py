@@ -138,7 +138,7 @@ def test_compressed_files_read_like_plain_ones(compress: type[bytes], tmp_path: 
 def test_cut_compressed_files_are_an_error_that_says_so(compress: type[bytes], tmp_path: Path) -> None:
     path = tmp_path / "kallsyms"
     path.write_bytes(compress(OVERLAPPING)[:-20])
-    with pytest.raises(CaptureError, match=r"kallsyms cannot be read: .*end"):
+    with pytest.raises(CaptureError, match=r"kallsyms cannot be read: truncated"):
         load_kallsyms(path)
 
 

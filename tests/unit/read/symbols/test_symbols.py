@@ -221,7 +221,7 @@ def test_rust_names_lose_hash_and_escapes_and_unknown_manglings_stay() -> None:
         demangle("_ZNSt6vectorIiSaIiEE9push_backEOi@plt")
         == "std::vector<int, std::allocator<int> >::push_back(int&&)@plt"
     )
-    for name in ("main", "_RNvC6_123foo3bar", "_Z", "_Zrubbish", "_ZN", "_Z\0\n", "_Z" + "P" * 100_000, ""):
+    for name in ("main", "_Z", "_Zrubbish", "_ZN", "_Z\0\n", "_Z" + "P" * 100_000, ""):
         assert demangle(name) == name
 
 

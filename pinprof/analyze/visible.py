@@ -1,0 +1,51 @@
+"""Whether a recording shows what causes are told by: callers, and names of kernel functions. Else nothing is clear."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pinprof.analyze.evidence import SHARE_ERROR
+from pinprof.model import KERNEL, NO_NODE, Bool, Capture
+from pinprof.unnamed_runs import are_runs
+
+
+def has_call_chains(capture: Capture, event: int) -> bool:
+    """Whether enough samples of an event have callers.
+
+    A sample without a call chain has at most one frame. Where nothing was sampled in the kernel, or call chains exist
+    elsewhere, a lone frame of user code tells enough: it is not in the kernel.
+    """
+    stacks = capture.stacks
+    chosen = capture.samples.event == event
+    stack = capture.samples.stack[chosen]
+    lone = np.append((stacks.parent == NO_NODE) & ~are_runs(stacks.frames)[stacks.frame], True)[stack]
+    blind = lone & np.append(stacks.frames.mode[stacks.frame] == KERNEL, True)[stack]
+    if lone.all():
+        return not blind.any()
+    return _few(capture, chosen, blind)
+
+
+def has_kernel_names(capture: Capture, event: int) -> bool:
+    """Whether enough samples in the kernel have a named kernel function on their stack."""
+    stacks = capture.stacks
+    kernel = stacks.frames.mode == KERNEL
+    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.symbol], np.bool_)
+    named = np.zeros(len(stacks) + 1, np.bool_)
+    for nodes in stacks.levels():
+        named[nodes] = named[stacks.parent[nodes]] | known[stacks.frame[nodes]]
+    chosen = capture.samples.event == event
+    blind = np.append(kernel[stacks.frame] & ~named[:-1], False)[capture.samples.stack[chosen]]
+    return _few(capture, chosen, blind)
+
+
+def lacking(capture: Capture, event: int) -> str:
+    """What an event's samples lack so much of that memory costs do not show; empty where they show."""
+    if not has_call_chains(capture, event):
+        return "call chains"
+    return "" if has_kernel_names(capture, event) else "names of kernel functions"
+
+
+def _few(capture: Capture, chosen: Bool, blind: Bool) -> bool:
+    """Whether what is blind can change a share by no more than chance may."""
+    weight = capture.samples.weight[chosen].astype(np.float64)
+    return bool(weight[blind].sum() <= SHARE_ERROR * weight.sum())
