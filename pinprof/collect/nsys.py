@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 import select
 import shutil
-import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -32,6 +31,7 @@ from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, 
 from pinprof.collect.program import HeldSignals, find_program
 from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
+from pinprof.collect.signals import wait_for
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
 from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
 
@@ -232,8 +232,8 @@ class Launched(Launcher):
 
     def _await(self, readable: socket.socket, deadline: float) -> None:
         while not select.select([readable], [], [], 0.05)[0]:
-            if (caught := signal.sigtimedwait(STOP_SIGNALS, 0)) is not None:
-                raise KeyboardInterrupt(caught.si_signo)
+            if (caught := wait_for(STOP_SIGNALS, 0)) is not None:
+                raise KeyboardInterrupt(caught.number)
             if self.recorder.reap():
                 raise self._start_failure()
             if time.monotonic() > deadline:

@@ -94,16 +94,17 @@ class NsysRecorder(Recorder):
     folder: Path | None = None
     line: socket.socket | None = None
     _written = (-1, 0.0)
-    """Bytes in the folder, and since when that has not changed."""
+    """Bytes in the folder, and after how many seconds of waiting that changed last."""
 
     def finish(self) -> None:
         """Hang up: the shim ends, and nsys, whose program it is, with it."""
         if self.line:
             self.line.close()
+            self.send(signal.SIGCONT)
         else:
             self.send(signal.SIGKILL)
 
-    def stalled(self) -> bool:
+    def stalled(self, waited_s: float) -> bool:
         """Nothing has been written for a while: 2022.4 can go round in circles over the end of a process."""
         if self.folder is None:
             return False
@@ -113,8 +114,8 @@ class NsysRecorder(Recorder):
                 with suppress(OSError):
                     size += os.lstat(f"{place}/{name}").st_size
         if size != self._written[0]:
-            self._written = (size, time.monotonic())
-        return time.monotonic() > self._written[1] + STALL_S
+            self._written = (size, waited_s)
+        return waited_s > self._written[1] + STALL_S
 
 
 @contextmanager

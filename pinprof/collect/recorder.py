@@ -61,11 +61,13 @@ class Recorder:
         """It ended, not by itself, while the program was running."""
 
     def finish(self) -> None:
-        """Ask it to write what it still holds and to end."""
+        """Ask it to write what it still holds and to end; one that somebody stopped goes on for that."""
         self.send(signal.SIGINT)
+        self.send(signal.SIGCONT)
 
-    def stalled(self) -> bool:
-        """Whether it will never finish, as far as can be told."""
+    def stalled(self, waited_s: float) -> bool:
+        """Whether it will never finish, as far as can be told after so many seconds of waiting for that."""
+        del waited_s
         return False
 
     def reap(self) -> bool:
