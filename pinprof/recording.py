@@ -9,13 +9,12 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pinprof import collect, rates, read
+from pinprof import collect, files, rates, read
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
 from pinprof.collect.proc import alive
@@ -69,15 +68,15 @@ def record(
     """
     writer = create(request, target, command, force=force)
     try:
-        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
-            facts = Path(directory) / "scenario.json"
+        with files.temporary_folder() as folder:
+            facts = folder / "scenario.json"
             places = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
             outcome = run.record(replace(request, environment=places), writer.path)
             described = _read_facts(facts)
     except BaseException:
         # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
-        files = (writer.path / name for name in collect.leaves(request))
-        if not any(file.exists() and file.stat().st_size > 0 for file in files):
+        leaves = (writer.path / name for name in collect.leaves(request))
+        if not any(leaf.exists() and leaf.stat().st_size > 0 for leaf in leaves):
             writer.discard()
         raise
     if scenario and outcome.exit_status and not writer.ranges.exists():
@@ -147,7 +146,7 @@ class _Rates:
             )
             measured, self.notes = found.rates, found.notes
         if measured is not None:
-            (directory / RATES).write_text(rates.to_json(measured), "utf-8")
+            files.written(directory / RATES, rates.to_json(measured))
 
 
 def _saw_cuda(directory: Path) -> bool:

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import re
 import select
-import shutil
 import socket
 import time
 from collections.abc import Mapping
@@ -24,6 +23,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from pinprof import files
 from pinprof import nsys as tool
 from pinprof.collect import chosen, nsys_export
 from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
@@ -198,7 +198,7 @@ class Launched(Launcher):
             broken_off = "The export of what nsys recorded was broken off; what was recorded beside it is kept."
             return ToolResult(facts, tuple(notes), _failed(broken_off, "Record again, and let the export end."))
         except (PinprofError, OSError) as error:
-            shutil.copyfile(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
+            files.copied(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
             reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
             remedy = error.remedy if isinstance(error, PinprofError) else "Free some room, and record again."
             problem = (
@@ -208,7 +208,7 @@ class Launched(Launcher):
             return ToolResult(facts, tuple(notes), _failed(problem, remedy))
         if self._request.keep_report:
             whole = next((path for name in _REPORTS[:2] if (path := self._folder / name).is_file()), report)
-            shutil.copyfile(whole, self._directory / NSYS_REPORT)
+            files.copied(whole, self._directory / NSYS_REPORT)
             notes.append(
                 f"{NSYS_REPORT} holds the program's whole environment and the machine's process list: "
                 "remove it before sharing the capture."

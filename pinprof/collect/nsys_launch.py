@@ -15,12 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pinprof import files
 from pinprof.collect import nsys_keeper, nsys_shim
 from pinprof.collect.program import HeldSignals, Program, find_program
 from pinprof.collect.recorder import Recorder
@@ -121,11 +121,17 @@ class NsysRecorder(Recorder):
 @contextmanager
 def private_folder() -> Iterator[Path]:
     """A folder for everything that nsys writes, whose end takes all processes of nsys with it."""
-    folder = tempfile.mkdtemp(prefix="pinprof-nsys-")
+    with files.temporary_folder() as folder, _kept(folder):
+        yield folder
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """A keeper waits for the end of the block, or of pinprof, to end all processes of nsys."""
     lifeline, ours = os.pipe()
     try:
         keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", nsys_keeper.__file__, folder],
+            [sys.executable, "-I", "-S", nsys_keeper.__file__, str(folder)],
             stdin=lifeline,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -135,13 +141,13 @@ def private_folder() -> Iterator[Path]:
         os.close(lifeline)
     _adopt_orphans(True)
     try:
-        yield Path(folder)
+        yield
     finally:
         os.close(ours)
         with suppress(subprocess.TimeoutExpired):
             keeper.wait(_KEEPER_TIMEOUT_S)
         # The keeper has done it, unless somebody ended the keeper.
-        nsys_keeper.end(folder)
+        nsys_keeper.end(str(folder))
         _adopt_orphans(False)
         _reap()
 

@@ -12,6 +12,8 @@ import pytest
 ROOT = Path(__file__).parents[2]
 FOUNDATION = {
     "errors",
+    "files",
+    "terminal",
     "libraries",
     "units",
     "columns",
@@ -26,6 +28,8 @@ FOUNDATION = {
 }
 ALLOWED = {
     "errors": set(),
+    "files": set(),
+    "terminal": set(),
     "libraries": {"errors"},
     "units": {"errors"},
     "columns": set(),
@@ -33,13 +37,13 @@ ALLOWED = {
     "cuda_functions": {"activity"},
     "manifest": set(),
     "own_code": set(),
-    "rates": {"errors"},
+    "rates": {"errors", "files"},
     "model": {"columns", "activity", "manifest", "rates"},
     "rate_book": {"model", "rates"},
     "unnamed_runs": {"columns", "model"},
     "nsys": {"errors", "units"},
-    "store": {"errors", "manifest"},
-    "scenario": {"errors", "units"},
+    "store": {"errors", "files", "manifest"},
+    "scenario": {"errors", "files", "terminal", "units"},
     "bench": FOUNDATION | {"store", "scenario"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
@@ -48,7 +52,7 @@ ALLOWED = {
     "report": FOUNDATION | {"store", "read", "analyze"},
     "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench", "recording"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
-    "jupyter": {"api", "errors"},
+    "jupyter": {"api", "errors", "terminal"},
     "__main__": {"cli"},
     "workload": {"scenario"},
     "__init__": {"api", "jupyter", "scenario"},

@@ -19,11 +19,13 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from pinprof import files
 from pinprof.activity import UNRECORDED, Api, ApiCallTable, CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.errors import ToolMissing
 from pinprof.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
+from pinprof.report.export.streams import encoded
 from pinprof.report.section import listed
 
 Table = Mapping[str, Sequence[Any]]
@@ -36,7 +38,10 @@ def write_csv(analysis: Analysis, directory: Path) -> None:
     """Write one CSV file per table into a directory, which is made; RFC 4180 quoting, UTF-8."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in tables(analysis).items():
-        with (directory / f"{name}.csv").open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+        with (
+            files.replacing(directory / f"{name}.csv", files.SHARED) as binary,
+            encoded(binary) as stream,
+        ):
             writer = csv.writer(stream)
             writer.writerow(table)
             writer.writerows(zip(*(_harmless(column) for column in table.values()), strict=True))
@@ -59,7 +64,8 @@ def write_parquet(analysis: Analysis, directory: Path) -> None:
             else pa.array(values, pa.int64())
             for column, values in table.items()
         }
-        parquet.write_table(pa.table(columns), directory / f"{name}.parquet", compression="zstd")
+        with files.replacing(directory / f"{name}.parquet", files.SHARED) as file:
+            parquet.write_table(pa.table(columns), file, compression="zstd")
 
 
 _TEXTS = {

@@ -92,7 +92,7 @@ def test_a_forked_child_ends_as_it_would_without_us() -> None:
         (OSError(errno.ENOSPC, "No space left on device", "x.html"), "x.html: No space left on device. Choose"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "Free some memory"),
         (MemoryError(), "not enough memory"),
         (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), "TMPDIR"),
     ],
@@ -103,10 +103,14 @@ def test_what_the_system_refuses_is_one_line_with_a_remedy(
     assert status_of(monkeypatch, raising(error)) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("pinprof: error: ")
+    assert line.endswith("]"), "the word that docs/messages.md explains"
     assert words in line
 
 
-def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.cli, "main", lambda *_, **__: raising(FileNotFoundError(errno.ENOENT, "gone"))())
-    with pytest.raises(FileNotFoundError):
-        cli.main([])
+def test_an_error_of_our_own_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, raising(FileNotFoundError(errno.ENOENT, "gone\x1b[31m"))) == 1
+    told = capsys.readouterr().err
+    assert "test_endings.py" in told
+    assert told.endswith("gone␛[31m\n")
