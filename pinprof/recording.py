@@ -18,10 +18,20 @@ from pinprof import collect, files, rates, read
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
 from pinprof.collect.proc import alive
-from pinprof.errors import PinprofError
+from pinprof.errors import CaptureError, CollectError, PinprofError
 from pinprof.manifest import Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES, CaptureWriter, holds_recording, new_manifest
+from pinprof.store import (
+    NSYS_SQLITE,
+    PERF_DATA,
+    RATES,
+    CaptureWriter,
+    captured,
+    holds_recording,
+    is_capture,
+    new_manifest,
+    read_manifest,
+)
 
 NO_CALIBRATION_VARIABLE = "PINPROF_NO_CALIBRATE"
 """Any value but an empty one turns calibration off for every recording."""
@@ -66,6 +76,7 @@ def record(
     `calibrate` is told when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
+    _refuse_another_rank(captured(target), rank)
     writer = create(request, target, command, force=force)
     try:
         with files.temporary_folder() as folder:
@@ -83,6 +94,23 @@ def record(
         writer.discard()
         return Recorded(outcome)
     return finish(writer, outcome, described, rank, calibrate, running=bool(request.pid) and alive(request.pid))
+
+
+def _refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
+    """CollectError where the capture that would be replaced is that of another rank of this very launch."""
+    if rank is None or not is_capture(target):
+        return
+    try:
+        there = read_manifest(target).outcome.get("rank")
+    except CaptureError:
+        return
+    same = isinstance(there, Mapping) and there.get("launch") == rank["launch"]
+    if same and there.get("number") != rank["number"]:
+        raise CollectError(
+            f"{target} is the capture of rank {there.get('number')} of this launch.",
+            "Leave -o out, so that every rank gets a name of its own, or put the rank into it.",
+            "output",
+        )
 
 
 def finish(

@@ -82,7 +82,7 @@ class CaptureWriter:
     @classmethod
     def create(cls, target: Path, manifest: Manifest, *, force: bool = False) -> Self:
         """Make the directory with a first manifest; CollectError if it cannot be, or if it exists and not `force`."""
-        target = target if target.name.endswith(SUFFIX) else target.with_name(target.name + SUFFIX)
+        target = captured(target)
         partial = target.with_name(target.name + PARTIAL)
         for existing in (target, partial):
             if os.path.lexists(existing):
@@ -195,6 +195,11 @@ def new_manifest(**facts: Any) -> Manifest:
     """A manifest of this version; fields not given are empty."""
     empty: dict[str, Any] = {"command": (), "scenario": {}, "host": {}, "collectors": (), "outcome": {}}
     return Manifest(schema_version=SCHEMA_VERSION, tool_version=__version__, **(empty | facts))
+
+
+def captured(path: Path) -> Path:
+    """The path of a capture that is given with or without its suffix."""
+    return path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)
 
 
 def is_capture(path: Path) -> bool:

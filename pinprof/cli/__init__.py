@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import io
 import sys
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -29,8 +31,26 @@ _READER_GONE = 141
 """128 + SIGPIPE, as a shell reports a program that printed into a pipe without a reader."""
 
 
+@contextlib.contextmanager
+def _reader_may_go() -> Iterator[None]:
+    """End with the status of SIGPIPE where nobody reads help or an export (`… | head`); click alone ends with 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        terminal.forget(sys.stdout)
+        raise click.exceptions.Exit(_READER_GONE) from None
+
+
 class _LazyGroup(click.Group):
     """Imports a command's module only when that command runs, so that --help stays instant."""
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with _reader_may_go():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _reader_may_go():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -82,7 +102,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         # What the locale cannot say, such as `→` or `µ`, is spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")
     status = _answered(arguments)
-    status = _answered_for(terminal.flush) or status
+    if status:
+        with contextlib.suppress(OSError):  # what went wrong is said
+            terminal.flush()
+    else:
+        status = _answered_for(terminal.flush)
     sys.exit(_READER_GONE if not status and terminal.reader_gone() else status)
 
 
@@ -112,10 +136,6 @@ def _answered_for(step: Callable[[], int | None]) -> int:
         return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
         return interrupts.exit_status(error)
-    except BrokenPipeError:
-        # The reader of an export has gone (`… | head`).
-        terminal.forget(sys.stdout)
-        return _READER_GONE
     except MemoryError:
         problem = "There is not enough memory for this."
         return fail(PinprofError(problem, "Free some, or raise the limit.", "memory"))

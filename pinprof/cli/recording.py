@@ -102,14 +102,15 @@ def record(
     request = collect.RecordRequest(
         tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
     )
-    rank = None if pid or output else ranks.this_rank(os.environ)
+    launched = None if pid else ranks.this_rank(os.environ)
+    rank = None if output else launched
     recorded = recording.record(
         collect.resolve(request),
         output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
         shown or command,
         force=force,
         scenario=scenario,
-        rank=rank.facts() if rank else None,
+        rank=launched.facts() if launched else None,
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=_say_dimly if calibrate and not (rank and rank.number) else None,
     )

@@ -47,10 +47,12 @@ ALLOWED = {
     "bench": FOUNDATION | {"store", "scenario"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
+    "share": {"errors", "files", "store"},
     "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "report": FOUNDATION | {"store", "read", "analyze"},
-    "cli": FOUNDATION | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench", "recording"},
+    "cli": FOUNDATION
+    | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench", "recording", "share"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
     "jupyter": {"api", "errors", "terminal"},
     "__main__": {"cli"},

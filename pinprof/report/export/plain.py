@@ -16,7 +16,7 @@ from pinprof.report.rows import merged_nodes
 _CHUNK = 8192
 """Stacks unrolled at once: bounds memory at chunk × depth name indices."""
 
-_SEPARATORS = re.compile(r"[;\x00-\x1f\x7f\x85\u2028\u2029]")
+_SEPARATORS = re.compile(r"[;\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 
 
 def write_folded(capture: Capture, stream: IO[str], event: str | None = None) -> None:

@@ -14,6 +14,7 @@ apostrophe (OWASP, "CSV injection"): function names are whatever the profiled pr
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
@@ -30,7 +31,8 @@ from pinprof.report.section import listed
 
 Table = Mapping[str, Sequence[Any]]
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"[\s\x00-\x20\ufeff\u00ad\u200b-\u200f\u2060'\"]*[=+\-@\u2212\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+"""What a spreadsheet may take for a formula: also behind blanks and characters that do not show, and in full width."""
 _LEVEL = {category.name: category.level for category in CATEGORIES}
 
 
@@ -162,7 +164,7 @@ def _weights(events: Iterable[EventResult]) -> list[tuple[str, str, str, str, st
 
 
 def _harmless(column: Sequence[Any]) -> Iterable[Any]:
-    return (f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value for value in column)
+    return (f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value for value in column)
 
 
 def _utf8(text: str) -> str:
