@@ -104,8 +104,9 @@ def _refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
         there = read_manifest(target).outcome.get("rank")
     except CaptureError:
         return
-    same = isinstance(there, Mapping) and there.get("launch") == rank["launch"]
-    if same and there.get("number") != rank["number"]:
+    if not isinstance(there, Mapping):
+        return
+    if there.get("launch") == rank["launch"] and there.get("number") != rank["number"]:
         raise CollectError(
             f"{target} is the capture of rank {there.get('number')} of this launch.",
             "Leave -o out, so that every rank gets a name of its own, or put the rank into it.",

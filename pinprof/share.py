@@ -14,7 +14,7 @@ import re
 import shutil
 import sqlite3
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -29,12 +29,14 @@ _KERNEL = 0xFFFF_0000_0000_0000
 _MARKERS = 2**64 - 4096
 """From here on numbers stand for something else: PERF_CONTEXT_KERNEL and its like (perf_event_open(2)), and -1."""
 _APART = 64 << 20
-"""Addresses further apart than this lie in parts of the kernel that were placed independently: its code, its modules."""
+"""Addresses further apart lie in parts of the kernel that were placed independently, such as its code and modules."""
 _FIRST, _STEP = 0xFFFF_8000_0000_0000, 1 << 33
 """Where the parts are moved to."""
 _DATA_SECTION = struct.Struct("<40xQ")
 """perf.data's header, up to the offset of its records (tools/perf/Documentation/perf.data-file-format.txt)."""
 _IN_TEXT = re.compile(r"(?i)(?<![0-9a-f])ffff[0-9a-f]{12}(?![0-9a-f])")
+_PIECE = 1 << 23
+"""Words looked at in one go."""
 _PERF_FILES = (store.PERF_DATA, store.CALLS_DATA)
 _LEFT_OUT = (store.KALLSYMS, store.LOG, store.CALLS_LOG, store.NSYS_REPORT, "nsys.qdstrm")
 
@@ -70,12 +72,12 @@ def share(capture: Path, target: Path) -> Path:
 
 
 def _copy(capture: Path, target: Path) -> None:
-    for path in sorted(capture.rglob("*")):
-        place = target / path.relative_to(capture)
-        if path.is_dir():
+    for source in sorted(capture.rglob("*")):
+        place = target / source.relative_to(capture)
+        if source.is_dir():
             place.mkdir(files.PRIVATE_FOLDER)
-        elif path.name not in _LEFT_OUT:
-            files.copied(path, place)
+        elif source.name not in _LEFT_OUT:
+            files.copied(source, place)
     moved = _Moved(_addresses(target))
     for name in _PERF_FILES:
         if path := store.part(target, name):
@@ -94,8 +96,7 @@ def _addresses(capture: Path) -> Words:
     found = [np.zeros(0, np.uint64)]
     for name in _PERF_FILES:
         if path := store.part(capture, name):
-            words = _words(path)
-            found.append(np.unique(words[_is_kernel(words)]))
+            found += [np.unique(words[_is_kernel(words)]) for words in _pieces(path)]
     if path := store.part(capture, store.SYMBOLS):
         found.append(np.array(json.loads(gzip.decompress(path.read_bytes()))["kernel"]["ips"], np.uint64))
     if path := store.part(capture, store.PERF_SCRIPT):
@@ -141,25 +142,22 @@ def _is_kernel(words: Words) -> NDArray[np.bool_]:
     return kernel
 
 
-def _records(data: bytes) -> int:
-    """Where the records of a perf.data file begin; what follows them is in whole words too."""
-    (offset,) = _DATA_SECTION.unpack_from(data)
-    if offset > len(data):
-        raise ValueError("the records lie behind the end of the file")
-    return int(offset)
-
-
-def _words(path: Path) -> Words:
-    data = path.read_bytes()
-    begin = _records(data)
-    return np.frombuffer(data, "<u8", (len(data) - begin) // 8, begin)
+def _pieces(path: Path) -> Iterator[Words]:
+    """The records of a perf.data file and what follows them, which is in whole words too; changes go into the file."""
+    with path.open("rb") as file:
+        (begin,) = _DATA_SECTION.unpack(file.read(_DATA_SECTION.size))
+    count = (path.stat().st_size - begin) // 8
+    if count <= 0:
+        return
+    words = np.memmap(path, "<u8", "r+", begin, (count,))
+    for first in range(0, count, _PIECE):
+        yield words[first : first + _PIECE]
+    words.flush()
 
 
 def _change_words(path: Path, moved: Callable[[Words], Words]) -> None:
-    data = path.read_bytes()
-    begin = _records(data)
-    words = moved(_words(path)).tobytes()
-    files.written(path, data[:begin] + words + data[begin + len(words) :])
+    for words in _pieces(path):
+        words[:] = moved(words)
 
 
 def _change_symbols(path: Path, moved: Callable[[Words], Words]) -> None:

@@ -242,7 +242,8 @@ class Launched(Launcher):
 
     def _start_failure(self) -> CollectError:
         reason = _complaint(self._log) or "it printed nothing"
-        return _failed(f"nsys did not start the program: {reason}.", "See whether `nsys profile true` works.")
+        remedy = "See whether `nsys profile true` works, and what `pinprof doctor` says of its shared memory."
+        return _failed(f"nsys did not start the program: {reason}.", remedy)
 
     def _no_report(self) -> CollectError:
         how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'it is silent'})"
