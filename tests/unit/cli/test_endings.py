@@ -136,7 +136,6 @@ main()
 @pytest.mark.parametrize(
     ("package", "arguments", "install"),
     [
-        ("plotly", ["report", "in.folded"], "plotly"),
         ("jinja2", ["report", "in.folded"], "Jinja2"),
         ("rich", ["report", "in.folded", "--format", "text"], "rich"),
         ("rich", ["doctor"], "rich"),
