@@ -76,7 +76,7 @@ def record(
     `calibrate` is told when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
-    _refuse_another_rank(captured(target), rank)
+    refuse_another_rank(captured(target), rank)
     writer = create(request, target, command, force=force)
     try:
         with files.temporary_folder() as folder:
@@ -96,7 +96,7 @@ def record(
     return finish(writer, outcome, described, rank, calibrate, running=bool(request.pid) and alive(request.pid))
 
 
-def _refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
+def refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
     """CollectError where the capture that would be replaced is that of another rank of this very launch."""
     if rank is None or not is_capture(target):
         return
