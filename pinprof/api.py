@@ -142,10 +142,10 @@ class Result:
 
     def page(self) -> str:
         """The report as HTML."""
-        import tempfile
+        from pinprof import files
 
-        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
-            return self.save_page(Path(directory) / "page.html").read_text("utf-8")
+        with files.temporary_folder() as folder:
+            return self.save_page(folder / "page.html").read_text("utf-8")
 
     def __repr__(self) -> str:
         return f"<pinprof result: {self.headline}>"

@@ -16,6 +16,7 @@ in docs/messages.md that explains the error at length. Exit status 2 is left to 
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -70,6 +71,43 @@ class CollectError(PinprofError):
     """Recording failed, or the system does not permit it."""
 
 
+def unwritable(what: object, error: OSError, remedy: str = "Choose another place with -o.") -> CollectError:
+    """What to say of a file that cannot be written; a full disk is named as such, whatever was written."""
+    reason = error.strerror or str(error)
+    problem = f"{what} cannot be written: {reason}."
+    if is_full(error):
+        return CollectError(problem, "Free some room, or choose another place with -o.", "disk-full")
+    return CollectError(problem, remedy, "output")
+
+
+def is_full(error: OSError) -> bool:
+    """Whether there was no room left: on the disk, or for this user on it."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def system_error(error: OSError) -> PinprofError | None:
+    """What to say of an error of the system that can come from anywhere; None for those that must be ours."""
+    place = f"{error.filename}: " if error.filename else ""
+    problem = f"{place}{error.strerror}."
+    if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary directory"):
+        # As in a container whose root cannot be written to.
+        return PinprofError(problem, "Name a writable folder in TMPDIR.", "output")
+    if is_full(error):
+        return PinprofError(problem, "Choose a writable place with enough room with -o.", "disk-full")
+    if error.errno == errno.EAGAIN:
+        remedy = "No further process can be started: raise `ulimit -u`, or the container's limit of processes."
+        return PinprofError(problem, remedy, "limits")
+    if error.errno == errno.EMFILE:
+        return PinprofError(problem, "Raise the limit of open files: `ulimit -n 65536`.", "limits")
+    if error.errno == errno.ENFILE:
+        return PinprofError(problem, "Raise the machine's limit of open files: `sudo sysctl fs.file-max`.", "limits")
+    if error.errno == errno.ENOMEM:
+        return PinprofError(problem, "Free some memory, or raise the container's limit.", "memory")
+    if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
+        return PinprofError(problem, "Choose a writable place with enough room with -o.", "output")
+    return None
+
+
 class ProgramNotFound(CollectError):
     """The program to record does not exist or cannot be executed; exits as a shell does."""
 
@@ -78,6 +116,26 @@ class ProgramNotFound(CollectError):
 
 class ToolMissing(PinprofError):
     """An external tool or an optional extra is not installed."""
+
+
+_DISTRIBUTIONS = {"jinja2": "Jinja2", "elftools": "pyelftools", "cuda": "'pinprof[cuda]'", "IPython": "ipython"}
+"""Packages whose distribution has another name."""
+
+
+@contextmanager
+def packages_named() -> Iterator[None]:
+    """Import inside: where a Python package is not installed, ToolMissing names the command that installs it."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package in ("", "pinprof"):
+            raise
+        raise ToolMissing(
+            f"The Python package {package} is not installed.",
+            f"Install it: pip install {_DISTRIBUTIONS.get(package, package)}",
+            "python-package",
+        ) from error
 
 
 class ScenarioError(PinprofError):

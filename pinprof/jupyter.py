@@ -8,6 +8,7 @@ import shlex
 from typing import Any
 
 from pinprof.errors import PinprofError, UsageError
+from pinprof.terminal import say
 
 _USAGE = "Write: %%pinprof [NAME] [--frequency HZ] [--height PX]."
 
@@ -55,7 +56,7 @@ def load(shell: Any) -> None:
                 shell.run_cell(cell)
             return Page(recording.result.page(), options.height)
         except PinprofError as error:
-            print(f"pinprof: {error}")
+            say(f"pinprof: {error}")
             return None
 
     shell.register_magic_function(magic, magic_kind="cell", magic_name="pinprof")

@@ -22,6 +22,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from pinprof import files
 from pinprof.errors import CaptureError
 
 SCHEMA_VERSION = 1
@@ -155,9 +156,7 @@ def save(rates: Rates) -> Path:
     """Store the rates of a machine in place of older ones, in one step; returns the file."""
     path = _path(rates.machine, rates.backend)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(to_json(rates), "utf-8")
-    temporary.replace(path)
+    files.written(path, to_json(rates), files.SHARED)
     return path
 
 

@@ -9,20 +9,29 @@ from __future__ import annotations
 import json
 import mmap
 import os
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pinprof import collect, rates, read
+from pinprof import collect, files, rates, read
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
 from pinprof.collect.proc import alive
-from pinprof.errors import PinprofError
+from pinprof.errors import CaptureError, CollectError, PinprofError
 from pinprof.manifest import Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.store import NSYS_SQLITE, PERF_DATA, RATES, CaptureWriter, holds_recording, new_manifest
+from pinprof.store import (
+    NSYS_SQLITE,
+    PERF_DATA,
+    RATES,
+    CaptureWriter,
+    captured,
+    holds_recording,
+    is_capture,
+    new_manifest,
+    read_manifest,
+)
 
 NO_CALIBRATION_VARIABLE = "PINPROF_NO_CALIBRATE"
 """Any value but an empty one turns calibration off for every recording."""
@@ -67,23 +76,42 @@ def record(
     `calibrate` is told when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
+    refuse_another_rank(captured(target), rank)
     writer = create(request, target, command, force=force)
     try:
-        with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
-            facts = Path(directory) / "scenario.json"
+        with files.temporary_folder() as folder:
+            facts = folder / "scenario.json"
             places = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
             outcome = run.record(replace(request, environment=places), writer.path)
             described = _read_facts(facts)
     except BaseException:
         # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
-        files = (writer.path / name for name in collect.leaves(request))
-        if not any(file.exists() and file.stat().st_size > 0 for file in files):
+        leaves = (writer.path / name for name in collect.leaves(request))
+        if not any(leaf.exists() and leaf.stat().st_size > 0 for leaf in leaves):
             writer.discard()
         raise
     if scenario and outcome.exit_status and not writer.ranges.exists():
         writer.discard()
         return Recorded(outcome)
     return finish(writer, outcome, described, rank, calibrate, running=bool(request.pid) and alive(request.pid))
+
+
+def refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
+    """CollectError where the capture that would be replaced is that of another rank of this very launch."""
+    if rank is None or not is_capture(target):
+        return
+    try:
+        there = read_manifest(target).outcome.get("rank")
+    except CaptureError:
+        return
+    if not isinstance(there, Mapping):
+        return
+    if there.get("launch") == rank["launch"] and there.get("number") != rank["number"]:
+        raise CollectError(
+            f"{target} is the capture of rank {there.get('number')} of this launch.",
+            "Leave -o out, so that every rank gets a name of its own, or put the rank into it.",
+            "output",
+        )
 
 
 def finish(
@@ -147,7 +175,7 @@ class _Rates:
             )
             measured, self.notes = found.rates, found.notes
         if measured is not None:
-            (directory / RATES).write_text(rates.to_json(measured), "utf-8")
+            files.written(directory / RATES, rates.to_json(measured))
 
 
 def _saw_cuda(directory: Path) -> bool:

@@ -23,7 +23,10 @@ Schema history: 1 — first version.
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import json
+import os
 import re
 import shutil
 from collections.abc import Mapping
@@ -32,8 +35,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pinprof import __version__
-from pinprof.errors import CaptureError, CollectError
+from pinprof import __version__, files
+from pinprof.errors import CaptureError, CollectError, unreadable, unwritable
 from pinprof.manifest import Manifest
 
 SCHEMA_VERSION = 1
@@ -57,6 +60,7 @@ NSYS_REPORT = "nsys.nsys-rep"
 SUFFIX = ".pinprof"
 PARTIAL = ".partial"
 
+_TAKEN = -2
 _RESERVE = ".reserve"
 _RESERVE_BYTES = 256 * 1024
 """Held while recording and given back before the manifest is written, so that a full disk cannot lose a capture."""
@@ -72,35 +76,31 @@ class CaptureWriter:
     """Its final name."""
     manifest: Manifest
     """The first one."""
+    lock: int = -1
+    """Held while it is written, so that nobody takes it for one that was left behind; -1 where that cannot be."""
 
     @classmethod
     def create(cls, target: Path, manifest: Manifest, *, force: bool = False) -> Self:
         """Make the directory with a first manifest; CollectError if it cannot be, or if it exists and not `force`."""
-        target = target if target.name.endswith(SUFFIX) else target.with_name(target.name + SUFFIX)
+        target = captured(target)
         partial = target.with_name(target.name + PARTIAL)
         for existing in (target, partial):
-            if existing.exists():
-                if not force:
-                    remedy = "Give another name with -o, or --force to replace it."
-                    raise CollectError(f"{existing} exists already.", remedy, "output")
-                if not is_capture(existing):
-                    problem = f"{existing} is not a pinprof capture, so --force does not replace it."
-                    raise CollectError(problem, "Give another name with -o.", "output")
-                shutil.rmtree(existing)
-        writer = cls(partial, target, manifest)
+            if os.path.lexists(existing):
+                _remove(existing, force=force)
         try:
-            partial.mkdir(parents=True)
-            (partial / _RESERVE).write_bytes(bytes(_RESERVE_BYTES))
+            partial.parent.mkdir(parents=True, exist_ok=True)
+            partial.mkdir(files.PRIVATE_FOLDER)
+        except OSError as error:
+            raise _unwritable(partial, error) from error
+        writer = cls(partial, target, manifest, _locked(partial))
+        try:
+            files.written(partial / _RESERVE, bytes(_RESERVE_BYTES))
             _write_manifest(partial, manifest)
         except BaseException as error:
             writer.discard()
             if not isinstance(error, OSError):  # broken off
                 raise
-            raise CollectError(
-                f"The capture {partial} cannot be written: {error.strerror}.",
-                "Choose a writable place with enough room with -o.",
-                "output",
-            ) from error
+            raise _unwritable(partial, error) from error
         return writer
 
     @property
@@ -111,17 +111,74 @@ class CaptureWriter:
     def discard(self) -> None:
         """Remove it."""
         shutil.rmtree(self.path, ignore_errors=True)
+        self._unlock()
 
     def release_reserve(self) -> None:
         """Give the reserved bytes back, before the last files are written."""
         (self.path / _RESERVE).unlink(missing_ok=True)
 
     def finish(self, manifest: Manifest) -> Path:
-        """Write the final manifest, rename the directory to its final name and return that."""
+        """Write the final manifest, rename the directory to its final name and return that.
+
+        Where something else has that name by now, the capture is whole under the name that it has.
+        """
         self.release_reserve()
         _write_manifest(self.path, manifest)
-        self.path.rename(self.target)
+        try:
+            self.path.rename(self.target)
+        except OSError:
+            return self.path
+        finally:
+            self._unlock()
         return self.target
+
+    def _unlock(self) -> None:
+        if self.lock >= 0:
+            # By itself, because processes that were forked meanwhile hold the same lock.
+            fcntl.flock(self.lock, fcntl.LOCK_UN)
+            os.close(self.lock)
+
+
+def _remove(existing: Path, *, force: bool) -> None:
+    """Make room for a capture; CollectError where it may not be removed, or another pinprof is writing it."""
+    if not force:
+        remedy = "Give another name with -o, or --force to replace it."
+        raise CollectError(f"{existing} exists already.", remedy, "output")
+    if existing.is_symlink() or not is_capture(existing):
+        problem = f"{existing} is not a pinprof capture, so --force does not replace it."
+        raise CollectError(problem, "Give another name with -o.", "output")
+    lock = _locked(existing)
+    try:
+        if lock == _TAKEN:
+            problem = f"{existing} is being recorded by another pinprof, so --force does not replace it."
+            remedy = "Give every recording a name of its own; ranks of a launch get theirs without -o."
+            raise CollectError(problem, remedy, "output")
+        shutil.rmtree(existing)
+    except OSError as error:
+        raise CollectError(
+            f"{existing} cannot be removed: {error.strerror}.", "Give another name.", "output"
+        ) from error
+    finally:
+        if lock >= 0:
+            os.close(lock)
+
+
+def _locked(directory: Path) -> int:
+    """A lock on a directory as a descriptor; `_TAKEN` while another process has it, -1 where there are no locks."""
+    try:
+        file = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return -1
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        return _TAKEN if error.errno == errno.EWOULDBLOCK else -1
+    return file
+
+
+def _unwritable(partial: Path, error: OSError) -> CollectError:
+    return unwritable(f"The capture {partial}", error, "Choose a writable place with enough room with -o.")
 
 
 def file_name(name: str) -> str:
@@ -140,9 +197,38 @@ def new_manifest(**facts: Any) -> Manifest:
     return Manifest(schema_version=SCHEMA_VERSION, tool_version=__version__, **(empty | facts))
 
 
+def captured(path: Path) -> Path:
+    """The path of a capture that is given with or without its suffix."""
+    return path if path.name.endswith(SUFFIX) else path.with_name(path.name + SUFFIX)
+
+
 def is_capture(path: Path) -> bool:
     """Whether a path is a directory with a manifest."""
     return (path / MANIFEST).is_file()
+
+
+def refuse_links(directory: Path) -> None:
+    """CaptureError where a capture holds a link, a FIFO or a device: what it says would come from somewhere else.
+
+    Such a capture was not written by pinprof, and reading it could read any file of the reader's, or wait for ever.
+    """
+    if not os.path.lexists(directory / MANIFEST):
+        return
+    try:
+        for folder, names, others in os.walk(directory, onerror=_raise):
+            for name in (*names, *others):
+                if kind := files.irregular(Path(folder, name)):
+                    raise CaptureError(
+                        f"{Path(folder, name)} is {kind}, not a file of a capture.",
+                        "Copy the capture with `cp -rL` if you trust where it points, or remove it.",
+                        "irregular-file",
+                    )
+    except OSError as error:
+        raise unreadable(directory, error) from error
+
+
+def _raise(error: OSError) -> None:
+    raise error
 
 
 def part(directory: Path, name: str) -> Path | None:
@@ -198,6 +284,4 @@ def _typed(raw: Mapping[str, Any], key: str, kind: type) -> Any:
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, so that a reader never sees half of one."""
-    temporary = directory / (MANIFEST + ".new")
-    temporary.write_text(json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n", "utf-8")
-    temporary.replace(directory / MANIFEST)
+    files.written(directory / MANIFEST, json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n")

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import errno
+import contextlib
 import importlib
 import io
-import os
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import click
 
-from pinprof import __version__
+from pinprof import __version__, terminal
 from pinprof.cli import interrupts
-from pinprof.errors import PinprofError
+from pinprof.errors import PinprofError, packages_named, system_error
 
 COMMANDS = {
     "run": "Run a scenario, and with --record show where its time went.",
@@ -26,8 +27,30 @@ COMMANDS = {
 """Command name → one line of help; each lives in `pinprof.cli.NAME` as `command`, imported when it is called."""
 
 
+_READER_GONE = 141
+"""128 + SIGPIPE, as a shell reports a program that printed into a pipe without a reader."""
+
+
+@contextlib.contextmanager
+def _reader_may_go() -> Iterator[None]:
+    """End with the status of SIGPIPE where nobody reads help or an export (`… | head`); click alone ends with 1."""
+    try:
+        yield
+    except BrokenPipeError:
+        terminal.forget(sys.stdout)
+        raise click.exceptions.Exit(_READER_GONE) from None
+
+
 class _LazyGroup(click.Group):
     """Imports a command's module only when that command runs, so that --help stays instant."""
+
+    def make_context(self, *given: Any, **named: Any) -> click.Context:
+        with _reader_may_go():
+            return super().make_context(*given, **named)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        with _reader_may_go():
+            return super().invoke(ctx)
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -73,56 +96,63 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line and exit: 0 fine, 1 pinprof error, 2 usage, else the program's status."""
+    """Run the command line and exit: 0 fine, 1 pinprof error, 2 usage, 141 no reader, else the program's status."""
+    terminal.open_closed_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):
         # What the locale cannot say, such as `→` or `µ`, is spelled out.
         sys.stdout.reconfigure(errors="backslashreplace")
-    try:
-        with interrupts.as_exceptions():
+    status = _answered(arguments)
+    if status:
+        with contextlib.suppress(OSError):  # what went wrong is said
+            terminal.flush()
+    else:
+        status = _answered_for(terminal.flush)
+    sys.exit(_READER_GONE if not status and terminal.reader_gone() else status)
+
+
+def _answered(arguments: Sequence[str] | None) -> int:
+    """Run a command; its exit status, once what went wrong is said."""
+
+    def run() -> int:
+        with interrupts.as_exceptions(), packages_named():
             status = cli.main(arguments, prog_name="pinprof", standalone_mode=False)
+        return status if isinstance(status, int) else 0
+
+    return _answered_for(run)
+
+
+def _answered_for(step: Callable[[], int | None]) -> int:
+    """The exit status of a step; every error is said here, in words where it is one of the user's or the system's."""
+    try:
+        return step() or 0
     except PinprofError as error:
-        status = fail(error)
+        return fail(error)
     except click.exceptions.Exit as exit_request:
-        status = exit_request.exit_code
+        return exit_request.exit_code
     except click.ClickException as error:
-        error.show()
-        status = error.exit_code
+        shown = io.StringIO()
+        error.show(shown)
+        terminal.say(shown.getvalue(), error=True, end="")
+        return error.exit_code
     except (KeyboardInterrupt, click.Abort) as error:
-        status = interrupts.exit_status(error)
-    except BrokenPipeError:
-        # The reader of our output has gone (`… | head`); stop Python from complaining again at shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        status = 141
-    except OSError as error:
-        remedy = _remedy(error)
-        if not remedy:
-            raise
-        place = f"{error.filename}: " if error.filename else ""
-        click.echo(f"pinprof: error: {place}{error.strerror}. {remedy}", err=True)
-        status = 1
+        return interrupts.exit_status(error)
     except MemoryError:
-        click.echo("pinprof: error: There is not enough memory for this. Free some, or raise the limit.", err=True)
-        status = 1
-    sys.exit(status if isinstance(status, int) else 0)
+        problem = "There is not enough memory for this."
+        return fail(PinprofError(problem, "Free some, or raise the limit.", "memory"))
+    except OSError as error:
+        known = system_error(error)
+        return fail(known) if known else _unexpected(error)
+    except Exception as error:
+        return _unexpected(error)
 
 
-def _remedy(error: OSError) -> str:
-    """What to do about an error of the system that can come from anywhere; empty for those that must be ours."""
-    if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary directory"):
-        return "Name a writable folder in TMPDIR."  # as in a container whose root cannot be written to
-    return {
-        errno.EAGAIN: "No further process can be started: raise `ulimit -u`, or the container's limit of processes.",
-        errno.ENOMEM: "There is not enough memory: free some, or raise the container's limit.",
-        errno.EMFILE: "Raise the limit of open files: `ulimit -n 65536`.",
-        errno.ENFILE: "Raise the machine's limit of open files: `sudo sysctl fs.file-max`.",
-        **dict.fromkeys(
-            (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EACCES, errno.EPERM),
-            "Choose a writable place with enough room with -o.",
-        ),
-    }.get(error.errno or 0, "")
+def _unexpected(error: Exception) -> int:
+    """A mistake of ours: everything that helps to find it."""
+    terminal.say("".join(traceback.format_exception(error)), error=True, end="")
+    return 1
 
 
 def fail(error: PinprofError) -> int:
     """Print an error the way every command does, and return its exit status."""
-    click.echo(f"pinprof: error: {error} [{error.slug}]", err=True)
+    terminal.say(f"pinprof: error: {error} [{error.slug}]", error=True)
     return error.exit_code

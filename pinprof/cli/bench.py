@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import tempfile
 from datetime import datetime
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli.progress import working
-from pinprof.errors import CollectError, PinprofError
+from pinprof.errors import CollectError, PinprofError, unwritable
 
 if TYPE_CHECKING:
     from pinprof.bench.plan import Request
@@ -86,6 +87,7 @@ def command(
         quick=quick,
         time_s=parse_duration_ns(duration) / 1e9 if duration else None,
     )
+    _check_packages(with_page=not no_page)
     file = output or Path(f"bench-{datetime.now().astimezone():%Y%m%d-%H%M%S}.json")
     page = None if no_page else file.parent / f"{file.stem}.html"
     _check_output(file, page, force=force)
@@ -111,24 +113,26 @@ def _run(request: Request, file: Path, page: Path | None, words: str) -> None:
     from pinprof import __version__, rates
     from pinprof.bench import session, suite
     from pinprof.collect import host
+    from pinprof.report.export import streams
 
     facts = host.facts()
     with working("Starting") as say:
         results = session.measure(request, {"pinprof_version": __version__}, say)
-    results.suite.dump(str(file), replace=True)
+    with streams.text_output(file) as stream:
+        results.suite.dump(stream)
     measured = suite.rates_of(results.suite, rates.machine_of(facts), results.backend)
     stored = _store(measured)
     report = _report(results, measured, facts, words, file)
     from pinprof.report.bench.text import print_bench
 
     print_bench(report)
-    click.echo(f"\nResults: {file}")
-    click.echo(stored)
+    say(f"\nResults: {file}")
+    say(stored)
     if page is not None:
         from pinprof.report.bench.page import write_page
 
         write_page(report, page)
-        click.echo(f"Page: {page}")
+        say(f"Page: {page}")
 
 
 def _report(results: Results, measured: Rates, facts: dict[str, Any], words: str, file: Path) -> BenchReport:
@@ -169,6 +173,12 @@ def _store(measured: Rates) -> str:
     return f"Rates of this machine: {path}"
 
 
+def _check_packages(*, with_page: bool) -> None:
+    """Import what shows the results before anything is measured, where it may be missing."""
+    for name in ("rich", *(("jinja2", "plotly") if with_page else ())):
+        importlib.import_module(name)
+
+
 def _check_output(file: Path, page: Path | None, *, force: bool) -> None:
     """CollectError for what could not be written, before anything is measured."""
     for path in (file, *([page] if page else [])):
@@ -187,8 +197,7 @@ def _check_output(file: Path, page: Path | None, *, force: bool) -> None:
         with tempfile.NamedTemporaryFile(dir=file.parent):
             pass
     except OSError as error:
-        problem = f"{file} cannot be written: {error.strerror}."
-        raise CollectError(problem, "Choose another place with -o.", "output") from error
+        raise unwritable(file, error) from error
 
 
 def _given(ctx: click.Context) -> list[str]:

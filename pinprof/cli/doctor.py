@@ -7,6 +7,8 @@ from dataclasses import asdict
 
 import click
 
+from pinprof.terminal import say
+
 _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yellow"), "problem": ("✗", "bold red")}
 
 
@@ -19,7 +21,7 @@ def command(as_json: bool) -> int:
     results = checks.run()
     impossible = any(result.state == "problem" for result in results)
     if as_json:
-        click.echo(json.dumps([asdict(result) for result in results], indent=1))
+        say(json.dumps([asdict(result) for result in results], indent=1))
         return int(impossible)
 
     from rich.text import Text

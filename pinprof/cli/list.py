@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from pinprof.scenario.spec import ScenarioSpec, Variant
+from pinprof.terminal import say
 
 FAMILIES = ("transfer", "pinning", "mistake and cure", "unified memory", "kernel", "PyTorch")
 """In the order of docs/scenarios.md; families of other packages follow."""
@@ -33,9 +34,11 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
     else:
         specs = sorted(scenario.specs(), key=_place)
     if as_json:
-        click.echo(json.dumps([_described(spec) for spec in specs], indent=1))
+        say(json.dumps([_described(spec) for spec in specs], indent=1))
     elif names:
-        click.echo("\n\n".join("\n".join(_explained(spec)) for spec in specs))
+        for number, spec in enumerate(specs):
+            say("\n" * bool(number) + spec.name, style="bold", end="")
+            say("\n".join(_explained(spec)))
     else:
         _list(specs)
 
@@ -45,13 +48,13 @@ def _list(specs: list[ScenarioSpec]) -> None:
     width = max(map(len, shown))
     room = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
     for family, members in groupby(specs, key=lambda spec: spec.family):
-        click.secho(family, bold=True)
+        say(family, style="bold")
         for spec in members:
-            click.echo(_row(f"  {spec.name:<{width}}  ", f"{spec.summary}{_also(*spec.aliases)}", room))
+            say(_row(f"  {spec.name:<{width}}  ", f"{spec.summary}{_also(*spec.aliases)}", room))
             for variant in spec.variants:
-                click.echo(_row(f"    {variant.name:<{width - 2}}  ", f"{variant.summary}{_also(variant.alias)}", room))
-    click.echo("\nRun one with `pinprof run NAME [--variant VARIANT] --record`; the first variant is the default.")
-    click.echo("`pinprof list NAME` says what it does.")
+                say(_row(f"    {variant.name:<{width - 2}}  ", f"{variant.summary}{_also(variant.alias)}", room))
+    say("\nRun one with `pinprof run NAME [--variant VARIANT] --record`; the first variant is the default.")
+    say("`pinprof list NAME` says what it does.")
 
 
 def _row(name: str, text: str, room: int) -> str:
@@ -73,8 +76,8 @@ def _also(*aliases: str) -> str:
 
 
 def _explained(spec: ScenarioSpec) -> Iterator[str]:
-    """A scenario in full: what it does, its variants, and what it calls in each phase."""
-    yield click.style(spec.name, bold=True) + f": {spec.summary}{_also(*spec.aliases)}"
+    """A scenario in full, its name apart: what it does, its variants, and what it calls in each phase."""
+    yield f": {spec.summary}{_also(*spec.aliases)}"
     for paragraph in spec.description.splitlines():
         yield ""
         yield click.wrap_text(paragraph, 100, initial_indent="  ", subsequent_indent="  ")

@@ -7,13 +7,12 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-import click
-
 from pinprof import analyze, read
 from pinprof.analyze import Analysis
 from pinprof.cli.progress import working
 from pinprof.errors import CollectError
 from pinprof.read import machine_rates
+from pinprof.terminal import say
 
 
 def explain(path: Path, options: read.ReadOptions, *, all_frames: bool = False) -> Analysis:
@@ -53,7 +52,7 @@ def present(
     if summary:
         print_summary(reports, (f"Page: {page}", *below))
     else:
-        click.echo(page)
+        say(page)
 
 
 def default_page(path: Path) -> Path:
@@ -70,8 +69,8 @@ def serve(page: Path, port: int) -> None:
     from pinprof.report.page.serve import PageServer
 
     with PageServer(page.read_bytes(), port) as server:
-        click.echo(f"Serving: {server.url}")
+        say(f"Serving: {server.url}")
         tunnel = f"ssh -L {server.server_port}:127.0.0.1:{server.server_port} THIS-MACHINE"
-        click.echo(f"From another machine, first: {tunnel}. Ctrl-C ends it.")
+        say(f"From another machine, first: {tunnel}. Ctrl-C ends it.")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

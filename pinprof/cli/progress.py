@@ -13,8 +13,9 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
     if not sys.stderr.isatty():
         yield lambda _: None
         return
-    from rich.console import Console
     from rich.text import Text
 
-    with Console(stderr=True).status(what) as status:
+    from pinprof.report.terminal.console import PrintableConsole
+
+    with PrintableConsole(stderr=True).status(Text(what)) as status:
         yield lambda text: status.update(Text(text))

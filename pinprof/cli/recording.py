@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import click
 
 from pinprof.cli import ranks
-from pinprof.errors import PinprofError
+from pinprof.errors import PinprofError, packages_named
 from pinprof.store import holds_recording
+from pinprof.terminal import say
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -101,14 +102,15 @@ def record(
     request = collect.RecordRequest(
         tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
     )
-    rank = None if pid or output else ranks.this_rank(os.environ)
+    launched = None if pid else ranks.this_rank(os.environ)
+    rank = None if output else launched
     recorded = recording.record(
         collect.resolve(request),
         output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
         shown or command,
         force=force,
         scenario=scenario,
-        rank=rank.facts() if rank else None,
+        rank=launched.facts() if launched else None,
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=_say_dimly if calibrate and not (rank and rank.number) else None,
     )
@@ -116,7 +118,7 @@ def record(
     if target is None:
         return outcome.exit_status
     if recorded.broken_off is not None:
-        click.echo(f"Capture: {target}", err=True)
+        say(f"Capture: {target}", error=True)
         raise recorded.broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
         # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
@@ -130,29 +132,30 @@ def record(
     if outcome.failure is not None:
         if outcome.exit_status == 0:
             raise outcome.failure
-        click.echo(f"pinprof: {outcome.failure}", err=True)
+        say(f"pinprof: {outcome.failure}", error=True)
     return outcome.exit_status
 
 
 def _say_dimly(text: str) -> None:
-    click.secho(text, dim=True, err=True)
+    say(text, style="dim", error=True)
 
 
 def _present(target: Path, notes: Sequence[str], places: Sequence[str], *, no_report: bool, keep_going: bool) -> None:
     """Print the notes, the summary and where page and capture are; with `keep_going` a report's error is only said."""
     for note in notes:
-        click.echo(f"pinprof: {note}", err=True)
+        say(f"pinprof: {note}", error=True)
     if not no_report:
-        from pinprof import analyze, read
-        from pinprof.cli import pipeline
-
         try:
-            analysis = analyze.analyze(read.read(target, read.ReadOptions()))
-            pipeline.present([analysis], pipeline.default_page(target), below=places)
+            with packages_named():
+                from pinprof import analyze, read
+                from pinprof.cli import pipeline
+
+                analysis = analyze.analyze(read.read(target, read.ReadOptions()))
+                pipeline.present([analysis], pipeline.default_page(target), below=places)
             return
         except PinprofError as error:
             if not keep_going:
-                click.echo("\n".join(places))
+                say("\n".join(places))
                 raise
-            click.echo(f"pinprof: {error}", err=True)
-    click.echo("\n".join(places))
+            say(f"pinprof: {error}", error=True)
+    say("\n".join(places))

@@ -10,6 +10,7 @@ import click
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
+from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.read import ReadOptions
@@ -47,6 +48,7 @@ _FILE = click.Path(path_type=Path)
 )
 @click.option("--explain", metavar="LEAF", help="List the top stacks of one cause and the frame that decided.")
 @click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
+@click.option("--share", is_flag=True, help="Only copy a capture, without kernel addresses, to give it to others.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @click.option("--serve", is_flag=True, help="Show the page at a private address of this machine until Ctrl-C.")
 @click.option(
@@ -65,6 +67,7 @@ def command(
     style: Style,
     explain: str | None,
     shared_assets: Path | None,
+    share: bool,
     open_page: bool,
     serve: bool,
     port: int,
@@ -76,6 +79,9 @@ def command(
     Nsight Systems report or export, or what another profiler wrote: `perf script` text, folded stacks, speedscope,
     pprof, a Chrome trace.
     """
+    if share:
+        _share(paths, output)
+        return
     if (open_page or serve) and form not in ("html", None):
         raise UsageError(f"{form} is no page to open or serve.", "Leave --format out, or give html.", "no-page")
     if str(output) == "-" and form in ("html", None):
@@ -126,6 +132,18 @@ def command(
         from pinprof.report.export import formats
 
         formats.export(form, analyses[0], output)
+
+
+def _share(paths: tuple[Path, ...], output: Path | None) -> None:
+    """Copy one capture, beside it where no place is named."""
+    from pinprof import share, store
+
+    if len(paths) > 1 or not paths[0].is_dir():
+        raise UsageError("--share copies one capture.", "Give one directory that `pinprof record` wrote.", "share")
+    name = paths[0].resolve().name.removesuffix(store.PARTIAL).removesuffix(store.SUFFIX)
+    with working(f"Copying {paths[0].name}"):
+        copy = share.share(paths[0], output or paths[0].resolve().with_name(f"{name}-shared{store.SUFFIX}"))
+    say(f"Capture without kernel addresses: {copy}")
 
 
 def _fold(

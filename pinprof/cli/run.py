@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from pinprof.cli.recording import record, recording_options
+from pinprof.terminal import say
 
 
 class _Command(click.Command):
@@ -72,7 +73,7 @@ def command(
     chosen = scenario.Options(parse_bytes(size), iterations, warmup, backend, device, variant, threads)
     scenario.load(name).spec.chosen(variant)
     if collectors is None:
-        click.echo(scenario.run(name, chosen).to_text())
+        say(scenario.run(name, chosen).to_text())
         return 0
     arguments = [f"--iterations={iterations}", f"--warmup={warmup}", f"--backend={backend}", f"--device={device}"]
     arguments += [f"--variant={variant}"] if variant is not None else []

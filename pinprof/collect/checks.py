@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Literal
 
 from pinprof import nsys
-from pinprof.collect import host, kallsyms, permission, py_spy, python
+from pinprof.collect import host, kallsyms, nsys_keeper, permission, py_spy, python
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.errors import ToolMissing
 from pinprof.libraries import NVTX
-from pinprof.units import format_bytes
+from pinprof.units import format_bytes, format_counted
 
+_SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - nsys's choice
 _ROOMY_BYTES = 2 << 30
 """A scenario of the default size holds 256 MiB twice, and perf its buffers."""
 _SYSCALL_IO_URING_SETUP = 425
@@ -214,6 +215,15 @@ def _nsys() -> Check:
     return Check("nsys", "ok", f"{recorder.version}, {recorder.path}")
 
 
+def _nsys_shared() -> Check:
+    left = nsys_keeper.left_behind(_SHARED_MEMORY)
+    if not left:
+        return Check("nsys's shared memory", "ok", "nothing left behind")
+    found = f"{format_counted(len(left), 'file', 'files')} of a killed nsys, with which it fails: Agent launcher failed"
+    fix = "rm -f " + " ".join(str(_SHARED_MEMORY / pattern) for pattern in nsys_keeper.SHARED)
+    return Check("nsys's shared memory", "warning", found, fix)
+
+
 def _nsys_importer() -> Check:
     try:
         importers = nsys.find_importers(nsys.find_nsys())
@@ -266,6 +276,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _userfaultfd,
     _python_lines,
     _nsys,
+    _nsys_shared,
     _nsys_importer,
     _nvtx,
 )

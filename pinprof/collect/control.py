@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from pinprof import files
 from pinprof.collect.collector import Setup, Waiter
 from pinprof.scenario import CONTROL_VARIABLE
 
@@ -70,8 +71,8 @@ def open_control() -> Iterator[Control]:
     """FIFOs in a directory of their own that disappears with them: a capture may lie where FIFOs cannot."""
     place = tempfile.gettempdir()
     # The two paths are separated by a comma.
-    with tempfile.TemporaryDirectory(prefix="pinprof-", dir="/tmp" if "," in place else place) as directory:  # noqa: S108
-        control = Control(Path(directory))
+    with files.temporary_folder("/tmp" if "," in place else place) as folder:  # noqa: S108
+        control = Control(folder)
         try:
             yield control
         finally:

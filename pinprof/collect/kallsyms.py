@@ -10,6 +10,7 @@ import gzip
 import shutil
 from pathlib import Path
 
+from pinprof import files
 from pinprof.collect.native.existing import reference_symbol
 from pinprof.store import KALLSYMS
 
@@ -25,7 +26,11 @@ def save(directory: Path) -> str:
         return hidden_note()
     target = directory / KALLSYMS
     # No file name and no time in the header: the same symbols give the same bytes.
-    with SOURCE.open("rb") as source, target.open("wb") as raw, gzip.GzipFile("", "wb", _LEVEL, raw, 0) as stream:
+    with (
+        SOURCE.open("rb") as source,
+        files.replacing(target) as raw,
+        gzip.GzipFile("", "wb", _LEVEL, raw, 0) as stream,
+    ):
         shutil.copyfileobj(source, stream, 1 << 20)
     return ""
 

@@ -18,6 +18,7 @@ import re
 import time
 from typing import Any
 
+from pinprof import files
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
@@ -53,9 +54,8 @@ class MemoryWatch(Tool):
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._huge_spent = 0.0
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with contextlib.suppress(OSError):
-            self._file = os.open(setup.directory / MEMORY, flags, 0o644)
+            self._file = files.append(setup.directory / MEMORY)
 
     def attach(self, program: Program) -> None:
         """The process whose descendants are followed."""

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import re
 import select
-import shutil
-import signal
 import socket
 import time
 from collections.abc import Mapping
@@ -25,6 +23,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
+from pinprof import files
 from pinprof import nsys as tool
 from pinprof.collect import chosen, nsys_export
 from pinprof.collect.collector import Collector, Launcher, Setup, ToolResult, Waiter
@@ -32,6 +31,7 @@ from pinprof.collect.nsys_launch import LaunchedProgram, NsysRecorder, adopted, 
 from pinprof.collect.program import HeldSignals, find_program
 from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
+from pinprof.collect.signals import wait_for
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
 from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
 
@@ -198,7 +198,7 @@ class Launched(Launcher):
             broken_off = "The export of what nsys recorded was broken off; what was recorded beside it is kept."
             return ToolResult(facts, tuple(notes), _failed(broken_off, "Record again, and let the export end."))
         except (PinprofError, OSError) as error:
-            shutil.copyfile(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
+            files.copied(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
             reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
             remedy = error.remedy if isinstance(error, PinprofError) else "Free some room, and record again."
             problem = (
@@ -208,7 +208,7 @@ class Launched(Launcher):
             return ToolResult(facts, tuple(notes), _failed(problem, remedy))
         if self._request.keep_report:
             whole = next((path for name in _REPORTS[:2] if (path := self._folder / name).is_file()), report)
-            shutil.copyfile(whole, self._directory / NSYS_REPORT)
+            files.copied(whole, self._directory / NSYS_REPORT)
             notes.append(
                 f"{NSYS_REPORT} holds the program's whole environment and the machine's process list: "
                 "remove it before sharing the capture."
@@ -232,8 +232,8 @@ class Launched(Launcher):
 
     def _await(self, readable: socket.socket, deadline: float) -> None:
         while not select.select([readable], [], [], 0.05)[0]:
-            if (caught := signal.sigtimedwait(STOP_SIGNALS, 0)) is not None:
-                raise KeyboardInterrupt(caught.si_signo)
+            if (caught := wait_for(STOP_SIGNALS, 0)) is not None:
+                raise KeyboardInterrupt(caught.number)
             if self.recorder.reap():
                 raise self._start_failure()
             if time.monotonic() > deadline:
@@ -242,7 +242,8 @@ class Launched(Launcher):
 
     def _start_failure(self) -> CollectError:
         reason = _complaint(self._log) or "it printed nothing"
-        return _failed(f"nsys did not start the program: {reason}.", "See whether `nsys profile true` works.")
+        remedy = "See whether `nsys profile true` works, and what `pinprof doctor` says of its shared memory."
+        return _failed(f"nsys did not start the program: {reason}.", remedy)
 
     def _no_report(self) -> CollectError:
         how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'it is silent'})"

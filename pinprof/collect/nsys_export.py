@@ -7,11 +7,13 @@ Kept are events of the traced processes, the strings that these name, and single
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from collections.abc import Collection, Iterator
 from contextlib import closing
 from pathlib import Path
 
+from pinprof import files
 from pinprof.errors import CollectError
 
 EVENT_PREFIXES = ("CUPTI_ACTIVITY_KIND_", "CUDA_UM_", "CUDA_GPU_MEMORY_", "NVTX_EVENTS", "OSRT_API", "COMPOSITE_EVENTS")
@@ -46,6 +48,7 @@ def scrub(export: Path, target: Path, *, left_out: Collection[int] = ()) -> None
     """
     target.unlink(missing_ok=True)
     try:
+        os.close(files.create(target))
         with closing(sqlite3.connect(target, isolation_level=None)) as base:
             base.execute("PRAGMA journal_mode = OFF")
             base.execute("PRAGMA synchronous = OFF")

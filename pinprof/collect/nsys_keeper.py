@@ -18,6 +18,8 @@ import time
 from pathlib import Path
 
 TOOLS = ("nsys", "QdstrmImporter", "ImportAgent")
+SHARED = ("quadd-*", "NSys-*", "sem.nsys*")
+"""Names in /dev/shm of what nsys's processes share; an nsys that finds those of a dead one fails to start its agent."""
 PATIENCE_S = 1.0
 """For those that are just ending by themselves."""
 
@@ -52,6 +54,22 @@ def of_run(folder: str) -> list[int]:
         except OSError:
             continue  # it has ended, or is somebody else's
     return pids
+
+
+def left_behind(place: Path) -> list[Path]:
+    """What an nsys that was killed has left in shared memory (/dev/shm); nothing while any nsys runs."""
+    found = sorted(path for pattern in SHARED for path in place.glob(pattern))
+    return [] if found and _running() else found
+
+
+def _running() -> bool:
+    for link in Path("/proc").glob("[0-9]*/exe"):
+        try:
+            if link.readlink().name.startswith(TOOLS):
+                return True
+        except OSError:
+            continue
+    return False
 
 
 def _kill(pid: int) -> None:

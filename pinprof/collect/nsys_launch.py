@@ -15,12 +15,12 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from pinprof import files
 from pinprof.collect import nsys_keeper, nsys_shim
 from pinprof.collect.program import HeldSignals, Program, find_program
 from pinprof.collect.recorder import Recorder
@@ -94,16 +94,17 @@ class NsysRecorder(Recorder):
     folder: Path | None = None
     line: socket.socket | None = None
     _written = (-1, 0.0)
-    """Bytes in the folder, and since when that has not changed."""
+    """Bytes in the folder, and after how many seconds of waiting that changed last."""
 
     def finish(self) -> None:
         """Hang up: the shim ends, and nsys, whose program it is, with it."""
         if self.line:
             self.line.close()
+            self.send(signal.SIGCONT)
         else:
             self.send(signal.SIGKILL)
 
-    def stalled(self) -> bool:
+    def stalled(self, waited_s: float) -> bool:
         """Nothing has been written for a while: 2022.4 can go round in circles over the end of a process."""
         if self.folder is None:
             return False
@@ -113,18 +114,24 @@ class NsysRecorder(Recorder):
                 with suppress(OSError):
                     size += os.lstat(f"{place}/{name}").st_size
         if size != self._written[0]:
-            self._written = (size, time.monotonic())
-        return time.monotonic() > self._written[1] + STALL_S
+            self._written = (size, waited_s)
+        return waited_s > self._written[1] + STALL_S
 
 
 @contextmanager
 def private_folder() -> Iterator[Path]:
     """A folder for everything that nsys writes, whose end takes all processes of nsys with it."""
-    folder = tempfile.mkdtemp(prefix="pinprof-nsys-")
+    with files.temporary_folder() as folder, _kept(folder):
+        yield folder
+
+
+@contextmanager
+def _kept(folder: Path) -> Iterator[None]:
+    """A keeper waits for the end of the block, or of pinprof, to end all processes of nsys."""
     lifeline, ours = os.pipe()
     try:
         keeper = subprocess.Popen(
-            [sys.executable, "-I", "-S", nsys_keeper.__file__, folder],
+            [sys.executable, "-I", "-S", nsys_keeper.__file__, str(folder)],
             stdin=lifeline,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -134,13 +141,13 @@ def private_folder() -> Iterator[Path]:
         os.close(lifeline)
     _adopt_orphans(True)
     try:
-        yield Path(folder)
+        yield
     finally:
         os.close(ours)
         with suppress(subprocess.TimeoutExpired):
             keeper.wait(_KEEPER_TIMEOUT_S)
         # The keeper has done it, unless somebody ended the keeper.
-        nsys_keeper.end(folder)
+        nsys_keeper.end(str(folder))
         _adopt_orphans(False)
         _reap()
 

@@ -19,13 +19,13 @@ import select
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
+from pinprof import files
 from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.py_spy_trace import segment
 
@@ -66,10 +66,10 @@ class Spy:
     @classmethod
     def start(cls, py_spy: str, pid: int, rate: int, folder: Path) -> Spy:
         """Begin to sample a process and all its children."""
-        folder.mkdir()
+        folder.mkdir(files.PRIVATE_FOLDER)
         options = ["--format", "chrometrace", "--rate", str(rate), "--nonblocking", "--subprocesses", "--idle"]
         options += ["--full-filenames", "--threads", "--output", str(folder / "trace")]
-        with (folder / "log").open("wb") as log:
+        with os.fdopen(files.create(folder / "log"), "wb") as log:
             started = time.monotonic_ns()
             process = subprocess.Popen(
                 [py_spy, "record", "--pid", str(pid), *options],
@@ -106,7 +106,7 @@ class Spy:
         counts = _LOOKS.findall(self._log())
         looks = int(counts[-1]) if counts else 0
         made = segment(text, *self.clock(), 10**9 // rate, looks)
-        with output.open("ab") as stream:
+        with os.fdopen(files.append(output), "ab") as stream:
             stream.write(gzip.compress(json.dumps(made, separators=(",", ":")).encode() + b"\n", 6, mtime=0))
         (self.folder / "trace").unlink()
         return True
@@ -260,8 +260,8 @@ def _wait(process: subprocess.Popen[bytes], timeout_s: float) -> bool:
 def main() -> int:
     """0 when everything was kept that py-spy saw."""
     py_spy, pid, rate, output = sys.argv[1:]
-    with tempfile.TemporaryDirectory(prefix="pinprof-") as folder:
-        keeper = Keeper(py_spy, int(pid), int(rate), Path(output), Path(folder))
+    with files.temporary_folder() as folder:
+        keeper = Keeper(py_spy, int(pid), int(rate), Path(output), folder)
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, keeper.stop)
         try:

@@ -9,9 +9,11 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pinprof import files
 from pinprof.errors import CollectError
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
+_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 FINISH_TIMEOUT_S = 60.0
 """For a recorder to write its file after the program has ended."""
 
@@ -40,7 +42,7 @@ class Recorder:
                 dict(environment),
                 file_actions=[
                     (os.POSIX_SPAWN_DUP2, lifeline, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(log), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644),
+                    (os.POSIX_SPAWN_OPEN, 1, str(log), _LOG_FLAGS, files.PRIVATE),
                     (os.POSIX_SPAWN_DUP2, 1, 2),
                 ],
                 setpgroup=0,
@@ -61,11 +63,13 @@ class Recorder:
         """It ended, not by itself, while the program was running."""
 
     def finish(self) -> None:
-        """Ask it to write what it still holds and to end."""
+        """Ask it to write what it still holds and to end; one that somebody stopped goes on for that."""
         self.send(signal.SIGINT)
+        self.send(signal.SIGCONT)
 
-    def stalled(self) -> bool:
-        """Whether it will never finish, as far as can be told."""
+    def stalled(self, waited_s: float) -> bool:
+        """Whether it will never finish, as far as can be told after so many seconds of waiting for that."""
+        del waited_s
         return False
 
     def reap(self) -> bool:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from pinprof.collect.collector import Tool, Waiter
 from pinprof.collect.program import HeldSignals, Program
 from pinprof.collect.recorder import STOP_SIGNALS
+from pinprof.collect.signals import wait_for
 
 _WATCHED = (*STOP_SIGNALS, signal.SIGCHLD)
 
@@ -21,7 +22,7 @@ _SENT_BY_KERNEL = 0x80
 
 
 class Session(Waiter):
-    """Waits for all processes and the user's signals in one place: sigtimedwait(2), so nothing interrupts anything."""
+    """Waits for all processes and the user's signals in one place, so nothing interrupts anything."""
 
     def __init__(self, program: Program, tools: Sequence[Tool], signals: HeldSignals) -> None:
         super().__init__(tools)
@@ -32,9 +33,9 @@ class Session(Waiter):
 
     def wait(self, timeout_s: float) -> None:
         """Wait for one event at most `timeout_s`, then note who has ended."""
-        info = signal.sigtimedwait(_WATCHED, timeout_s)
-        if info is not None and info.si_signo != signal.SIGCHLD:
-            self._interrupted(info.si_signo, from_terminal=info.si_code == _SENT_BY_KERNEL)
+        arrived = wait_for(_WATCHED, timeout_s)
+        if arrived is not None and arrived.number != signal.SIGCHLD:
+            self._interrupted(arrived.number, from_terminal=arrived.code == _SENT_BY_KERNEL)
         while self._strays:
             self._interrupted(self._strays.pop(0), from_terminal=False)
         # Recorders first: when one ends because the program did, the program is found to have ended as well.
@@ -58,13 +59,16 @@ class Session(Waiter):
         """Ask the recorders to write what they still hold and wait; a second Ctrl-C, or their time-out, kills them."""
         for recorder in self.recorders:
             recorder.finish()
-        asked = time.monotonic()
+        # Waited for, not passed: recorders that were paused together with pinprof had no more time than it had.
+        waited_s = 0.0
         patience = self.interruptions + 2
         while any(recorder.wait_status is None for recorder in self.recorders):
+            began = time.monotonic()
             self.wait(1.0)
+            waited_s += min(time.monotonic() - began, 1.0)
             for recorder in self.recorders:
-                late = time.monotonic() > asked + recorder.finish_timeout_s
-                if late or recorder.stalled() or self.interruptions >= patience:
+                late = waited_s > recorder.finish_timeout_s
+                if late or recorder.stalled(waited_s) or self.interruptions >= patience:
                     recorder.send(signal.SIGKILL)
 
     def _interrupted(self, number: int, *, from_terminal: bool) -> None:
@@ -93,7 +97,7 @@ def signals_held() -> Iterator[HeldSignals]:
         yield HeldSignals(frozenset(signal.Signals(number) for number in before), ignored, strays)
     finally:
         # One that arrived after the last wait has had its effect: everything it could end has ended.
-        while signal.sigtimedwait(_WATCHED, 0) is not None:
+        while wait_for(_WATCHED, 0) is not None:
             pass
         for number, handler in handlers.items():
             signal.signal(number, handler)

@@ -6,22 +6,23 @@ beside them.
 
 from __future__ import annotations
 
+import os
 import pkgutil
 import re
 import shutil
 import stat
 import sys
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
+from pinprof import files
 from pinprof.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.model import Capture
 from pinprof.read.packed import is_packed
 from pinprof.read.reader import Certainty, Reader, ReadOptions
-from pinprof.store import MEMORY, PYTHON_STACKS, part
+from pinprof.store import MEMORY, PYTHON_STACKS, part, refuse_links
 from pinprof.units import format_counted
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
@@ -103,6 +104,7 @@ def _readers() -> Iterator[Reader]:
 
 def _reader_of(path: Path, shown: str) -> Reader:
     """The reader of a file or directory; `shown` is its path in messages."""
+    refuse_links(path)
     head = b"" if path.is_dir() else _head(path, shown)
     chosen, certainty = None, Certainty.NO
     for reader in _readers():
@@ -151,11 +153,11 @@ def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
     if reader.streams or path.is_dir() or not ByteSource(path).packed:
         yield path, ""
         return
-    with tempfile.TemporaryDirectory(prefix="pinprof-") as directory:
+    with files.temporary_folder() as folder:
         # Nsight Systems looks at what a report is called.
-        copy = Path(directory) / re.sub(r"\.(gz|xz|zst)$", "", path.name)
+        copy = folder / re.sub(r"\.(gz|xz|zst)$", "", path.name)
         source = ByteSource(path)
-        with readable(path), copy.open("wb") as plain:
+        with readable(path), os.fdopen(files.create(copy), "wb") as plain:
             for chunk in source.chunks():
                 plain.write(chunk)
         yield copy, source.damage
@@ -179,8 +181,12 @@ def _seekable(path: Path) -> Iterator[Path]:
     if regular:
         yield path
         return
-    with tempfile.NamedTemporaryFile(prefix="pinprof-") as copy:
-        with readable(path), nullcontext(sys.stdin.buffer) if piped else path.open("rb") as source:
-            shutil.copyfileobj(source, copy)
-        copy.flush()
-        yield Path(copy.name)
+    with files.temporary_folder() as folder:
+        copy = folder / "input"
+        with (
+            os.fdopen(files.create(copy), "wb") as target,
+            readable(path),
+            nullcontext(sys.stdin.buffer) if piped else path.open("rb") as source,
+        ):
+            shutil.copyfileobj(source, target)
+        yield copy

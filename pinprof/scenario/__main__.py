@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import os
 import sys
 from collections.abc import Sequence
 
 from pinprof.errors import PinprofError
 from pinprof.scenario.context import BACKENDS, Options
 from pinprof.scenario.session import run
+from pinprof.terminal import open_closed_streams, reader_gone, say
 from pinprof.units import parse_bytes
 
 
@@ -25,22 +25,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--variant")
     parser.add_argument("--threads", type=int)
     given = parser.parse_args(arguments)
+    open_closed_streams()
     try:
         size_bytes = parse_bytes(given.size_bytes)
         options = Options(
             size_bytes, given.iterations, given.warmup, given.backend, given.device, given.variant, given.threads
         )
-        print(run(given.name, options).to_text(), flush=True)
+        say(run(given.name, options).to_text())
     except PinprofError as error:
-        print(f"pinprof: error: {error} [{error.slug}]", file=sys.stderr)
+        say(f"pinprof: error: {error} [{error.slug}]", error=True)
         return error.exit_code
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:
-        # The reader of our output has gone; stop Python from complaining again at shutdown.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    return 0
+    return 141 if reader_gone() else 0
 
 
 if __name__ == "__main__":

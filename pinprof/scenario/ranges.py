@@ -15,11 +15,13 @@ from __future__ import annotations
 import functools
 import json
 import os
-import sys
 import threading
 import time
 from collections.abc import Callable
 from typing import Any, Self
+
+from pinprof import files
+from pinprof.terminal import say
 
 DOMAIN = "pinprof"
 RANGES_VARIABLE = "PINPROF_RANGES"
@@ -114,7 +116,7 @@ def flush() -> None:
         lines.append(json.dumps({"name": name, "domain": DOMAIN, **times, "pid": pid, "tid": tid, "depth": depth}))
     data = ("\n".join(lines) + "\n").encode()
     try:
-        file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        file = files.append(path)
         try:
             while data:
                 data = data[os.write(file, data) :]
@@ -122,4 +124,4 @@ def flush() -> None:
             os.close(file)
     except OSError as error:
         _failed = True
-        print(f"pinprof: ranges are no longer recorded: {error.strerror}: {path}", file=sys.stderr)
+        say(f"pinprof: ranges are no longer recorded: {error.strerror}: {path}", error=True)

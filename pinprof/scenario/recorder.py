@@ -10,9 +10,10 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import sys
 import time
 from collections.abc import Iterator
+
+from pinprof.terminal import say
 
 CONTROL_VARIABLE = "PINPROF_CONTROL"
 """Environment variable: `CTL,ACK`, the recorder's two FIFOs; nothing is controlled when it is unset."""
@@ -87,4 +88,4 @@ class _Control:
 
     def _give_up(self, reason: str) -> None:
         self._lost = True
-        print(f"pinprof: the recorder does not answer ({reason}); the program goes on without it.", file=sys.stderr)
+        say(f"pinprof: the recorder does not answer ({reason}); the program goes on without it.", error=True)

@@ -6,13 +6,13 @@ import contextlib
 import importlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from pinprof import files
 from pinprof.errors import ScenarioError, ToolMissing, UsageError
 from pinprof.scenario.backend import Backend
 from pinprof.scenario.catalog import Scenario, load, resolve
@@ -20,6 +20,7 @@ from pinprof.scenario.context import Options, RunContext
 from pinprof.scenario.recorder import measured
 from pinprof.scenario.spec import ScenarioSpec
 from pinprof.scenario.traffic import Traffic, counting
+from pinprof.terminal import say
 from pinprof.units import format_bytes, format_counted, format_ns, format_rate
 
 SCENARIO_VARIABLE = "PINPROF_SCENARIO"
@@ -211,8 +212,8 @@ def _hand_over(facts: Mapping[str, Any]) -> bool:
     if not path:
         return False
     try:
-        Path(path).write_text(json.dumps(facts), "utf-8")
+        files.written(Path(path), json.dumps(facts))
     except OSError as error:
-        print(f"pinprof: the scenario's facts are not recorded: {error.strerror}: {path}", file=sys.stderr)
+        say(f"pinprof: the scenario's facts are not recorded: {error.strerror}: {path}", error=True)
         return False
     return True

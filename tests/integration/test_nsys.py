@@ -84,7 +84,7 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         while left := of_nsys(temporary):
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.05)
-        assert list(temporary.glob("pinprof-nsys-*")) == []
+        assert list(temporary.glob("pinprof-*")) == []
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
 

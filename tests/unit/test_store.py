@@ -1,13 +1,20 @@
 from __future__ import annotations
 
+import errno
 import json
+import os
+import signal
+import socket
+import stat
+import time
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pinprof import store
+from pinprof import files, store
 from pinprof.errors import CaptureError, CollectError
+from pinprof.read import read
 
 
 def test_a_capture_gets_its_name_only_when_whole(tmp_path: Path) -> None:
@@ -61,3 +68,96 @@ def test_fields_of_the_wrong_type_are_read_as_empty(tmp_path: Path) -> None:
     (tmp_path / store.MANIFEST).write_text(json.dumps(edited))
     expected = replace(store.new_manifest(collectors=({"name": "perf"},)), tool_version="unknown")
     assert store.read_manifest(tmp_path) == expected
+
+
+def modes(directory: Path) -> set[str]:
+    return {f"{stat.S_IMODE(path.stat().st_mode):o}" for path in directory.rglob("*") if path.is_file()}
+
+
+def test_a_capture_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
+        assert stat.S_IMODE(writer.path.stat().st_mode) == 0o700
+        assert modes(writer.path) == {"600"}
+        final = writer.finish(store.new_manifest())
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(final.stat().st_mode) == 0o700
+    assert modes(final) == {"600"}
+
+
+def test_a_capture_that_is_being_recorded_is_never_replaced(tmp_path: Path) -> None:
+    writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
+    with pytest.raises(CollectError, match="being recorded by another"):
+        store.CaptureWriter.create(tmp_path / "run", store.new_manifest(), force=True)
+    assert store.is_capture(writer.path)
+    # What a forked child still holds is not a recording.
+    child = os.fork()
+    if child == 0:
+        time.sleep(60)
+        os._exit(0)
+    try:
+        writer.finish(store.new_manifest())
+        store.CaptureWriter.create(tmp_path / "run", store.new_manifest(), force=True).finish(store.new_manifest())
+    finally:
+        os.kill(child, signal.SIGKILL)
+        os.waitpid(child, 0)
+
+
+def test_a_capture_that_was_left_behind_is_replaced(tmp_path: Path) -> None:
+    left = tmp_path / "run.pinprof.partial"
+    left.mkdir()
+    (left / store.MANIFEST).write_text("{}")
+    store.CaptureWriter.create(tmp_path / "run", store.new_manifest(), force=True).finish(store.new_manifest())
+    assert not left.exists()
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("name", ["run.pinprof", "run.pinprof.partial"])
+def test_a_link_at_the_place_of_a_capture_is_left_alone(name: str, force: bool, tmp_path: Path) -> None:
+    (tmp_path / name).symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CollectError, match=r"exists already|not a pinprof capture"):
+        store.CaptureWriter.create(tmp_path / "run", store.new_manifest(), force=force)
+    assert (tmp_path / name).is_symlink()
+
+
+def test_what_took_the_name_meanwhile_costs_no_recording(tmp_path: Path) -> None:
+    writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
+    (tmp_path / "run.pinprof").write_text("somebody else's")
+    kept = writer.finish(store.new_manifest(command=("a",)))
+    assert store.read_manifest(kept).command == ("a",)
+    assert (tmp_path / "run.pinprof").read_text() == "somebody else's"
+
+
+def test_a_full_disk_is_named_as_such(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(files, "written", full)
+    with pytest.raises(CollectError) as told:
+        store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
+    assert told.value.slug == "disk-full"
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "link to a folder", "fifo", "socket"])
+@pytest.mark.parametrize("name", [store.MANIFEST, store.PERF_DATA, store.RANGES, "nvtx/1.bin", store.NVTX])
+def test_links_and_fifos_inside_a_capture_are_refused(name: str, kind: str, tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text('{"name": "precious", "start_ns": 1, "end_ns": 2}\n')
+    capture = store.CaptureWriter.create(tmp_path / "c", store.new_manifest()).finish(store.new_manifest())
+    place = capture / name
+    place.parent.mkdir(exist_ok=True)
+    place.unlink(missing_ok=True)
+    if kind == "fifo":
+        os.mkfifo(place)
+    elif kind == "socket":
+        with socket.socket(socket.AF_UNIX) as server:
+            server.bind(str(place))
+    else:
+        place.symlink_to(victim if kind == "link" else tmp_path)
+    with pytest.raises(CaptureError) as told:
+        read(capture)
+    assert told.value.slug == "irregular-file"
+    assert place.name in told.value.problem

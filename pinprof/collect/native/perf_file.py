@@ -18,6 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from pinprof import files
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CLOCK_MONOTONIC, EventSpec
 
@@ -41,7 +42,7 @@ class PerfFile:
     def __init__(self, path: Path, events: Sequence[tuple[EventSpec, Sequence[int]]]) -> None:
         """Write the head: every event with the ids of its instances."""
         self._events = events
-        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        self._file = files.create(path)
         self._bits = 0
         ids = b"".join(_words(numbers) for _, numbers in events)
         self._attrs_offset = _HEADER.size + len(ids)

@@ -28,6 +28,7 @@ from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features, lost_samples, trailer
 from pinprof.collect.native.ring import Ring, map_rings, share
 from pinprof.collect.native.tracefs import Site
+from pinprof.files import written
 
 SAID = "pinprof-native: "
 LEAST_RING_BYTES = 32 << 10
@@ -63,7 +64,7 @@ class Orders:
 
     def save(self, path: Path) -> None:
         """Write them where the collector will look."""
-        path.write_text(json.dumps(asdict(self)), "utf-8")
+        written(path, json.dumps(asdict(self)))
 
     @classmethod
     def load(cls, path: Path) -> Orders:

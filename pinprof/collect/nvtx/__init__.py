@@ -12,7 +12,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof import store
+from pinprof import files, store
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.errors import ToolMissing
@@ -37,7 +37,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
         try:
             library = NVTX.find()
             folder = (setup.directory / store.NVTX).resolve()
-            folder.mkdir(exist_ok=True)
+            folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
         except ToolMissing as error:
             reason = f"NVTX ranges are not recorded: {error}"
         except OSError as error:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from pinprof import files
 from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
 
 
@@ -84,7 +86,7 @@ class Timeline:
     def save(self, path: Path, end_ns: int) -> None:
         """Add it to the file as a gzip member of its own."""
         text = json.dumps(self.to_json(end_ns), separators=(",", ":")).encode() + b"\n"
-        with path.open("ab") as stream:
+        with os.fdopen(files.append(path), "ab") as stream:
             stream.write(gzip.compress(text, 6, mtime=0))
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from pinprof import nsys
+from pinprof import files, nsys
 from pinprof.model import Capture
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
@@ -14,8 +13,8 @@ from pinprof.read.reader import Certainty, Reader, ReadOptions, by_head
 
 def read(path: Path, options: ReadOptions) -> Capture:
     """The capture in a report; errors as of `nsys.export_sqlite` and `nsys_export.read`."""
-    with tempfile.TemporaryDirectory(prefix="pinprof-nsys-") as directory:
-        export = nsys.export_sqlite(path, Path(directory))
+    with files.temporary_folder() as folder:
+        export = nsys.export_sqlite(path, folder)
         return replace(nsys_export.read(export, options), path=str(path))
 
 

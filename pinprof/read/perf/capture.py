@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof import store
+from pinprof import files, store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
@@ -127,7 +127,10 @@ def _lines_left(resolver: Resolver) -> tuple[str, ...]:
 def _in_pieces(directory: Path) -> bool:
     """Whether a directory is what `perf record --threads` writes in place of a file."""
     try:
-        with (directory / "data").open("rb") as stream:
+        first = directory / "data"
+        if not first.is_file():  # to open a FIFO would wait for a writer
+            return False
+        with first.open("rb") as stream:
             return is_perf_data(stream.read(8))
     except OSError:
         return False
@@ -221,7 +224,11 @@ def _stored_script(recording: perf_data.Recording) -> Path | None:
 
 def _store_script(recording: perf_data.Recording, target: Path) -> None:
     """Keep perf's text in the capture: unwinding needs the binaries of this machine."""
-    with closing(_perf_script(recording, None)) as lines, gzip.open(target, "wt", 6, "utf-8") as copy:
+    with (
+        closing(_perf_script(recording, None)) as lines,
+        files.replacing(target) as raw,
+        gzip.open(raw, "wt", 6, "utf-8") as copy,
+    ):
         copy.writelines(lines)
 
 

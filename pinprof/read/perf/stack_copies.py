@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+from pinprof import files
 from pinprof.errors import FormatError
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import Header
@@ -36,7 +37,7 @@ def blank(path: Path, header: Header) -> None:
     told_apart = len(kinds) == 1 or all(attr.sample_type & rec.IDENTIFIER for attr in attrs)
     if not told_apart or any(attr.sample_type & _BEFORE & ~(_WITHIN | rec.STACK_USER) for attr in attrs):
         raise _odd(path, header.data_offset, "samples of another layout")
-    with path.open("r+b") as file:
+    with files.change(path) as file:
         end = file.seek(0, 2)
         if header.data_size is not None:
             end = min(end, header.data_offset + header.data_size)

@@ -29,6 +29,7 @@ from typing import Any, Self
 
 import numpy as np
 
+from pinprof import files
 from pinprof.errors import CaptureError
 from pinprof.model import Dso, Int32, UInt64
 from pinprof.read.packed import unpacked
@@ -150,7 +151,7 @@ class SealedSymbols:
         if self.lines.user or self.lines.left:
             content["lines"] = self.lines.to_json()
         text = json.dumps(content, ensure_ascii=True, separators=(",", ":"))
-        path.write_bytes(gzip.compress(text.encode("ascii"), mtime=0))
+        files.written(path, gzip.compress(text.encode("ascii"), mtime=0))
 
     @classmethod
     def _from_json(cls, raw: Any) -> Self:

@@ -17,7 +17,7 @@ from pinprof.columns import pack, unpack
 from pinprof.model import KERNEL, Capture, Dso, FrameTable, Int32, Int64
 from pinprof.report.rows import threads_of
 
-SEPARATORS = re.compile(r"[;\x00-\x1f\x7f\x85\u2028\u2029]")
+SEPARATORS = re.compile(r"[;\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]")
 """What separates frames and lines, and must not stand in a name."""
 
 _GO_METHOD = re.compile(r"\.\(.*\)\.")

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from pinprof.analyze import Analysis
-from pinprof.errors import UsageError
-from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded, unwritable
+from pinprof.errors import UsageError, unwritable
+from pinprof.report.export.streams import STANDARD_OUTPUT, binary_output, encoded
 
 
 class Export(NamedTuple):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import io
 import sys
@@ -10,15 +11,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, cast
 
-from pinprof.errors import CollectError
+from pinprof import files, terminal
+from pinprof.errors import unwritable
 
 STANDARD_OUTPUT = Path("-")
-
-
-def unwritable(output: Path, error: OSError) -> CollectError:
-    """Why an output cannot be written."""
-    reason = error.strerror or str(error)
-    return CollectError(f"{output} cannot be written: {reason}.", "Choose another place with -o.", "output")
 
 
 @contextmanager
@@ -29,27 +25,24 @@ def binary_output(output: Path | None) -> Iterator[IO[bytes]]:
     CollectError when it cannot be written.
     """
     if output is None or output == STANDARD_OUTPUT:
+        if terminal.output_closed():
+            raise unwritable("Standard output", OSError(errno.EBADF, "it is closed"))
         sys.stdout.flush()
         yield sys.stdout.buffer
+        sys.stdout.buffer.flush()
         return
     try:
-        if output.exists() and not output.is_file():
-            with output.open("wb") as device:
+        if files.is_stream(output):
+            with files.stream(output) as device:
                 yield device
             return
-        partial = output.with_name(f"{output.name}.partial")
-        try:
-            with partial.open("wb") as file:
-                if output.name.endswith(".gz"):
-                    # Neither name nor time in the header: the same report gives the same bytes.
-                    with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
-                        yield cast("IO[bytes]", packed)
-                else:
-                    yield file
-            partial.replace(output)
-        except BaseException:
-            partial.unlink(missing_ok=True)
-            raise
+        with files.replacing(output, files.SHARED) as file:
+            if output.name.endswith(".gz"):
+                # Neither name nor time in the header: the same report gives the same bytes.
+                with gzip.GzipFile("", "wb", 6, file, mtime=0) as packed:
+                    yield cast("IO[bytes]", packed)
+            else:
+                yield file
     except OSError as error:
         raise unwritable(output, error) from error
 

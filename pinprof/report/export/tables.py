@@ -14,21 +14,25 @@ apostrophe (OWASP, "CSV injection"): function names are whatever the profiled pr
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from pinprof import files
 from pinprof.activity import UNRECORDED, Api, ApiCallTable, CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.errors import ToolMissing
 from pinprof.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
+from pinprof.report.export.streams import encoded
 from pinprof.report.section import listed
 
 Table = Mapping[str, Sequence[Any]]
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = re.compile(r"[\s\x00-\x20\ufeff\u00ad\u200b-\u200f\u2060'\"]*[=+\-@\u2212\uff1d\uff0b\uff0d\uff20]|[\t\r\n]")
+"""What a spreadsheet may take for a formula: also behind blanks and characters that do not show, and in full width."""
 _LEVEL = {category.name: category.level for category in CATEGORIES}
 
 
@@ -36,7 +40,10 @@ def write_csv(analysis: Analysis, directory: Path) -> None:
     """Write one CSV file per table into a directory, which is made; RFC 4180 quoting, UTF-8."""
     directory.mkdir(parents=True, exist_ok=True)
     for name, table in tables(analysis).items():
-        with (directory / f"{name}.csv").open("w", encoding="utf-8", errors="backslashreplace", newline="") as stream:
+        with (
+            files.replacing(directory / f"{name}.csv", files.SHARED) as binary,
+            encoded(binary) as stream,
+        ):
             writer = csv.writer(stream)
             writer.writerow(table)
             writer.writerows(zip(*(_harmless(column) for column in table.values()), strict=True))
@@ -59,7 +66,8 @@ def write_parquet(analysis: Analysis, directory: Path) -> None:
             else pa.array(values, pa.int64())
             for column, values in table.items()
         }
-        parquet.write_table(pa.table(columns), directory / f"{name}.parquet", compression="zstd")
+        with files.replacing(directory / f"{name}.parquet", files.SHARED) as file:
+            parquet.write_table(pa.table(columns), file, compression="zstd")
 
 
 _TEXTS = {
@@ -156,7 +164,7 @@ def _weights(events: Iterable[EventResult]) -> list[tuple[str, str, str, str, st
 
 
 def _harmless(column: Sequence[Any]) -> Iterable[Any]:
-    return (f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value for value in column)
+    return (f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value for value in column)
 
 
 def _utf8(text: str) -> str:

@@ -21,6 +21,8 @@ from functools import lru_cache
 from importlib import resources
 from pathlib import Path
 
+from pinprof import files
+
 PLOT_SCRIPT = "plotly.min.js"
 SHARED_NAME = "pinprofPage"
 """The function that a shared page script defines."""
@@ -209,5 +211,5 @@ def share_scripts(page: Path, folder: Path, *, plot: bool) -> tuple[str | None, 
 
 def _share(page: Path, target: Path, script: bytes) -> str:
     if not target.exists() or target.read_bytes() != script:
-        target.write_bytes(script)
+        files.written(target, script, files.SHARED)
     return Path(os.path.relpath(target.resolve(), page.resolve().parent)).as_posix()

@@ -18,7 +18,7 @@ from markupsafe import Markup
 
 from pinprof import __version__, units
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.errors import PinprofError
+from pinprof.errors import unwritable
 from pinprof.report import palette, styles
 from pinprof.report.data import LEVEL_TITLES, ReportData, share_of
 from pinprof.report.export.streams import binary_output
@@ -49,9 +49,7 @@ def write_html(data: ReportData, path: Path, shared_assets: Path | None = None) 
     try:
         plot, script = share_scripts(path, shared_assets, plot=bool(given.plots)) if shared_assets else (None, None)
     except OSError as error:
-        raise PinprofError(
-            f"The page {path} cannot be written: {error.strerror}.", "Choose another place with -o.", "output"
-        ) from error
+        raise unwritable(f"The page {path}", error) from error
     write_whole(render(data, plot, script, given), path)
 
 

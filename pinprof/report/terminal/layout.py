@@ -16,6 +16,8 @@ from pinprof.report import palette
 from pinprof.report.data import Shared, Tile
 from pinprof.report.names import shortened
 from pinprof.report.styles import Style
+from pinprof.report.terminal.console import PrintableConsole
+from pinprof.terminal import write
 
 PLAIN_WIDTH = 100
 """Width when the output is no terminal."""
@@ -34,8 +36,8 @@ _TRAILING = re.compile(r" +$", re.MULTILINE)
 
 def console_of() -> Console:
     """Standard output: as wide as the terminal, or `PLAIN_WIDTH` and plain where it is none."""
-    probe = Console(highlight=False, markup=False)
-    return probe if probe.is_terminal else Console(highlight=False, markup=False, width=PLAIN_WIDTH)
+    probe = PrintableConsole()
+    return probe if probe.is_terminal else PrintableConsole(width=PLAIN_WIDTH)
 
 
 def kept(text: str) -> str:
@@ -110,5 +112,4 @@ def tidy(console: Console) -> Iterator[None]:
     """Print what the block prints, kept words with blanks in them and no blanks at the ends of lines."""
     with console.capture() as captured:
         yield
-    console.file.write(_TRAILING.sub("", captured.get().replace(_GLUE, " ")))
-    console.file.flush()
+    write(console.file, _TRAILING.sub("", captured.get().replace(_GLUE, " ")))

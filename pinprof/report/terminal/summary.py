@@ -7,7 +7,6 @@ the figures: sentences go on for a few lines at most, and what does not fit is o
 from __future__ import annotations
 
 import itertools
-import sys
 from collections.abc import Iterable, Iterator, Sequence
 
 from rich.cells import cell_len
@@ -32,8 +31,6 @@ _PLACE_WIDTH = 60
 
 def print_summary(reports: Sequence[ReportData], below: Iterable[str] = ()) -> None:
     """Print the answer of one recording, or the headlines of several, and lines about where their files are."""
-    if hasattr(sys.stdout, "reconfigure"):
-        sys.stdout.reconfigure(errors="backslashreplace")
     render(reports, console_of(), tuple(below))
 
 

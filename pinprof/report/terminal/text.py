@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +12,7 @@ from pinprof.report.data import ReportData
 from pinprof.report.export.streams import STANDARD_OUTPUT, text_output
 from pinprof.report.names import printable
 from pinprof.report.sections import TEXT_ORDER, ordered
+from pinprof.report.terminal.console import PrintableConsole
 from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, tidy
 
 if TYPE_CHECKING:
@@ -22,12 +22,10 @@ if TYPE_CHECKING:
 def print_text(data: ReportData, output: Path | None = None) -> None:
     """Print to standard output, or to a file without colours; PinprofError if the file cannot be written."""
     if output is None or output == STANDARD_OUTPUT:
-        if hasattr(sys.stdout, "reconfigure"):
-            sys.stdout.reconfigure(errors="backslashreplace")
         render(data, console_of())
         return
     with text_output(output) as stream:
-        render(data, Console(file=stream, width=PLAIN_WIDTH, no_color=True, highlight=False, markup=False))
+        render(data, PrintableConsole(file=stream, width=PLAIN_WIDTH, no_color=True))
 
 
 def render(report: ReportData, console: Console) -> None:

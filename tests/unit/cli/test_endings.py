@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -92,7 +93,7 @@ def test_a_forked_child_ends_as_it_would_without_us() -> None:
         (OSError(errno.ENOSPC, "No space left on device", "x.html"), "x.html: No space left on device. Choose"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
-        (OSError(errno.ENOMEM, "Cannot allocate memory"), "not enough memory"),
+        (OSError(errno.ENOMEM, "Cannot allocate memory"), "Free some memory"),
         (MemoryError(), "not enough memory"),
         (OSError(errno.ENOENT, "No usable temporary directory found in ['/tmp']"), "TMPDIR"),
     ],
@@ -103,10 +104,56 @@ def test_what_the_system_refuses_is_one_line_with_a_remedy(
     assert status_of(monkeypatch, raising(error)) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("pinprof: error: ")
+    assert line.endswith("]"), "the word that docs/messages.md explains"
     assert words in line
 
 
-def test_an_error_of_our_own_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cli.cli, "main", lambda *_, **__: raising(FileNotFoundError(errno.ENOENT, "gone"))())
-    with pytest.raises(FileNotFoundError):
-        cli.main([])
+def test_an_error_of_our_own_keeps_its_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert status_of(monkeypatch, raising(FileNotFoundError(errno.ENOENT, "gone\x1b[31m"))) == 1
+    told = capsys.readouterr().err
+    assert "test_endings.py" in told
+    assert told.endswith("gone␛[31m\n")
+
+
+WITHOUT = """
+import sys
+from importlib.abc import MetaPathFinder
+
+class Missing(MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == PACKAGE:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+PACKAGE, *sys.argv[1:] = sys.argv[1:]
+sys.meta_path.insert(0, Missing())
+from pinprof.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize(
+    ("package", "arguments", "install"),
+    [
+        ("jinja2", ["report", "in.folded"], "Jinja2"),
+        ("rich", ["report", "in.folded", "--format", "text"], "rich"),
+        ("rich", ["doctor"], "rich"),
+        ("numpy", ["report", "in.folded"], "numpy"),
+        ("pyperf", ["bench", "--quick"], "pyperf"),
+        ("pyperf", ["bench", "compare", "a", "b"], "pyperf"),
+        ("plotly", ["bench", "--quick", "--backend", "host"], "plotly"),
+        ("elftools", ["record", "--no-report", "--", "true"], "pyelftools"),
+    ],
+)
+def test_a_package_that_is_missing_is_named_with_its_install_command(
+    package: str, arguments: list[str], install: str, tmp_path: Path
+) -> None:
+    (tmp_path / "in.folded").write_text("a;b 3\n")
+    words = [sys.executable, "-c", WITHOUT, package, *arguments]
+    told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
+    assert told.returncode == 1
+    last = told.stderr.splitlines()[-1]
+    assert f"Install it: pip install {install}" in last
+    assert last.endswith("[python-package]")
+    assert "Traceback" not in told.stderr

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from pinprof import recording, store
 from pinprof.cli.ranks import Rank, expanded, output, this_rank
-from pinprof.errors import CaptureError
+from pinprof.collect import RecordRequest
+from pinprof.errors import CaptureError, CollectError
 from pinprof.store import MANIFEST
 
 BEGAN = re.compile(rf"\d{{8}}-\d{{6}}-{os.getppid()}")
@@ -85,3 +87,14 @@ def test_a_folder_without_a_finished_rank_says_so(tmp_path: Path) -> None:
     (folder / "rank-0.pinprof.partial").mkdir(parents=True)
     with pytest.raises(CaptureError, match="no finished capture"):
         expanded(folder)
+
+
+def test_force_replaces_no_capture_of_another_rank_of_the_launch(tmp_path: Path) -> None:
+    first = {"number": 0, "size": 2, "launcher": "torchrun", "launch": "job"}
+    writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
+    writer.finish(store.new_manifest(outcome={"rank": first}))
+    request = RecordRequest(("true",))
+    with pytest.raises(CollectError, match="capture of rank 0 of this launch"):
+        recording.record(request, tmp_path / "run", ("true",), force=True, rank={**first, "number": 1})
+    for again in (first, {**first, "number": 1, "launch": "a later one"}, None):
+        recording.refuse_another_rank(tmp_path / "run.pinprof", again)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pinprof import collect
-from pinprof.collect import RecordRequest, nsys, nsys_export, nsys_keeper, nsys_shim
+from pinprof.collect import RecordRequest, checks, nsys, nsys_export, nsys_keeper, nsys_shim
 from pinprof.errors import CollectError, ToolMissing, UsageError
 from pinprof.read import read
 from pinprof.read.nsys import export as reader
@@ -236,3 +236,21 @@ def test_a_broken_export_is_one_sentence_and_leaves_nothing(tmp_path: Path) -> N
     with pytest.raises(CollectError, match=r"cannot be copied"):
         nsys_export.scrub(tmp_path / "export", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_doctor_names_what_a_killed_nsys_left_in_shared_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checks, "_SHARED_MEMORY", tmp_path)
+    (tmp_path / "torch_1").touch()
+    (check,) = [result for result in checks.run() if result.name == "nsys's shared memory"]
+    assert check.state == "ok"
+    for name in ("quadd-agent-instance-12", "NSys-a", "sem.nsys-b"):
+        (tmp_path / name).touch()
+    (check,) = [result for result in checks.run() if result.name == "nsys's shared memory"]
+    assert check.state == "warning"
+    assert "3 files" in check.found
+    assert "Agent launcher failed" in check.found
+    subprocess.run(check.fix, shell=True, check=True)
+    assert [path.name for path in tmp_path.iterdir()] == ["torch_1"]
+    monkeypatch.setattr(nsys_keeper, "_running", lambda: True)
+    (tmp_path / "quadd-1").touch()
+    assert nsys_keeper.left_behind(tmp_path) == []

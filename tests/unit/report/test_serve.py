@@ -1,12 +1,17 @@
 from __future__ import annotations
 
+import contextlib
 import http.client
+import socket
+import struct
+import time
 from collections.abc import Iterator
 from threading import Thread
 
 import pytest
 
 from pinprof.errors import CollectError
+from pinprof.report.page import serve
 from pinprof.report.page.serve import PageServer
 
 PAGE = b"<!doctype html><title>page</title>"
@@ -49,6 +54,61 @@ def test_nothing_can_be_changed(server: PageServer, method: str) -> None:
 def test_a_foreign_host_name_is_refused(server: PageServer) -> None:
     assert ask(server, server.path, host=f"attacker.example:{server.server_port}")[0] == 403
     assert ask(server, server.path, host=f"localhost:{server.server_port}")[0] == 200
+
+
+@pytest.mark.parametrize("host", ["localhost", "127.0.0.1", "localhost:1", "127.0.0.1:80", "localhost:", ":{port}"])
+def test_a_wrong_port_in_the_host_name_is_refused(server: PageServer, host: str) -> None:
+    assert ask(server, server.path, host=host.format(port=server.server_port))[0] == 403
+
+
+def connected(server: PageServer) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", server.server_port), timeout=10)
+
+
+def hung_up(connection: socket.socket) -> bool:
+    try:
+        return connection.recv(1) == b""
+    except ConnectionResetError:
+        return True
+
+
+def test_connections_are_limited_and_places_come_back(server: PageServer) -> None:
+    with contextlib.ExitStack() as stack:
+        for _ in range(serve.MOST_CONNECTIONS):
+            stack.enter_context(connected(server)).sendall(b"GET /")
+        one_more = stack.enter_context(connected(server))
+        assert hung_up(one_more)
+    for _ in range(500):
+        with contextlib.suppress(ConnectionError, http.client.HTTPException):
+            if ask(server, server.path) == (200, PAGE):
+                return
+        time.sleep(0.02)
+    pytest.fail("no place came back")
+
+
+def test_who_does_not_ask_in_time_is_hung_up_on(server: PageServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serve, "ASK_WITHIN_S", 0.0)
+    with connected(server) as slow:
+        slow.sendall(b"GET /")
+        assert hung_up(slow)
+
+
+def test_a_client_that_resets_the_connection_leaves_no_traceback(
+    server: PageServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    server.page = bytes(1 << 24)
+    for request in (b"GET " + server.path.encode() + b" HTTP/1.0\r\nHost: localhost\r\n", b"GET /"):
+        connection = connected(server)
+        host = f"Host: localhost:{server.server_port}\r\n\r\n".encode()
+        connection.sendall(request.replace(b"Host: localhost\r\n", host))
+        # Closing with unread data and no lingering sends a reset.
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        connection.close()
+    server.page = PAGE
+    assert ask(server, server.path)[0] == 200
+    server.shutdown()
+    server.server_close()
+    assert capfd.readouterr().err == ""
 
 
 def test_it_listens_on_loopback_with_a_new_token_each_time(server: PageServer) -> None:

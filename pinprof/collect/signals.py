@@ -1,0 +1,53 @@
+"""Waiting for signals that are held back, without ever taking an interrupted wait for a signal.
+
+`signal.sigtimedwait` of CPython 3.11 to 3.14 returns what happened to lie in memory when SIGCONT (also the freezer of a
+control group: `docker pause`) interrupts it and its time is up meanwhile: it ends its loop without a result and still
+hands out the structure. So the C library's function is called here, whose return value decides.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import math
+import os
+from collections.abc import Collection
+from dataclasses import dataclass
+
+_SIGSET_BYTES = _SIGINFO_BYTES = 128
+"""sigset_t and siginfo_t of glibc and musl."""
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+class _Time(ctypes.Structure):
+    """struct timespec."""
+
+    _fields_ = (("s", ctypes.c_long), ("ns", ctypes.c_long))
+
+
+@dataclass(frozen=True)
+class Arrived:
+    """A signal that was taken."""
+
+    number: int
+    code: int
+    """siginfo's si_code: who sent it (sigaction(2))."""
+
+
+def wait_for(numbers: Collection[int], timeout_s: float) -> Arrived | None:
+    """The first of the signals that is pending or arrives within `timeout_s`; None when none did, or earlier.
+
+    The calling thread must hold them back. None comes early when another signal is handled or the process was stopped.
+    """
+    chosen = ctypes.create_string_buffer(_SIGSET_BYTES)
+    _LIBC.sigemptyset(chosen)
+    for number in numbers:
+        _LIBC.sigaddset(chosen, int(number))
+    information = (ctypes.c_int * (_SIGINFO_BYTES // ctypes.sizeof(ctypes.c_int)))()
+    fraction, whole = math.modf(max(timeout_s, 0.0))
+    taken = _LIBC.sigtimedwait(chosen, information, ctypes.byref(_Time(int(whole), int(fraction * 1e9))))
+    if taken >= 0:
+        return Arrived(taken, information[2])
+    if (number := ctypes.get_errno()) not in (errno.EAGAIN, errno.EINTR):
+        raise OSError(number, os.strerror(number))
+    return None

@@ -1,0 +1,212 @@
+"""What is printed is printable, in one place; that nobody reads it stops no work."""
+
+from __future__ import annotations
+
+import ast
+import io
+import os
+import pty
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.table import Table
+from rich.text import Text
+
+from pinprof import terminal
+from pinprof.errors import PinprofError
+from pinprof.report.terminal.console import PrintableConsole
+
+ROOT = Path(__file__).parents[2]
+HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202edesrever\u2066\r\x08"
+
+ALLOWED = {
+    "terminal.py": {"write"},
+    "report/terminal/console.py": {"Console"},
+    # Their standard output is a log or a pipe to pinprof.
+    "collect/python_frames/__main__.py": {"print"},
+    "collect/py_spy_keeper.py": {"print"},
+    "bench/worker.py": {"print"},
+    "bench/calibration_worker.py": {"print"},
+}
+
+
+def printing(node: ast.Call) -> str:
+    """By which way a call prints past the filter; empty when it does not."""
+    if isinstance(node.func, ast.Name):
+        return node.func.id if node.func.id in ("print", "Console") else ""
+    if not isinstance(node.func, ast.Attribute):
+        return ""
+    owner = ast.unparse(node.func.value)
+    if owner == "click" and node.func.attr in ("echo", "secho", "style", "echo_via_pager", "prompt", "confirm"):
+        return f"click.{node.func.attr}"
+    if node.func.attr in ("write", "writelines") and owner in ("sys.stdout", "sys.stderr", "stream", "console.file"):
+        return "write" if owner != "stream" else ""
+    return ""
+
+
+def test_printing_happens_in_one_place() -> None:
+    ways = {}
+    for path in (ROOT / "pinprof").rglob("*.py"):
+        name = str(path.relative_to(ROOT / "pinprof"))
+        calls = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
+        if found := {way for way in map(printing, calls) if way} - ALLOWED.get(name, set()):
+            ways[name] = found
+    assert ways == {}
+
+
+def shows(text: str) -> bool:
+    """Whether a text has no character that controls a terminal or reorders what surrounds it."""
+    return text == "\n".join(terminal.printable(line) for line in text.split("\n"))
+
+
+@given(st.text())
+def test_every_text_is_printable_once_it_is_said(text: str) -> None:
+    stream = io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "stdout", stream)
+        terminal.say(text)
+    assert shows(stream.getvalue())
+    assert stream.getvalue().count("\n") == text.count("\n") + 1
+
+
+@given(st.text())
+def test_the_console_lets_no_control_character_through(text: str) -> None:
+    stream = io.StringIO()
+    console = PrintableConsole(file=stream, width=60, no_color=True)
+    table = Table(text, box=None)
+    table.add_row(Text(text))
+    console.print(table)
+    console.print(text)
+    console.print(Text(text, "bold"), soft_wrap=True)
+    assert shows(stream.getvalue())
+
+
+def pinprof(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run([sys.executable, "-m", "pinprof", *arguments], check=False, **options)  # type: ignore[call-overload,no-any-return]
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["report", f"no-{HOSTILE}.data"],
+        ["report", "{folded}", "--format", "folded", "--event", HOSTILE],
+        ["report", "{folded}", "--explain", HOSTILE],
+        ["report", "{folded}", "--format", HOSTILE],
+        [HOSTILE],
+        ["run", HOSTILE],
+        ["list", HOSTILE],
+        ["record", "--", HOSTILE],
+        ["bench", "--only", HOSTILE],
+        ["bench", "compare", HOSTILE, HOSTILE],
+    ],
+)
+def test_no_error_brings_an_escape_sequence_to_the_terminal(arguments: list[str], tmp_path: Path) -> None:
+    folded = tmp_path / "in.folded"
+    folded.write_text(f"a{HOSTILE};b 3\n".replace("\r", ""), "utf-8")
+    told = pinprof(*(word.replace("{folded}", str(folded)) for word in arguments), capture_output=True)
+    assert told.returncode
+    for text in (told.stdout.decode(), told.stderr.decode()):
+        assert shows(text)
+    assert told.stderr
+
+
+def test_folded_stacks_have_no_control_character_either(tmp_path: Path) -> None:
+    folded = tmp_path / "in.folded"
+    folded.write_text(f"a{HOSTILE};b 3\n".replace("\r", ""), "utf-8")
+    assert shows(pinprof("report", str(folded), "--format", "folded", stdout=subprocess.PIPE).stdout.decode())
+
+
+def closed(number: int, *arguments: str) -> subprocess.CompletedProcess[bytes]:
+    """pinprof, started by a shell that closes one stream."""
+    words = ["sh", "-c", f'exec "$@" {number}>&-', "sh", sys.executable, "-m", "pinprof", *arguments]
+    return subprocess.run(words, capture_output=True, check=False)
+
+
+@pytest.fixture
+def folded(tmp_path: Path) -> Path:
+    path = tmp_path / "in.folded"
+    path.write_text("a;b 3\n")
+    return path
+
+
+def test_a_report_without_standard_output_or_error_is_written_all_the_same(folded: Path) -> None:
+    for number in (1, 2):
+        page = folded.with_name(f"{number}.html")
+        told = closed(number, "report", str(folded), "-o", str(page))
+        assert (told.returncode, told.stderr) == (0, b"")
+        assert page.read_text().endswith("</html>")
+
+
+def test_an_export_to_a_closed_standard_output_is_an_error_in_words(folded: Path) -> None:
+    told = closed(1, "report", str(folded), "--format", "json")
+    assert told.returncode == 1
+    assert told.stderr.endswith(b"[output]\n")
+    assert b"Traceback" not in told.stderr
+
+
+def unread(*arguments: str, streams: tuple[str, ...]) -> tuple[int, bytes]:
+    """pinprof's exit status and what else it says, when nobody reads those streams."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    options = {name: writer if name in streams else subprocess.PIPE for name in ("stdout", "stderr")}
+    told = pinprof(*arguments, **options)
+    os.close(writer)
+    return told.returncode, (told.stderr or b"")
+
+
+def test_a_page_is_written_although_nobody_reads_the_summary(folded: Path) -> None:
+    page = folded.with_name("page.html")
+    assert unread("report", str(folded), "-o", str(page), streams=("stdout", "stderr")) == (141, b"")
+    assert page.read_text().endswith("</html>")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--help"],
+        ["--version"],
+        ["list"],
+        ["list", "--json"],
+        ["doctor"],
+        ["report", "{}", "--format", "text"],
+        ["report", "{}", "--format", "json"],
+        ["report", "{}", "--format", "folded"],
+        ["report", "{}", "--format", "pprof"],
+        ["report", "{}", "--format", "html", "-o", "{}.html"],
+    ],
+    ids=" ".join,
+)
+def test_a_reader_that_has_gone_is_141_everywhere(arguments: list[str], folded: Path) -> None:
+    words = [word.replace("{}", str(folded)) for word in arguments]
+    assert unread(*words, streams=("stdout",)) == (141, b"")
+
+
+def test_a_full_disk_behind_standard_output_is_named(folded: Path) -> None:
+    with Path("/dev/full").open("wb") as full:
+        told = pinprof("report", str(folded), "--format", "folded", stdout=full, stderr=subprocess.PIPE)
+    assert told.returncode == 1
+    assert told.stderr.endswith(b"[disk-full]\n")
+    assert told.stderr.count(b"\n") == 1
+
+
+def test_the_sign_of_life_shows_names_as_they_are(tmp_path: Path) -> None:
+    controller, line = pty.openpty()
+    code = "import sys; from pinprof.cli.progress import working\nwith working(sys.argv[1]): pass"
+    try:
+        words = [sys.executable, "-c", code, f"[red]\x1b]0;owned\x07{HOSTILE}"]
+        subprocess.run(words, stderr=line, check=True, env={**os.environ, "TERM": "xterm"}, cwd=tmp_path)
+        told = os.read(controller, 1 << 16).decode()
+    finally:
+        os.close(controller)
+        os.close(line)
+    assert "[red]" in told
+    assert not [part for part in ("\x1b]", "\x07", "\x9b", "\u202e") if part in told]
+
+
+def test_errors_are_said_with_their_line_ends(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal.say(PinprofError("a\x1b[1mb.", "c", "slug"), error=True)
+    assert capsys.readouterr().err == "a␛[1mb. c\n"
