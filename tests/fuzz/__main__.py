@@ -13,7 +13,7 @@ import numpy as np
 from tests.fuzz.targets import TARGETS
 from tests.fuzz.workers import FAILED, READ, RUN, Round
 
-_ROUND = 10_000
+_ROUND = 1000
 """Inputs between two notes of how far it is."""
 
 

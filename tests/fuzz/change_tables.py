@@ -41,7 +41,9 @@ def _statement(random: Random, base: sqlite3.Connection, table: str) -> None:
         elif kind == 9:
             base.execute(f"ALTER TABLE {quoted} DROP COLUMN {column}")
         elif kind == 10:
-            base.execute(f"ALTER TABLE {quoted} RENAME COLUMN {column} TO {random.choice(('x', 'id', 'value', 'start'))}")
+            base.execute(
+                f"ALTER TABLE {quoted} RENAME COLUMN {column} TO {random.choice(('x', 'id', 'value', 'start'))}"
+            )
         elif kind == 11:
             base.execute(random.choice((f"DROP TABLE {quoted}", f"CREATE TABLE v AS SELECT * FROM {quoted}")))
         else:
@@ -95,7 +97,9 @@ def _array(random: Random, cells: list[Any], old: Any) -> Any:
     """The cells in the old type or another one, those that do not fit as NULL."""
     import pyarrow as pa
 
-    kind = random.choice((old, old, pa.int64(), pa.uint64(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.date64()))
+    kind = random.choice(
+        (old, old, pa.int64(), pa.uint64(), pa.float64(), pa.string(), pa.binary(), pa.bool_(), pa.date64())
+    )
     made = []
     for cell in cells:
         try:

@@ -136,7 +136,20 @@ def _value(random: Random, old: Any) -> Any:
     if isinstance(old, str) and random.random() < 0.5:
         return text(random)
     return random.choice(
-        (None, True, False, number(random), random.choice(REALS), text(random), [], {}, [old], {"name": old}, [[1]], _DEEP)
+        (
+            None,
+            True,
+            False,
+            number(random),
+            random.choice(REALS),
+            text(random),
+            [],
+            {},
+            [old],
+            {"name": old},
+            [[1]],
+            _DEEP,
+        )
     )
 
 

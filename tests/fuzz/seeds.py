@@ -110,7 +110,9 @@ def perf_by_hand(*, piped: bool) -> bytes:
     for number in range(12):
         chain = (rec.CONTEXT_KERNEL, KERNEL_IP + number % 3, rec.CONTEXT_USER, USER_IP, USER_IP + number)
         records.append(
-            sample(clock, chain[(number % 2) * 2 :], time=100 + 50 * number, tid=7 + number % 2, event_id=1 + number % 2)
+            sample(
+                clock, chain[(number % 2) * 2 :], time=100 + 50 * number, tid=7 + number % 2, event_id=1 + number % 2
+            )
         )
     names = Features().command("app", "--big").kernel("6.1.0").names(("cpu-clock", (1,)), ("page-faults", (2,)))
     names.build_id("/bin/app", bytes(range(20)))
@@ -172,14 +174,19 @@ def capture(name: str) -> Files:
     root = next(iter(files)).split("/")[0]
     files.pop(f"{root}/collector.log", None)
     files.setdefault(f"{root}/nvtx/100-1.bin", _nvtx())
-    files.setdefault(f"{root}/ranges.jsonl", _ranges(files[f"{root}/memory.jsonl"]) if f"{root}/memory.jsonl" in files else b"")
+    files.setdefault(
+        f"{root}/ranges.jsonl", _ranges(files[f"{root}/memory.jsonl"]) if f"{root}/memory.jsonl" in files else b""
+    )
     return files
 
 
 def _ranges(memory: bytes) -> bytes:
     start = json.loads(memory.splitlines()[0])["t"]
     names = (("init", start, start + 10**8), ("step", start + 10**8, start + 10**9))
-    rows = ({"name": name, "start_ns": begin, "end_ns": end, "domain": "pinprof", "pid": 7, "tid": 7} for name, begin, end in names)
+    rows = (
+        {"name": name, "start_ns": begin, "end_ns": end, "domain": "pinprof", "pid": 7, "tid": 7}
+        for name, begin, end in names
+    )
     return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
 
 
@@ -221,7 +228,9 @@ def parquetdir() -> Files:
         if table.startswith("ENUM_") and "MEM" not in table:
             continue
         out = io.BytesIO()
-        pq.write_table(pq.read_table(pa.BufferReader(data)).slice(0, 63 if table.startswith("String") else _MOST_ROWS), out)
+        pq.write_table(
+            pq.read_table(pa.BufferReader(data)).slice(0, 63 if table.startswith("String") else _MOST_ROWS), out
+        )
         files[f"uvm.parquetdir/{table}"] = out.getvalue()
     return files
 
