@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, Literal, Self
 
 from pinprof.errors import CaptureError
-from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, OneOf, Real, Record, Unfit, parsed
+from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, OneOf, Real, Record, Shape, Unfit, parsed
 
 SCHEMA_VERSION = 1
 
@@ -73,7 +73,11 @@ _FACTS = ("arch", "cpu", "cores_online", "kernel", "thp_enabled", "init_on_alloc
 """Host facts (collect.host.facts) that decide what an operation costs; of each GPU, `_GPU_FACTS`."""
 _GPU_FACTS = ("name", "link_generation_max", "link_width_max")
 _DURATION = Real(0, 2.0**62)
-_RATE = {"measure": TEXT, "size_bytes": COUNT, **dict.fromkeys(("median_ns", "low_ns", "high_ns"), _DURATION)}
+_RATE: dict[str, Shape] = {
+    "measure": TEXT,
+    "size_bytes": COUNT,
+    **dict.fromkeys(("median_ns", "low_ns", "high_ns"), _DURATION),
+}
 _SHAPE = Record(
     {
         "machine": Facts(others=ANYTHING),
@@ -185,7 +189,9 @@ def read(path: Path) -> Rates:
     try:
         raw = parsed(path.read_bytes())
         if isinstance(raw, dict) and raw.get("schema_version") != SCHEMA_VERSION:
-            raise Unfit(f"schema version {raw.get('schema_version')!r:.40} where this pinprof reads {SCHEMA_VERSION}")
+            raise Unfit(
+                f"has schema version {raw.get('schema_version')!r:.40} where this pinprof reads {SCHEMA_VERSION}"
+            )
         known = _SHAPE.fit(raw)
     except (OSError, ValueError) as error:
         raise CaptureError(

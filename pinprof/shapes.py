@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -22,13 +22,21 @@ _DEEPEST = 16
 
 
 class Unfit(ValueError):
-    """A value that is not of its shape; says where it stands and what was expected."""
+    """A value that is not of its shape; says what is wrong with it, and where it stands."""
+
+    def __init__(self, problem: str, where: str = "") -> None:
+        super().__init__(f"{where.lstrip('.') or 'it'} {problem}")
+        self._problem, self._where = problem, where
+
+    def inside(self, place: str) -> Unfit:
+        """The same, as seen from the container in which it stands at `place`."""
+        return Unfit(self._problem, place + self._where)
 
 
 class Shape(Protocol):
     """What a value may be."""
 
-    def fit(self, value: Any, where: str = "") -> Any:
+    def fit(self, value: Any) -> Any:
         """The value as later code may rely on it; Unfit where it is none of the kind."""
 
 
@@ -38,19 +46,19 @@ def parsed(text: bytes | str) -> Any:
         decoded = text if isinstance(text, str) else text.decode("utf-8-sig")
         return json.loads(decoded, parse_constant=_no_constant, parse_float=_finite)
     except RecursionError:
-        raise Unfit("its values are nested too deeply") from None
+        raise Unfit("is nested too deeply") from None
     except ValueError as error:
-        raise Unfit(str(error)) from None
+        raise Unfit(f"is no JSON: {error}") from None
 
 
 def _no_constant(name: str) -> None:
-    raise Unfit(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is no number of JSON")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise Unfit("a number is beyond all use")
+        raise ValueError("a number is beyond all use")
     return number
 
 
@@ -61,10 +69,10 @@ class Whole:
     low: int = 0
     high: int = MOST
 
-    def fit(self, value: Any, where: str = "") -> int:
+    def fit(self, value: Any) -> int:
         """The number."""
         if type(value) is not int or not self.low <= value <= self.high:
-            raise Unfit(f"{where or 'it'} is no whole number from {self.low} to {self.high}")
+            raise Unfit(f"is no whole number from {self.low} to {self.high}")
         return value
 
 
@@ -75,10 +83,10 @@ class Real:
     low: float = 0.0
     high: float = float(2**63)
 
-    def fit(self, value: Any, where: str = "") -> float:
+    def fit(self, value: Any) -> float:
         """The number as a float; whole ones of any size are compared before they are converted."""
         if type(value) not in (int, float) or not self.low <= value <= self.high:
-            raise Unfit(f"{where or 'it'} is no number from {self.low:g} to {self.high:g}")
+            raise Unfit(f"is no number from {self.low:g} to {self.high:g}")
         return float(value)
 
 
@@ -86,10 +94,10 @@ class Real:
 class Text:
     """Text that can be written in UTF-8: JSON may spell lone surrogates, which become `?`."""
 
-    def fit(self, value: Any, where: str = "") -> str:
+    def fit(self, value: Any) -> str:
         """The text."""
         if not isinstance(value, str):
-            raise Unfit(f"{where or 'it'} is no text")
+            raise Unfit("is no text")
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -99,10 +107,10 @@ class OneOf:
 
     values: tuple[Any, ...]
 
-    def fit(self, value: Any, where: str = "") -> Any:
+    def fit(self, value: Any) -> Any:
         """The value."""
         if not any(type(value) is type(known) and value == known for known in self.values):
-            raise Unfit(f"{where or 'it'} is none of {', '.join(map(repr, self.values))}")
+            raise Unfit(f"is none of {', '.join(map(repr, self.values))}")
         return value
 
 
@@ -112,14 +120,14 @@ class Either:
 
     shapes: tuple[Shape, ...]
 
-    def fit(self, value: Any, where: str = "") -> Any:
+    def fit(self, value: Any) -> Any:
         """The value of that shape."""
         for shape in self.shapes[:-1]:
             try:
-                return shape.fit(value, where)
+                return shape.fit(value)
             except Unfit:
                 pass
-        return self.shapes[-1].fit(value, where)
+        return self.shapes[-1].fit(value)
 
 
 @dataclass(frozen=True)
@@ -130,13 +138,13 @@ class Each:
     lenient: bool = False
     """Whether elements of another shape are left out."""
 
-    def fit(self, value: Any, where: str = "") -> list[Any]:
+    def fit(self, value: Any) -> list[Any]:
         """The elements."""
         if not isinstance(value, list):
-            raise Unfit(f"{where or 'it'} is no list")
-        if not self.lenient:
-            return [self.shape.fit(element, f"{where}[{number}]") for number, element in enumerate(value)]
-        return list(_fitting(dict(enumerate(value)), dict.fromkeys(range(len(value)), self.shape), where).values())
+            raise Unfit("is no list")
+        if self.lenient:
+            return list(_fitting(dict(enumerate(value)), dict.fromkeys(range(len(value)), self.shape)).values())
+        return _in_order([self.shape] * len(value), value)
 
 
 @dataclass(frozen=True)
@@ -145,11 +153,11 @@ class Row:
 
     shapes: tuple[Shape, ...]
 
-    def fit(self, value: Any, where: str = "") -> tuple[Any, ...]:
+    def fit(self, value: Any) -> tuple[Any, ...]:
         """The elements."""
         if not isinstance(value, list) or len(value) != len(self.shapes):
-            raise Unfit(f"{where or 'it'} is no list of {len(self.shapes)}")
-        return tuple(shape.fit(element, where) for shape, element in zip(self.shapes, value, strict=True))
+            raise Unfit(f"is no list of {len(self.shapes)}")
+        return tuple(_in_order(self.shapes, value))
 
 
 @dataclass(frozen=True)
@@ -161,12 +169,12 @@ class Column:
     most: int = MOST
     """The largest sum."""
 
-    def fit(self, value: Any, where: str = "") -> list[int]:
+    def fit(self, value: Any) -> list[int]:
         """The numbers."""
         if not isinstance(value, list) or not set(map(type, value)) <= {int}:
-            raise Unfit(f"{where or 'it'} is no list of whole numbers")
+            raise Unfit("is no list of whole numbers")
         if value and not (self.low <= min(value) and max(value) <= self.high and sum(value) <= self.most):
-            raise Unfit(f"{where or 'it'} has a number outside {self.low} to {self.high}, or too large a sum")
+            raise Unfit(f"has a number outside {self.low} to {self.high}, or too large a sum")
         return value
 
 
@@ -177,15 +185,21 @@ class Record:
     fields: Mapping[str, Shape]
     optional: Mapping[str, Shape] = field(default_factory=dict)
 
-    def fit(self, value: Any, where: str = "") -> dict[str, Any]:
+    def fit(self, value: Any) -> dict[str, Any]:
         """The fields."""
         if not isinstance(value, dict):
-            raise Unfit(f"{where or 'it'} is no object")
+            raise Unfit("is no object")
         for name in self.fields:
             if name not in value:
-                raise Unfit(f"{where or 'it'} has no {name}")
+                raise Unfit(f"has no {name}")
         shapes = {**self.fields, **{name: shape for name, shape in self.optional.items() if name in value}}
-        return {name: shape.fit(value[name], f"{where}.{name}".lstrip(".")) for name, shape in shapes.items()}
+        found = {}
+        for name, shape in shapes.items():
+            try:
+                found[name] = shape.fit(value[name])
+            except Unfit as error:
+                raise error.inside(f".{name}") from None
+        return found
 
 
 @dataclass(frozen=True)
@@ -196,14 +210,14 @@ class Facts:
     others: Shape | None = None
     """The shape of fields with any other name; None leaves them out."""
 
-    def fit(self, value: Any, where: str = "") -> dict[str, Any]:
+    def fit(self, value: Any) -> dict[str, Any]:
         """What fits."""
         if not isinstance(value, dict):
-            raise Unfit(f"{where or 'it'} is no object")
+            raise Unfit("is no object")
         shapes = {name: self.fields.get(name, self.others) for name in value}
         nulls = {name for name in value if name in self.fields and value[name] is None}
         known = {name: shape for name, shape in shapes.items() if shape is not None and name not in nulls}
-        found = _fitting(value, known, where)
+        found = _fitting(value, known)
         return {TEXT.fit(name): found.get(name) for name in value if name in found or name in nulls}
 
 
@@ -213,30 +227,41 @@ class Anything:
 
     deepest: int = _DEEPEST
 
-    def fit(self, value: Any, where: str = "") -> Any:
+    def fit(self, value: Any) -> Any:
         """The value, with text that can be written."""
         if value is None or isinstance(value, bool):
             return value
         if isinstance(value, str):
-            return TEXT.fit(value, where)
+            return TEXT.fit(value)
         if isinstance(value, int | float):
             if not -MOST <= value <= MOST:
-                raise Unfit(f"{where or 'it'} is a number beyond all use")
+                raise Unfit("is a number beyond all use")
             return value
         if not self.deepest:
-            raise Unfit(f"{where or 'it'} is nested too deeply")
+            raise Unfit("is nested too deeply")
         inner = Anything(self.deepest - 1)
         if isinstance(value, list):
-            return [inner.fit(element, where) for element in value]
-        return {TEXT.fit(name): inner.fit(element, where) for name, element in value.items()}
+            return [inner.fit(element) for element in value]
+        return {TEXT.fit(name): inner.fit(element) for name, element in value.items()}
 
 
-def _fitting(values: Mapping[Any, Any], shapes: Mapping[Any, Shape], where: str) -> dict[Any, Any]:
+def _in_order(shapes: Sequence[Shape], values: Sequence[Any]) -> list[Any]:
+    """Values of a list, each of its shape."""
+    found: list[Any] = []
+    try:
+        for shape, value in zip(shapes, values, strict=True):
+            found.append(shape.fit(value))
+    except Unfit as error:
+        raise error.inside(f"[{len(found)}]") from None
+    return found
+
+
+def _fitting(values: Mapping[Any, Any], shapes: Mapping[Any, Shape]) -> dict[Any, Any]:
     """The values that are of their shape."""
     found = {}
     for name, shape in shapes.items():
         try:
-            found[name] = shape.fit(values[name], where)
+            found[name] = shape.fit(values[name])
         except Unfit:
             continue
     return found

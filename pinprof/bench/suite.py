@@ -14,13 +14,13 @@ from pinprof.bench.plan import Job
 from pinprof.errors import CaptureError, FormatError
 from pinprof.rates import Rate, Rates, is_measure
 from pinprof.read.byte_source import ByteSource
-from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, Row, Whole, parsed
+from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, Row, Shape, Whole, parsed
 
-MOST_BYTES = 64 << 20
+MOST_BYTES = 32 << 20
 """A file's text: that of a whole machine has 0.2 MB. pyperf holds it as Python's objects, some ten times larger."""
 
 _SECONDS = Real(1e-30, 2.0**60)
-_METADATA = {"name": TEXT, "measure": TEXT, "unit": TEXT, "size_bytes": COUNT, "loops": COUNT}
+_METADATA: dict[str, Shape] = {"name": TEXT, "measure": TEXT, "unit": TEXT, "size_bytes": COUNT, "loops": COUNT}
 _RUN = Record(
     {},
     optional={
@@ -50,8 +50,8 @@ def load_suite(path: Path) -> Any:
         text = ByteSource(path).whole(MOST_BYTES)
         _SHAPE.fit(parsed(text))
         suite = pyperf.BenchmarkSuite.loads(text.decode("utf-8-sig"))
-    except FormatError as error:
-        raise CaptureError(error.problem, error.remedy, error.slug) from error
+    except FormatError:
+        reason = f"it holds more than {MOST_BYTES >> 20} MiB of text"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it is no result of pyperf ({error})"
     else:

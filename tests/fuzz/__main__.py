@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import secrets
+import sys
 import time
 from pathlib import Path
 
@@ -41,6 +42,10 @@ def main() -> None:
         rate = (done - before) / (time.monotonic() - began)
         print(f"{done:,} inputs, {counts[:, FAILED].sum():,} failures, {rate:.0f} a second", flush=True)
     print(table(counts))
+    failures = options.folder / "failures.jsonl"
+    if failures.is_file():
+        print(failures.read_text())
+    sys.exit(bool(counts[:, FAILED].sum()))
 
 
 def table(counts: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> str:

@@ -6,13 +6,15 @@ import gzip
 import json
 import re
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
 from tests.fuzz.hostile import REALS, number, rearrange, text
 
 _DEEP, _TWICE = "fuzz-deep", "fuzz-twice-"
+_MOST_ADDED = 100_000
+"""Bytes of lines that are repeated."""
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
@@ -25,7 +27,7 @@ def json_lines(random: Random, data: bytes) -> bytes:
     """Lines of JSON, one or a few of them changed, or in another order."""
     lines = data.splitlines(keepends=True)
     if not lines or random.random() < 0.2:
-        rearrange(random, lines, 2000)
+        rearrange(random, lines, len(lines) + _room(data, lines))
         return b"".join(lines)
     for _ in range(random.choice((1, 1, 4))):
         place = random.randrange(len(lines))
@@ -34,6 +36,11 @@ def json_lines(random: Random, data: bytes) -> bytes:
         except ValueError:
             lines[place] = text(random).encode("utf-8", "surrogatepass")
     return b"".join(lines)
+
+
+def _room(data: bytes, lines: Sequence[object]) -> int:
+    """How many more lines an input may have: it must be small enough to be read within milliseconds."""
+    return _MOST_ADDED * len(lines) // (len(data) + 1)
 
 
 def packed(change: Callable[[Random, bytes], bytes]) -> Callable[[Random, bytes], bytes]:
@@ -59,7 +66,7 @@ def lines(random: Random, data: bytes) -> bytes:
     rows = data.decode("utf-8", "surrogateescape").split("\n")
     for _ in range(random.choice((1, 1, 2, 6))):
         if not rows or random.random() < 0.3:
-            rearrange(random, rows, 5000)
+            rearrange(random, rows, len(rows) + _room(data, rows))
             continue
         place = random.randrange(len(rows))
         rows[place] = _line(random, rows[place])

@@ -1,50 +1,33 @@
 """Inputs as files: what failed once lies in tests/fuzz/kept and runs in every test run.
 
-`kept/NAME OF THE TARGET/SIGNATURE`: the file itself, or a .tar.xz of an input of several files.
+kept/NAME OF THE TARGET/WHAT FAILED@NUMBER OF THE SEED/the files that are not as in the seed
 """
 
 from __future__ import annotations
 
-import io
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.fuzz.seeds import Files
+from tests.fuzz.seeds import Files, write
+from tests.fuzz.targets import TARGETS, Target
 
 KEPT = Path(__file__).parent / "kept"
-_ARCHIVE = ".tar.xz"
 
 
-def save(files: Files, folder: Path, target: str, signature: str) -> Path:
-    """Store an input; the file it is in."""
-    place = folder / target / signature
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if len(files) == 1:
-        (name,) = files
-        place = place.with_name(f"{signature}-{name}")
-        place.write_bytes(files[name])
-        return place
-    place = place.with_name(signature + _ARCHIVE)
-    with tarfile.open(place, "w:xz") as archive:
-        for name, data in files.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
+def save(damage: Files, folder: Path, target: Target, seed: int, name: str) -> Path:
+    """Store what differs from a seed; the folder it is in."""
+    place = folder / target.name / f"{name}@{seed}"
+    write(damage, place)
     return place
 
 
-def load(place: Path) -> dict[str, bytes]:
-    """The input that a file holds."""
-    if not place.name.endswith(_ARCHIVE):
-        return {place.name: place.read_bytes()}
-    with tarfile.open(place) as archive:
-        members = {member.name: archive.extractfile(member) for member in archive if member.isfile()}
-        return {name: file.read() for name, file in members.items() if file is not None}
+def load(place: Path) -> tuple[Target, int, dict[str, bytes]]:
+    """The target, the number of the seed, and what differs from it."""
+    target = next(one for one in TARGETS if one.name == place.parent.name)
+    files = {str(path.relative_to(place)): path.read_bytes() for path in place.rglob("*") if path.is_file()}
+    return target, int(place.name.rpartition("@")[2]), files
 
 
-def kept() -> Iterator[tuple[str, Path]]:
-    """(target, file) of every input that is kept."""
-    for folder in sorted(path for path in KEPT.iterdir() if path.is_dir()) if KEPT.is_dir() else ():
-        for place in sorted(folder.iterdir()):
-            yield folder.name, place
+def kept() -> Iterator[Path]:
+    """Every input that is kept."""
+    yield from sorted(KEPT.glob("*/*@*"))

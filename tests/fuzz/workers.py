@@ -130,7 +130,7 @@ class Round:
         digest = hashlib.sha256(f"{target.name} {where}".encode()).hexdigest()[:10]
         stored = list((self.folder / target.name).glob(f"{digest}*"))
         if len(stored) < _EXAMPLES:
-            place = keep.save({**target.seeds[seed], **damage}, self.folder, target.name, f"{digest}-{number}")
+            place = keep.save(damage, self.folder, target, seed, f"{digest}-{number}")
             line = {"target": target.name, "input": number, "where": where, "error": words, "file": str(place)}
             with (self.folder / "failures.jsonl").open("a") as file:
                 file.write(json.dumps(line) + "\n")

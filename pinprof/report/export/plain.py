@@ -9,14 +9,14 @@ from typing import IO
 import numpy as np
 
 from pinprof.errors import UsageError
-from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32
+from pinprof.model import KERNEL, NO_NODE, Bool, Capture, FrameTable, Int32
 from pinprof.report.names import NO_CALLCHAIN
 from pinprof.report.rows import merged_nodes
 
 _CHUNK = 8192
 """Stacks unrolled at once: bounds memory at chunk × depth name indices."""
 
-_SEPARATORS = re.compile(r"[;\x00-\x1f\x7f\x85\u2028\u2029]")
+_SEPARATORS = re.compile(r"[;\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 def write_folded(capture: Capture, stream: IO[str], event: str | None = None) -> None:
@@ -32,11 +32,13 @@ def write_folded(capture: Capture, stream: IO[str], event: str | None = None) ->
     heaviest = np.argsort(-weights, kind="stable")
     nodes, weights = nodes[heaviest], weights[heaviest]
     names = _folded_names(capture.stacks.frames)
+    spelled = Counter(names)
+    ambiguous = np.array([spelled[name] > 1 for name in names])
     alike: dict[str, int] = {}
     for start in range(0, len(nodes), _CHUNK):
-        rows = _unroll(capture, nodes[start : start + _CHUNK], names)
-        for stack, ambiguous, weight in zip(*rows, weights[start : start + _CHUNK].tolist(), strict=True):
-            if ambiguous:
+        rows = _unroll(capture, nodes[start : start + _CHUNK], names, ambiguous)
+        for stack, several, weight in zip(*rows, weights[start : start + _CHUNK].tolist(), strict=True):
+            if several:
                 alike[stack] = alike.get(stack, 0) + weight
             else:
                 stream.write(f"{stack} {weight}\n")
@@ -68,16 +70,14 @@ def _folded_names(frames: FrameTable) -> list[str]:
     return [*names, NO_CALLCHAIN]
 
 
-def _unroll(capture: Capture, nodes: Int32, names: list[str]) -> tuple[list[str], list[bool]]:
-    """Per node its chain as text, root first, and whether a name in it stands for several functions.
+def _unroll(capture: Capture, nodes: Int32, names: list[str], marked: Bool) -> tuple[list[str], list[bool]]:
+    """Per node its chain as text, root first, and whether a name in it is marked; the last name is that of no chain.
 
     All chains climb one level per numpy pass.
     """
     table = capture.stacks
     if not len(table):
-        return [NO_CALLCHAIN] * len(nodes), [True] * len(nodes)
-    spelled = Counter(names)
-    ambiguous = np.array([spelled[name] > 1 for name in names])
+        return [names[-1]] * len(nodes), [True] * len(nodes)
     frames: list[Int32] = []
     current = nodes
     depth = np.zeros(len(nodes), np.int64)
@@ -90,4 +90,4 @@ def _unroll(capture: Capture, nodes: Int32, names: list[str]) -> tuple[list[str]
         ";".join([names[frame] for frame in row[-max(length, 1) :]])
         for row, length in zip(rows.tolist(), depth.tolist(), strict=True)
     ]
-    return texts, [bool(flag) for flag in np.any(ambiguous[rows], axis=1)]
+    return texts, [bool(flag) for flag in np.any(marked[rows], axis=1)]
