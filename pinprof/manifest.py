@@ -36,7 +36,7 @@ _HOST = Facts(
     },
     ANYTHING,
 )
-_SCENARIO = Facts(
+SCENARIO = Facts(
     {
         **_texts("name family summary backend device_name emulation shows"),
         "parameters": Facts(
@@ -76,7 +76,7 @@ SHAPE = Facts(
     {
         "tool_version": TEXT,
         "command": Each(TEXT),
-        "scenario": _SCENARIO,
+        "scenario": SCENARIO,
         "host": _HOST,
         "collectors": Each(_COLLECTOR, lenient=True),
         "outcome": _OUTCOME,

@@ -22,8 +22,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from pinprof import shapes
 from pinprof.errors import CaptureError
-from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, OneOf, Real, Record, Shape, Unfit, parsed
+from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, OneOf, Real, Record, Shape, Unfit
 
 SCHEMA_VERSION = 1
 
@@ -187,7 +188,7 @@ def to_json(rates: Rates) -> str:
 def read(path: Path) -> Rates:
     """Rates from a file, which may come from elsewhere; CaptureError when it is not what `to_json` writes."""
     try:
-        raw = parsed(path.read_bytes())
+        raw = shapes.read(path)
         if isinstance(raw, dict) and raw.get("schema_version") != SCHEMA_VERSION:
             raise Unfit(
                 f"has schema version {raw.get('schema_version')!r:.40} where this pinprof reads {SCHEMA_VERSION}"

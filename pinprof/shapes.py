@@ -13,10 +13,13 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 MOST = 2**63 - 1
 """What a column of 64 bits holds."""
+MOST_BYTES = 8 << 20
+"""Of a manifest or of rates, which have some kB; as Python's objects they take up to thirty times as much."""
 _DEEPEST = 16
 """Containers in each other in what no shape describes: reports write it as it is."""
 
@@ -38,6 +41,15 @@ class Shape(Protocol):
 
     def fit(self, value: Any) -> Any:
         """The value as later code may rely on it; Unfit where it is none of the kind."""
+
+
+def read(path: Path) -> Any:
+    """The values of a small file; OSError where it cannot be read, Unfit where it is large or no JSON."""
+    with path.open("rb") as file:
+        text = file.read(MOST_BYTES + 1)
+    if len(text) > MOST_BYTES:
+        raise Unfit(f"is larger than {MOST_BYTES >> 20} MiB")
+    return parsed(text)
 
 
 def parsed(text: bytes | str) -> Any:

@@ -31,10 +31,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pinprof import __version__
+from pinprof import __version__, shapes
 from pinprof.errors import CaptureError, CollectError
 from pinprof.manifest import SHAPE, Manifest
-from pinprof.shapes import parsed
 
 SCHEMA_VERSION = 1
 
@@ -159,7 +158,7 @@ def holds_recording(directory: Path) -> bool:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
     try:
-        raw = parsed((path / MANIFEST).read_bytes())
+        raw = shapes.read(path / MANIFEST)
     except FileNotFoundError:
         raise CaptureError(
             f"{path} is a directory without a {MANIFEST}, so it is no pinprof capture.",
