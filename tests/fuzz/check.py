@@ -28,7 +28,7 @@ from pinprof.report.terminal.layout import PLAIN_WIDTH
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 """What a terminal may obey; lines end with a newline alone."""
-_OFTEN, _SOMETIMES = 0.25, 0.02
+_OFTEN, _SOMETIMES = 0.1, 0.005
 """The shares of inputs of which text is made, and a page or all exports; JSON is made of all."""
 
 

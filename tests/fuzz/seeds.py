@@ -120,20 +120,19 @@ def perf_by_hand(*, piped: bool) -> bytes:
 
 
 def trimmed_perf(data: bytes, most: int = _MOST_RECORDS) -> bytes:
-    """A perf.data file with so many records of each type at most, evenly chosen."""
+    """A perf.data file with so many records of each type at most; of samples, those with the shorter stacks."""
     head, records, tail = perf_parts(data)
-    of_type = Counter(record[:4] for record in records)
+    sizes = sorted(len(record) for record in records if record[0] == _SAMPLE)
+    short = sizes[len(sizes) // 3] if sizes else 0
+    samples = [number for number, record in enumerate(records) if record[0] == _SAMPLE and len(record) <= short]
+    wanted = set(samples[:: max(len(samples) // most, 1)][:most])
     seen: Counter[bytes] = Counter()
-    kept = []
-    for record in records:
-        kind = record[:4]
-        step = max(of_type[kind] // most, 1)
+    for number, record in enumerate(records):
         # Mappings at the beginning are the program's and its libraries'.
-        wanted = seen[kind] % step == 0 if record[0] == _SAMPLE else seen[kind] < most
-        seen[kind] += 1
-        if wanted:
-            kept.append(record)
-    return perf_whole(head, kept, tail)
+        if record[0] != _SAMPLE and seen[record[:4]] < most:
+            wanted.add(number)
+        seen[record[:4]] += 1
+    return perf_whole(head, [records[number] for number in sorted(wanted)], tail)
 
 
 def trimmed_sqlite(data: bytes) -> bytes:
