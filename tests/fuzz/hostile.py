@@ -12,9 +12,10 @@ NUMBERS = (
 )  # fmt: skip
 REALS = (0.5, -0.0, 1e-320, 1e18, 1e308, -1e308, float("inf"), float("-inf"), float("nan"))
 TEXTS = (
-    "", " ", "\0", "\x1b[31mred\x1b]0;title\x07", "\x9b31m", "\u2028", "\u202e", "\ud800", "\udcff", "é" * 300, "x" * 70_000,
-    "-1", "1e999", "nan", "</script><script>", "=1+1", "a;b", "line\nline", "[libcuda.so.1] × 9", "[a] × 9999", "__libc_start_main",
-    "cudaMemcpy", "cuMemAlloc_v2", "_Z" + "N1a" * 300, "/../../etc", "9" * 5000,
+    "", " ", "\0", "\x1b[31mred\x1b]0;title\x07", "\x9b31m", "\u2028", "\u202e", "\ud800", "\udcff",
+    "é" * 300, "x" * 70_000,
+    "-1", "1e999", "nan", "</script><script>", "=1+1", "a;b", "line\nline", "[libcuda.so.1] × 9", "[a] × 9999",
+    "__libc_start_main", "cudaMemcpy", "cuMemAlloc_v2", "_Z" + "N1a" * 300, "/../../etc", "9" * 5000,
 )  # fmt: skip
 WIDTHS = (1, 2, 4, 8)
 

@@ -90,13 +90,15 @@ TORCH_TRACE: dict[str, Any] = {
 EVENTED = json.dumps(
     {
         "$schema": "https://www.speedscope.app/file-format-schema.json",
-        "shared": {"frames": [{"name": "main", "file": "a.c", "line": 3}, {"name": "memcpy"}, {"name": "clear_page_erms_[k]"}]},
+        "shared": {
+            "frames": [{"name": "main", "file": "a.c", "line": 3}, {"name": "memcpy"}, {"name": "clear_page_erms_[k]"}]
+        },
         "profiles": [
             {"type": "evented", "name": "main (7)", "unit": "microseconds", "startValue": 0, "endValue": 30,
              "events": [{"type": "OC"[at], "frame": frame, "at": when} for at, frame, when in
                         ((0, 0, 0), (0, 1, 5), (0, 2, 6), (1, 2, 8), (1, 1, 20), (1, 0, 30))]},
-            {"type": "sampled", "name": "bytes", "unit": "bytes", "startValue": 0, "endValue": 9, "samples": [[0, 1], [0]],
-             "weights": [4, 5]},
+            {"type": "sampled", "name": "bytes", "unit": "bytes", "startValue": 0, "endValue": 9,
+             "samples": [[0, 1], [0]], "weights": [4, 5]},
         ],
     }
 )  # fmt: skip

@@ -65,50 +65,54 @@ def _captures(*names: str) -> Callable[[], Sequence[Files]]:
 _NATIVE, _NSYS, _SCENARIO = "h200/pinned-native", "h200/uvm-perf-nsys", "cases/pinned_ring"
 _TORCH, _WORKERS, _PROGRAM = "h200/torch-pin-pin-memory", "cases/dataloader_fresh", "h200/calls"
 
+_JSON, _LINES = change_text.json_document, change_text.lines
+
+
+def _perf_files() -> Sequence[Files]:
+    real = (seeds.trimmed_perf(seeds.xz(f"h200/{name}.perf.data")) for name in ("pageable", "uvm.all"))
+    by_hand = (seeds.perf_by_hand(piped=piped) for piped in (False, True))
+    return [{"a.perf.data": data} for data in (*real, *by_hand)]
+
+
+def _exports() -> Sequence[Files]:
+    names = ("h200/uvm.sqlite", "h200/pageable.sqlite", "nsys/nvtx-2022.4.sqlite")
+    return [{"a.sqlite": seeds.trimmed_sqlite(seeds.xz(name))} for name in names]
+
+
+def _profiles() -> Sequence[Files]:
+    stored = ((DATA / f"profiles/go-{name}.pb.gz").read_bytes() for name in ("cpu", "heap"))
+    return [{"a.pb": data} for data in (seeds.exported("pprof"), *stored)]
+
+
 TARGETS: tuple[Target, ...] = (
-    Target(
-        "perf.data",
-        _file("a.perf.data", *(lambda name=name: seeds.trimmed_perf(seeds.xz(name)) for name in  # type: ignore[misc]
-              ("h200/pageable.perf.data", "h200/uvm.all.perf.data")), lambda: seeds.perf_by_hand(piped=False), lambda: seeds.perf_by_hand(piped=True)),
-        change_bytes.perf,
-    ),
-    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), change_text.lines),
-    Target(
-        "nsys sqlite",
-        _file("a.sqlite", *(lambda name=name: seeds.trimmed_sqlite(seeds.xz(name)) for name in  # type: ignore[misc]
-              ("h200/uvm.sqlite", "h200/pageable.sqlite", "nsys/nvtx-2022.4.sqlite"))),
-        change_tables.sqlite,
-    ),
+    Target("perf.data", _perf_files, change_bytes.perf),
+    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES),
+    Target("nsys sqlite", _exports, change_tables.sqlite),
     Target("nsys parquetdir", lambda: [seeds.parquetdir()], change_tables.parquet),
-    Target("folded", _file("a.folded", lambda: seeds.exported("folded")), change_text.lines),
-    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), change_text.json_document),
-    Target(
-        "pprof",
-        _file("a.pb", lambda: seeds.exported("pprof"), (DATA / "profiles/go-cpu.pb.gz").read_bytes,
-              (DATA / "profiles/go-heap.pb.gz").read_bytes),
-        change_bytes.protobuf,
-    ),
+    Target("folded", _file("a.folded", lambda: seeds.exported("folded")), _LINES),
+    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON),
+    Target("pprof", _profiles, change_bytes.protobuf),
     Target(
         "Chrome trace",
         _file("a.json", lambda: seeds.exported("trace", _NSYS), lambda: json.dumps(seeds.TORCH_TRACE).encode()),
-        change_text.json_document,
+        _JSON,
     ),
     Target(
         "bench file",
         lambda: [{"bench/a.json": seeds.bench(), "bench/b.json": seeds.bench()}],
-        change_text.json_document,
+        _JSON,
         check=check.comparison,
     ),
-    Target("manifest.json", _captures(_NATIVE, _NSYS, _SCENARIO), change_text.json_document, "*/manifest.json"),
+    Target("manifest.json", _captures(_NATIVE, _NSYS, _SCENARIO), _JSON, "*/manifest.json"),
     Target("perf.data in a capture", _captures(_NATIVE, _WORKERS, _TORCH), change_bytes.perf, "*/perf.data"),
     Target("calls.data", _captures(_PROGRAM, _TORCH, _WORKERS), change_bytes.perf, "*/calls.data"),
-    Target("perf-script.txt.gz", lambda: [seeds.with_chains()], change_text.packed(change_text.lines), "*/perf-script.txt.gz"),
-    Target("kallsyms.gz", lambda: [seeds.with_chains()], change_text.packed(change_text.lines), "*/kallsyms.gz"),
-    Target("symbols.json.gz", _captures(_NATIVE, _WORKERS), change_text.packed(change_text.json_document), "*/symbols.json.gz"),
+    Target("perf-script.txt.gz", lambda: [seeds.with_chains()], change_text.packed(_LINES), "*/perf-script.txt.gz"),
+    Target("kallsyms.gz", lambda: [seeds.with_chains()], change_text.packed(_LINES), "*/kallsyms.gz"),
+    Target("symbols.json.gz", _captures(_NATIVE, _WORKERS), change_text.packed(_JSON), "*/symbols.json.gz"),
     Target("ranges.jsonl", _captures(_NATIVE, _TORCH, _NSYS), change_text.json_lines, "*/ranges.jsonl"),
     Target("memory.jsonl", _captures(_NATIVE, _WORKERS), change_text.json_lines, "*/memory.jsonl"),
     Target("python-stacks.jsonl.gz", _captures(_WORKERS), change_text.members, "*/python-stacks.jsonl.gz"),
     Target("nvtx", _captures(_NATIVE, _TORCH, _WORKERS), change_bytes.words, "*/nvtx/*"),
     Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite"),
-    Target("rates.json", _captures(_NATIVE, _SCENARIO), change_text.json_document, "*/rates.json"),
-)  # fmt: skip
+    Target("rates.json", _captures(_NATIVE, _SCENARIO), _JSON, "*/rates.json"),
+)

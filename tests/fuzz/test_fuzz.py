@@ -29,9 +29,7 @@ def test_random_damage_ends_in_a_report_or_in_an_error_of_ours(tmp_path: Path) -
     assert found.returncode == 0, f"seed {seed}"
 
 
-@pytest.mark.parametrize(
-    "place", [pytest.param(place, id=f"{place.parent.name}-{place.name}") for place in keep.kept()]
-)
+@pytest.mark.parametrize("place", list(keep.kept()), ids=lambda place: f"{place.parent.name}-{place.name}")
 def test_what_failed_once_fails_no_more(place: Path, tmp_path: Path) -> None:
     target, seed, damage = keep.load(place)
     target.check(Place(tmp_path).written(target, seed % len(target.seeds), damage), Random(0))
@@ -51,7 +49,7 @@ def test_an_input_is_a_function_of_its_seed_and_number() -> None:
 
 
 def test_trimmed_recordings_keep_their_features(tmp_path: Path) -> None:
-    """What lies behind the records of a perf.data moves with them: the events' names and the command are still there."""
+    """What lies behind the records of a perf.data moves with them: the events' names and the command are there."""
     whole = seeds.xz("h200/pageable.perf.data")
     read_back = []
     for name, data in (("whole", whole), ("trimmed", seeds.trimmed_perf(whole))):
