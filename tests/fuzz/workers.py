@@ -34,7 +34,7 @@ MOST_SECONDS = 10
 """Of processor time: a busy machine makes no input slow."""
 MOST_BYTES = 2 << 30
 """Beyond what the process has before its first input."""
-_HUNG_SECONDS = 120
+_HUNG_SECONDS = 300
 _EXAMPLES = 2
 """Inputs of one failure that are stored."""
 
