@@ -3,6 +3,7 @@
 # make test   everything CI checks: lint, types and the whole test suite with its coverage, Chromium and the wheel included
 # make format rewrites what `make lint` would only complain of, as far as tools can
 # make reports  the pages under reports/, again, from the committed captures
+# make fuzz N=1000000  damaged inputs of every format, until there were so many; goes on where it was stopped
 # make bench  how fast recordings are read here, beside perf script (docs/performance.md has the others)
 
 PYTHON ?= python3
@@ -10,6 +11,7 @@ VENV   := .venv
 BIN    := $(VENV)/bin
 C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c' -o -name '*.cpp' -o -name '*.cu' -o -name '*.h' ')' -print)
 # Without npm, or where it could install nothing, JavaScript is neither checked nor formatted.
+N ?= 10000
 NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
 C_SOURCES := pinprof/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c
 
@@ -17,7 +19,7 @@ C_SOURCES := pinprof/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/n
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick quick-tests test tests lint lint-beside format check-python check-types check-spelling check-c \
-	check-javascript wheel reports bench setup setup-test clean
+	check-javascript wheel reports bench fuzz setup setup-test clean
 
 demo: setup
 	$(BIN)/pinprof run zerocopy --record
@@ -69,6 +71,9 @@ wheel: setup-test
 
 reports: setup
 	$(BIN)/python tools/make_reports.py
+
+fuzz: setup-test
+	$(BIN)/python -m tests.fuzz --inputs $(N)
 
 bench: setup-test
 	$(BIN)/python tests/bench/bench_read.py

@@ -1,10 +1,88 @@
-"""What a capture says about itself; apart from `model`, so that recording needs no numpy."""
+"""What a capture says about itself, and what its file may hold; without numpy, so that recording needs none."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+from pinprof.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Shape, Whole
+
+_SIZE, _NUMBER = Whole(0, 1 << 50), Whole(1, 1 << 31)
+"""A size in bytes, and how many of something there are."""
+
+
+def _texts(names: str) -> dict[str, Shape]:
+    return dict.fromkeys(names.split(), TEXT)
+
+
+def _numbers(names: str) -> dict[str, Shape]:
+    return dict.fromkeys(names.split(), COUNT)
+
+
+_GPU = Facts(
+    {
+        **_texts("name chip driver pci persistence"),
+        **_numbers("memory_bytes link_generation link_generation_max link_width link_width_max numa_node"),
+    },
+    ANYTHING,
+)
+_HOST = Facts(
+    {
+        **_texts("kernel arch cpu thp_enabled thp_defrag thp_shmem virtual_machine nvidia_driver cuda_driver"),
+        **_numbers("memory_bytes swap_bytes huge_page_bytes huge_pages cores cores_online numa_nodes iommu_groups"),
+        "page_bytes": Whole(512, 1 << 30),
+        "gpus": Each(_GPU, lenient=True),
+    },
+    ANYTHING,
+)
+SCENARIO = Facts(
+    {
+        **_texts("name family summary backend device_name emulation shows"),
+        "parameters": Facts(
+            {"size_bytes": _SIZE, "iterations": _NUMBER, "warmup": COUNT, "threads": _NUMBER, "variant": TEXT}, ANYTHING
+        ),
+        "phases": Each(TEXT, lenient=True),
+        "calls": Facts(others=TEXT),
+        "traffic": Each(Facts({"what": TEXT, "size_bytes": _SIZE, "count": _NUMBER})),
+        "memory_bytes": Facts(others=_SIZE),
+    },
+    ANYTHING,
+)
+_COLLECTOR = Facts(
+    {
+        **_texts("name version"),
+        "command": Either((TEXT, Each(TEXT))),
+        "options": Facts({"kernel": OneOf((True, False)), "system_wide": OneOf((True, False))}, ANYTHING),
+        "pid": PID,
+        "utc_offset_ns": TIME,
+        "call_overhead_ns": Facts({"inside": COUNT, "around": COUNT}),
+    },
+    ANYTHING,
+)
+_OUTCOME = Facts(
+    {
+        **_texts("state started_utc"),
+        "exit_status": Whole(-(1 << 31), 1 << 31),
+        "duration_ns": COUNT,
+        "notes": Each(TEXT, lenient=True),
+        "pid": PID,
+        "counters": Facts(others=COUNT),
+        "resources": Facts(others=COUNT),
+    },
+    ANYTHING,
+)
+SHAPE = Facts(
+    {
+        "tool_version": TEXT,
+        "command": Each(TEXT),
+        "scenario": SCENARIO,
+        "host": _HOST,
+        "collectors": Each(_COLLECTOR, lenient=True),
+        "outcome": _OUTCOME,
+    }
+)
+"""What manifest.json may hold; what does not fit is as if it were not known, since a manifest may be edited by hand."""
 
 _SHOWN_BY = {"prefault": "prefaulting", "register": "registering"}
 

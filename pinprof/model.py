@@ -161,14 +161,13 @@ class StackTable:
 
     def depth(self) -> Int32:
         """Per node, the number of its ancestors; roots are 0."""
-        depth = np.zeros(len(self), np.int32)
-        ancestor = self.parent.copy()
-        live = np.flatnonzero(ancestor != NO_NODE)
-        while live.size:
-            depth[live] += 1
-            ancestor[live] = self.parent[ancestor[live]]
-            live = live[ancestor[live] != NO_NODE]
-        return depth
+        # By jumps of doubling length; the last element stands for NO_NODE, which leads to itself.
+        ancestor: Int32 = np.append(self.parent, np.int32(NO_NODE))
+        depth: Int32 = (ancestor != NO_NODE).astype(np.int32)
+        while (ancestor != NO_NODE).any():
+            depth += depth[ancestor]
+            ancestor = ancestor[ancestor]
+        return np.asarray(depth[:-1])
 
 
 @dataclass(frozen=True)

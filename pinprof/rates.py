@@ -17,13 +17,14 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pinprof import files
+from pinprof import files, shapes
 from pinprof.errors import CaptureError
+from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, OneOf, Real, Record, Shape, Unfit
 
 SCHEMA_VERSION = 1
 
@@ -72,6 +73,23 @@ MeasuredBy = Literal["bench", "calibration"]
 _FACTS = ("arch", "cpu", "cores_online", "kernel", "thp_enabled", "init_on_alloc", "nvidia_driver")
 """Host facts (collect.host.facts) that decide what an operation costs; of each GPU, `_GPU_FACTS`."""
 _GPU_FACTS = ("name", "link_generation_max", "link_width_max")
+_DURATION = Real(0, 2.0**62)
+_RATE: dict[str, Shape] = {
+    "measure": TEXT,
+    "size_bytes": COUNT,
+    **dict.fromkeys(("median_ns", "low_ns", "high_ns"), _DURATION),
+}
+_SHAPE = Record(
+    {
+        "machine": Facts(others=ANYTHING),
+        "backend": TEXT,
+        "measured_utc": TEXT,
+        "rates": Each(Record(_RATE)),
+    },
+    optional={"measured_by": OneOf(("bench", "calibration"))},
+)
+"""What a file of rates holds."""
+
 _PREFAULT = re.compile(r"prefault\.t([1-9]\d{0,5})", re.ASCII)
 
 
@@ -168,31 +186,21 @@ def to_json(rates: Rates) -> str:
 def read(path: Path) -> Rates:
     """Rates from a file, which may come from elsewhere; CaptureError when it is not what `to_json` writes."""
     try:
-        return _parsed(json.loads(path.read_text("utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+        raw = shapes.read(path)
+        if isinstance(raw, dict) and raw.get("schema_version") != SCHEMA_VERSION:
+            raise Unfit(
+                f"has schema version {raw.get('schema_version')!r:.40} where this pinprof reads {SCHEMA_VERSION}"
+            )
+        known = _SHAPE.fit(raw)
+    except (OSError, ValueError) as error:
         raise CaptureError(
-            f"The rates in {path} cannot be read: {type(error).__name__}, {error}.",
+            f"The rates in {path} cannot be read: {error}.",
             "Remove the file, and measure this machine again with `pinprof bench`.",
             "rates",
         ) from error
-
-
-def _parsed(raw: Any) -> Rates:
-    if raw["schema_version"] != SCHEMA_VERSION:
-        raise ValueError(f"schema version {raw['schema_version']!r} where this pinprof reads {SCHEMA_VERSION}")
-    measured_by: MeasuredBy = "calibration" if raw.get("measured_by") == "calibration" else "bench"
-    rates = tuple(_rates(raw["rates"]))
-    return Rates(dict(raw["machine"]), str(raw["backend"]), str(raw["measured_utc"]), rates, measured_by)
-
-
-def _rates(rows: Iterable[Mapping[str, Any]]) -> Iterable[Rate]:
-    for row in rows:
-        times = [float(row[name]) for name in ("median_ns", "low_ns", "high_ns")]
-        size = int(row["size_bytes"])
-        # JSON readers let NaN and Infinity pass; nothing that is computed from them could be trusted.
-        if not 0 <= size < 2**63 or not all(0 <= time < 2**63 for time in times):
-            raise ValueError(f"no possible rate: {dict(row)}")
-        yield Rate(str(row["measure"]), size, *times)
+    rates = tuple(Rate(**rate) for rate in known["rates"])
+    by = known.get("measured_by", "bench")
+    return Rates(known["machine"], known["backend"], known["measured_utc"], rates, by)
 
 
 def _path(machine: Mapping[str, Any], backend: str) -> Path:

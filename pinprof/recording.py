@@ -6,7 +6,6 @@ capture from being sealed becomes a note in it.
 
 from __future__ import annotations
 
-import json
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
@@ -14,12 +13,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pinprof import collect, files, rates, read
+from pinprof import collect, files, rates, read, shapes
 from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
 from pinprof.collect.proc import alive
 from pinprof.errors import CaptureError, CollectError, PinprofError
-from pinprof.manifest import Manifest
+from pinprof.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.store import (
     NSYS_SQLITE,
@@ -193,7 +192,7 @@ def _saw_cuda(directory: Path) -> bool:
 def _read_facts(path: Path) -> Mapping[str, Any]:
     """What the scenario said about itself; empty when it did not come that far."""
     try:
-        facts = json.loads(path.read_text("utf-8"))
+        facts: Mapping[str, Any] = SCENARIO.fit(shapes.read(path))
     except (OSError, ValueError):
         return {}
-    return facts if isinstance(facts, dict) else {}
+    return facts

@@ -29,15 +29,14 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
-from pinprof import __version__, files
+from pinprof import __version__, files, shapes
 from pinprof.errors import CaptureError, CollectError, unreadable, unwritable
-from pinprof.manifest import Manifest
+from pinprof.manifest import SHAPE, Manifest
 
 SCHEMA_VERSION = 1
 
@@ -245,7 +244,7 @@ def holds_recording(directory: Path) -> bool:
 def read_manifest(path: Path) -> Manifest:
     """The manifest of a capture directory; CaptureError if there is none, or of a schema this version cannot read."""
     try:
-        raw: Any = json.loads((path / MANIFEST).read_text("utf-8"))
+        raw = shapes.read(path / MANIFEST)
     except FileNotFoundError:
         raise CaptureError(
             f"{path} is a directory without a {MANIFEST}, so it is no pinprof capture.",
@@ -261,25 +260,20 @@ def read_manifest(path: Path) -> Manifest:
     version = raw.get("schema_version") if isinstance(raw, dict) else None
     if version != SCHEMA_VERSION:
         raise CaptureError(
-            f"{path} has capture schema version {version!r}; pinprof {__version__} reads version {SCHEMA_VERSION}.",
+            f"{path} has capture schema version {version!r:.40}; pinprof {__version__} reads version {SCHEMA_VERSION}.",
             "Read it with the pinprof version that wrote it, or install a newer pinprof.",
             "schema-version",
         )
+    known = SHAPE.fit(raw)
     return Manifest(
         schema_version=SCHEMA_VERSION,
-        tool_version=str(raw.get("tool_version", "unknown")),
-        command=tuple(str(word) for word in _typed(raw, "command", list)),
-        scenario=_typed(raw, "scenario", dict),
-        host=_typed(raw, "host", dict),
-        collectors=tuple(entry for entry in _typed(raw, "collectors", list) if isinstance(entry, Mapping)),
-        outcome=_typed(raw, "outcome", dict),
+        tool_version=known.get("tool_version") or "unknown",
+        command=tuple(known.get("command") or ()),
+        scenario=known.get("scenario") or {},
+        host=known.get("host") or {},
+        collectors=tuple(known.get("collectors") or ()),
+        outcome=known.get("outcome") or {},
     )
-
-
-def _typed(raw: Mapping[str, Any], key: str, kind: type) -> Any:
-    """The value at `key` if it has the expected JSON type, else an empty one: a manifest may be edited by hand."""
-    value = raw.get(key)
-    return value if isinstance(value, kind) else kind()
 
 
 def _write_manifest(directory: Path, manifest: Manifest) -> None:

@@ -16,8 +16,8 @@ from pinprof.columns import Bool, Int32, Int64, pack, unpack
 from pinprof.model import NO_NODE, Capture, FrameTable, StackTable
 
 _COUNTED = re.compile(r"(\[[^\[\]]+\]) × (\d{1,4})")
-_MOST_NODES = 1 << 24
-"""Stack nodes that runs of a file are taken apart to; a forged one would have more."""
+_MOST_NODES, _DEEPEST = 1 << 24, 4096
+"""Stack nodes, and frames of a stack, that runs of a file are taken apart to; a forged one would have more."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def with_runs_apart(capture: Capture) -> Capture:
     count[list(counted)] = [max(int(match[2]), 1) for match in counted.values()]
     many = count[stacks.frame]
     last = np.cumsum(many) - 1
-    if not counted or not len(last) or last[-1] >= _MOST_NODES:
+    if not counted or not len(last) or last[-1] >= _MOST_NODES or _longest(stacks.parent, many) > _DEEPEST:
         return capture
     # The frames of a run follow each other: all but the first are called by the one before.
     parent = np.arange(-1, last[-1], dtype=np.int32)
@@ -125,6 +125,15 @@ def with_runs_apart(capture: Capture) -> Capture:
     table, node = _merged(StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, symbol=symbols)))
     stack = np.append(node[last], np.int32(NO_NODE))[capture.samples.stack]
     return replace(capture, samples=replace(capture.samples, stack=stack), stacks=table)
+
+
+def _longest(parent: Int32, many: Int64) -> int:
+    """The frames of the longest stack whose nodes stand for so many each; by jumps of doubling length."""
+    ancestor, length = np.append(parent, np.int32(NO_NODE)), np.append(many, 0)
+    while (ancestor != NO_NODE).any():
+        length += length[ancestor]
+        ancestor = ancestor[ancestor]
+    return int(length.max())
 
 
 def _merged(stacks: StackTable) -> tuple[StackTable, Int32]:

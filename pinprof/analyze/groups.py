@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -59,14 +60,14 @@ class Groups:
 
 
 def group(*columns: NDArray[np.integer]) -> Groups:
-    """Group rows by columns of integers ≥ 0."""
-    sizes = [int(column.max(initial=0)) + 1 for column in columns]
-    code = columns[0].astype(np.int64)
-    for column, size in zip(columns[1:], sizes[1:], strict=True):
-        code = code * size + column
-    cells = 1
-    for size in sizes:
-        cells *= size
+    """Group rows by columns of any integers."""
+    lowest = [int(column.min(initial=column[0])) if len(column) else 0 for column in columns]
+    sizes = [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
+    if (cells := math.prod(sizes)) >= 1 << 62:
+        return _sparse(*columns)
+    code = np.zeros(len(columns[0]), np.int64)
+    for column, low, size in zip(columns, lowest, sizes, strict=True):
+        code = code * size + (column.astype(np.int64) - low)
     if cells <= 4 * len(code) + 1024:
         present = np.bincount(code, minlength=cells)
         distinct = np.flatnonzero(present)
@@ -78,7 +79,19 @@ def group(*columns: NDArray[np.integer]) -> Groups:
         of = of.reshape(-1)
     keys = []
     rest = distinct.astype(np.int64)
-    for size in reversed(sizes[1:]):
+    for low, size in zip(reversed(lowest[1:]), reversed(sizes[1:]), strict=True):
         rest, key = np.divmod(rest, size)
-        keys.append(key)
-    return Groups((rest, *reversed(keys)), of.astype(np.int64), count.astype(np.int64))
+        keys.append(key + low)
+    return Groups((rest + lowest[0], *reversed(keys)), of.astype(np.int64), count.astype(np.int64))
+
+
+def _sparse(*columns: NDArray[np.integer]) -> Groups:
+    """Groups where the columns' extents are too wide for one number: by the rank of each value in its column."""
+    values, ranks = zip(*(np.unique(column.astype(np.int64), return_inverse=True) for column in columns), strict=True)
+    of = np.zeros(len(columns[0]), np.int64)
+    for rank, column in zip(ranks, values, strict=True):
+        # The ranks of what came before are below the rows, so a code of two columns has 64 bits for 2^31 rows.
+        of = np.unique(of * len(column) + rank.reshape(-1), return_inverse=True)[1].reshape(-1)
+    first, count = np.unique(of, return_index=True, return_counts=True)[1:]
+    keys = tuple(column.astype(np.int64)[first] for column in columns)
+    return Groups(keys, of.astype(np.int64), count.astype(np.int64))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,8 +11,32 @@ import pyperf
 from pyperf._cli import format_checks
 
 from pinprof.bench.plan import Job
-from pinprof.errors import CaptureError
+from pinprof.errors import CaptureError, FormatError
 from pinprof.rates import Rate, Rates, is_measure
+from pinprof.read.byte_source import ByteSource
+from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, Real, Record, Row, Shape, Whole, parsed
+
+MOST_BYTES = 32 << 20
+"""A file's text: that of a whole machine has 0.2 MB. pyperf holds it as Python's objects, some ten times larger."""
+
+_SECONDS = Real(1e-30, 2.0**60)
+_METADATA: dict[str, Shape] = {"name": TEXT, "measure": TEXT, "unit": TEXT, "size_bytes": COUNT, "loops": COUNT}
+_RUN = Record(
+    {},
+    optional={
+        "metadata": Record({}, _METADATA),
+        "values": Each(_SECONDS),
+        "warmups": Each(Row((Whole(1), Real(0, 2.0**60)))),
+    },
+)
+_SHAPE = Record(
+    {
+        "version": TEXT,
+        "benchmarks": Each(Record({"runs": Each(_RUN)}, optional={"metadata": Record({}, _METADATA)})),
+    },
+    optional={"metadata": Facts(others=ANYTHING)},
+)
+"""What pyperf takes for granted of its files; the values of its own metadata it checks itself."""
 
 _SPREAD = ("the standard deviation", "the minimum", "the maximum")
 """How pyperf's warnings about values that lie far apart begin."""
@@ -27,18 +50,17 @@ def suite_of(jobs: Sequence[Job], common: Mapping[str, str]) -> Any:
 def load_suite(path: Path) -> Any:
     """The pyperf.BenchmarkSuite in a file; CaptureError when there is none."""
     try:
-        suite = pyperf.BenchmarkSuite.load(str(path))
-    except OSError as error:
-        reason = error.strerror
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, OverflowError, RecursionError) as error:
+        text = ByteSource(path).whole(MOST_BYTES)
+        _SHAPE.fit(parsed(text))
+        suite = pyperf.BenchmarkSuite.loads(text.decode("utf-8-sig"))
+    except FormatError:
+        reason = f"it holds more than {MOST_BYTES >> 20} MiB of text"
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         reason = f"it is no result of pyperf ({error})"
     else:
-        if not all(math.isfinite(value) for one in suite.get_benchmarks() for value in one.get_values()):
-            reason = "it holds a value that is no time"
-        elif any(_measures(suite)):
+        if any(_measures(suite)):
             return suite
-        else:
-            reason = "none of its benchmarks comes from `pinprof bench`"
+        reason = "none of its benchmarks comes from `pinprof bench`"
     raise CaptureError(f"{path} cannot be read: {reason}.", "Give a file that `pinprof bench -o` wrote.", "bench-file")
 
 

@@ -7,7 +7,6 @@ Lines that are no such object, times that run backwards and numbers outside 0 â€
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,14 +16,16 @@ import numpy as np
 
 from pinprof.errors import readable
 from pinprof.model import MemoryLog, ProcessMemory
+from pinprof.shapes import COUNT, TEXT, Each, Facts, Unfit, Whole, parsed
 
-_MAX = 2**63 - 1
 _MOST_LINE = 1 << 20
 _MOST_COUNTERS = 256
 """/proc/vmstat has fewer; each costs a number for every line."""
 PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
-_KEPT = ("pid", *PROCESS_FIELDS)
+_PROCESS = Facts({"pid": Whole(0, (1 << 31) - 1), "name": TEXT, **dict.fromkeys(PROCESS_FIELDS, COUNT)})
+_ENTRY = Facts({"t": COUNT, "machine": Facts(others=COUNT), "processes": Each(_PROCESS, lenient=True)})
+"""What a line holds."""
 
 
 def read_memory(path: Path) -> MemoryLog | None:
@@ -46,7 +47,7 @@ def read_memory(path: Path) -> MemoryLog | None:
             _append(machine, known | dict(fresh), len(times))
             for process in entry["processes"]:
                 pid = process.pop("pid")
-                names[pid] = str(process.pop("name", "")) or names.get(pid, "")
+                names[pid] = process.pop("name", "") or names.get(pid, "")
                 columns = processes.setdefault(pid, {"t": []})
                 _append(columns, process, len(columns["t"]))
                 columns["t"].append(entry["t"])
@@ -82,27 +83,20 @@ def _entry(line: bytes) -> dict[str, Any] | None:
     if len(line) > _MOST_LINE or not line.endswith(b"\n"):
         return None
     try:
-        raw: Any = json.loads(line)
-    except (ValueError, RecursionError):
+        entry: dict[str, Any] = _ENTRY.fit(parsed(line))
+    except Unfit:
         return None
-    if not isinstance(raw, dict) or not _number(raw.get("t")):
+    if entry.get("t") is None:
         return None
-    counters, processes = raw.get("machine"), raw.get("processes")
-    machine = counters if isinstance(counters, dict) else {}
-    listed = processes if isinstance(processes, list) else []
     return {
-        "t": raw["t"],
-        "machine": {key: value for key, value in machine.items() if _number(value)},
-        "processes": [
-            {key: value for key, value in process.items() if key == "name" or (key in _KEPT and _number(value))}
-            for process in listed
-            if isinstance(process, dict) and _number(process.get("pid"))
-        ],
+        "t": entry["t"],
+        "machine": entry.get("machine") or {},
+        "processes": [_known(one) for one in entry.get("processes") or () if one.get("pid") is not None],
     }
 
 
-def _number(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= _MAX
+def _known(process: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in process.items() if value is not None}
 
 
 def _append(columns: dict[str, list[int]], values: dict[str, int], row: int) -> None:

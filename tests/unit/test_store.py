@@ -63,6 +63,38 @@ def test_a_broken_manifest_is_a_clean_error(content: str, tmp_path: Path) -> Non
         store.read_manifest(tmp_path)
 
 
+@pytest.mark.parametrize(
+    "content",
+    ['{"schema_version": 1, "host": %s}' % ("[" * 100_000), '{"schema_version": 1, "host": {"a": NaN}}',
+     '{"schema_version": 1, "outcome": {"duration_ns": 1e999}}', '{"schema_version": %s}' % ("9" * 5000)],
+    ids=["deep", "nan", "infinite", "endless"],
+)  # fmt: skip
+def test_what_is_no_json_for_others_is_a_clean_error(content: str, tmp_path: Path) -> None:
+    (tmp_path / store.MANIFEST).write_text(content)
+    with pytest.raises(CaptureError, match=r"manifest\.json cannot be read"):
+        store.read_manifest(tmp_path)
+
+
+def test_facts_of_a_wrong_type_or_range_are_not_known(tmp_path: Path) -> None:
+    """Whatever a report computes with or prints as a word is one; everything else is kept."""
+    wrong = {
+        "schema_version": store.SCHEMA_VERSION,
+        "command": ["ls", 7],
+        "scenario": {"name": 7, "backend": "cuda", "calls": {"alloc": {}, "h2d": "cudaMemcpy"},
+                     "parameters": {"size_bytes": 1 << 64, "iterations": -1, "device": 0}},
+        "host": {"page_bytes": 0, "cpu": [1], "gpus": [3, {"name": "A", "link_width": -1}], "new": {"fact": 1}},
+        "collectors": [7, {"name": "perf", "pid": -(1 << 70), "command": 5, "call_overhead_ns": {"inside": "x"}}],
+        "outcome": {"notes": "none", "counters": {"pgfault": -1}, "state": "complete"},
+    }  # fmt: skip
+    (tmp_path / store.MANIFEST).write_text(json.dumps(wrong))
+    found = store.read_manifest(tmp_path)
+    assert found.command == ()
+    assert found.scenario == {"backend": "cuda", "calls": {"h2d": "cudaMemcpy"}, "parameters": {"device": 0}}
+    assert found.host == {"gpus": [{"name": "A"}], "new": {"fact": 1}}
+    assert found.collectors == ({"name": "perf", "call_overhead_ns": {}},)
+    assert found.outcome == {"counters": {}, "state": "complete"}
+
+
 def test_fields_of_the_wrong_type_are_read_as_empty(tmp_path: Path) -> None:
     edited = {"schema_version": store.SCHEMA_VERSION, "host": [], "command": "ls", "collectors": [1, {"name": "perf"}]}
     (tmp_path / store.MANIFEST).write_text(json.dumps(edited))

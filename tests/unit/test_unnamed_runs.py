@@ -94,6 +94,13 @@ def test_forged_lengths_leave_the_file_as_it_is() -> None:
     assert with_runs_apart(capture) is capture
 
 
+def test_forged_stacks_do_not_become_deeper_than_readers_let_them_be() -> None:
+    capture = small_capture([(0, 1, 0)], [("[x] × 4096", 0), ("[y] × 2", 0)], [(-1, 0)])
+    assert len(with_runs_apart(capture).stacks) == 4096
+    capture = small_capture([(0, 1, 1)], [("[x] × 4096", 0), ("[y] × 2", 0)], [(-1, 0), (0, 1)])
+    assert with_runs_apart(capture) is capture
+
+
 def test_causes_do_not_depend_on_whether_runs_are_shown() -> None:
     capture = capture_of([[0, 1, 1, 1, 3], [0, 1, 1]])
     short, whole = analyze.analyze(capture), analyze.analyze(capture, all_frames=True)

@@ -83,7 +83,7 @@ def counterfactual(
     count, mode = measured_iterations(capture), mode_of(scenario)
     phases = iteration_phases(ranges)
     whole = next((entry for entry in ranges if entry.name == ITERATION and not entry.depth), None)
-    if mode is None or whole is None or not set(phases) <= {*MAKING, *MOVING, *ENDING, *KEPT}:
+    if mode is None or whole is None or not count or not set(phases) <= {*MAKING, *MOVING, *ENDING, *KEPT}:
         return None
     measured = whole.wall_ns / count
     rates = rates if rates and rates.backend == scenario.get("backend") else None

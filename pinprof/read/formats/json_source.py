@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,7 @@ _WHOLE_LIMIT = 1 << 30
 _ELEMENT_LIMIT = 64 << 20
 """Characters of one array element or one other value beside the streamed array."""
 
-_SPACE = " \t\n\r"
+_NO_SPACE = re.compile(r"[^ \t\n\r]")
 
 
 def document(path: Path, what: str) -> dict[str, Any]:
@@ -101,10 +102,10 @@ class ArrayStream:
     def _peek(self) -> str:
         """The next character that is no space; ValueError at the end of the file."""
         while True:
-            while self._at < len(self._buffer):
-                if self._buffer[self._at] not in _SPACE:
-                    return self._buffer[self._at]
-                self._at += 1
+            if found := _NO_SPACE.search(self._buffer, self._at):
+                self._at = found.start()
+                return found[0]
+            self._at = len(self._buffer)
             if not self._more():
                 if not self._buffer and not self._consumed:
                     return ""

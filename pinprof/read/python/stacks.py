@@ -17,9 +17,8 @@ middle between two looks. Where two segments overlap, the later one counts from 
 
 from __future__ import annotations
 
-import json
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from typing import Any
 import numpy as np
 
 from pinprof.model import UNDECIDED_LINE, Int32, Int64
+from pinprof.shapes import TEXT, Column, Each, Facts, Record, Row, Whole, parsed
 
 MAX_BYTES = 1 << 30
 """The text that one file may unpack to."""
@@ -34,6 +34,27 @@ MAX_LINE_BYTES = 1 << 27
 """The text of one line, which is held as a whole, in Python's objects, while it is read."""
 
 NO_STACK = -1
+
+_MOST_NS = 1 << 61
+"""Of CLOCK_MONOTONIC, and of all differences in a segment together: sums of both have 64 bits."""
+_STEPS = Column(0, _MOST_NS, _MOST_NS)
+_ID, _NUMBER = Whole(0, (1 << 31) - 1), (1 << 31) - 1
+_THREAD = Record(
+    {"pid": _ID, "tid": _ID, "name": TEXT, "times": _STEPS, "stacks": Column(NO_STACK, _NUMBER)},
+    optional={"lasts": _STEPS},
+)
+_SEGMENT = Record(
+    {
+        "start_ns": Whole(0, _MOST_NS),
+        "uncertainty_ns": Whole(0, _MOST_NS),
+        "frames": Each(Row((TEXT, TEXT, Whole(-(1 << 31), _NUMBER)))),
+        "stacks": Each(Row((Whole(NO_STACK, _NUMBER), Whole(0, _NUMBER)))),
+        "threads": Each(_THREAD),
+        "unnamed_threads": _ID,
+    },
+    optional={"looks": Facts(others=Column(0, _MOST_NS // 1000, _MOST_NS // 1000))},
+)
+"""What a line of the file holds; how its parts refer to each other is checked as they are taken."""
 
 PythonFrame = tuple[str, str, int]
 """Function, file, line (0 unknown)."""
@@ -151,8 +172,8 @@ def load(path: Path) -> PythonStacks:
     changes: dict[tuple[int, int], list[tuple[Int64, Int32]]] = {}
     for line in _lines(path, loaded):
         try:
-            _take(json.loads(line), loaded, frames, stacks, changes)
-        except (ValueError, TypeError, AttributeError, LookupError, OverflowError, RecursionError):
+            _take(_SEGMENT.fit(parsed(line)), loaded, frames, stacks, changes)
+        except ValueError:
             loaded.damaged = True
     loaded.frames, loaded.stacks = list(frames), list(stacks)
     loaded.changes = {thread: _joined(parts) for thread, parts in changes.items()}
@@ -160,49 +181,46 @@ def load(path: Path) -> PythonStacks:
 
 
 def _take(
-    raw: Any,
+    raw: Mapping[str, Any],
     loaded: PythonStacks,
     frames: dict[PythonFrame, int],
     stacks: dict[tuple[int, int], int],
     changes: dict[tuple[int, int], list[tuple[Int64, Int32]]],
 ) -> None:
-    """Add one segment; raises where it is not as documented, with nothing of its threads taken."""
-    frame_of = [
-        frames.setdefault((str(name), str(file), max(int(line), 0)), len(frames)) for name, file, line in raw["frames"]
-    ]
+    """Add one segment; ValueError where its parts do not fit together, with nothing of its threads taken."""
+    frame_of = [frames.setdefault(frame, len(frames)) for frame in raw["frames"]]
     stack_of = np.full(len(raw["stacks"]) + 1, NO_STACK, np.int32)
     for number, (caller, frame) in enumerate(raw["stacks"]):
-        if not -1 <= caller < number or not 0 <= frame < len(frame_of):
+        if caller >= number or frame >= len(frame_of):
             raise ValueError("a stack refers to what comes later")
         key = (int(stack_of[caller]) if caller >= 0 else NO_STACK, frame_of[frame])
         stack_of[number] = stacks.setdefault(key, len(stacks))
-    start = int(raw["start_ns"])
-    looks = raw.get("looks", {}).items()
-    looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in looks}
+    start = raw["start_ns"]
+    looked = {
+        int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in raw.get("looks", {}).items()
+    }
     seen: list[tuple[tuple[int, int], str, Runs | tuple[Int64, Int32]]] = []
     for thread in raw["threads"]:
         times: Int64 = np.cumsum(np.array(thread["times"], np.int64)) + start
         which = np.array(thread["stacks"], np.int64)
-        if times.shape != which.shape or (np.diff(times) < 0).any():
-            raise ValueError("times and stacks of a thread do not fit")
-        if len(which) and not -1 <= int(which.min()) <= int(which.max()) < len(stack_of) - 1:
+        if times.shape != which.shape or int(which.max(initial=NO_STACK)) >= len(stack_of) - 1:
             raise ValueError("a thread has a stack that is none")
-        key = int(thread["pid"]), int(thread["tid"])
+        key = thread["pid"], thread["tid"]
         if "lasts" in thread:
             lasts = np.array(thread["lasts"], np.int64)
-            if lasts.shape != times.shape:
+            if lasts.shape != times.shape or key[0] not in looked:
                 raise ValueError("times of a thread do not fit")
-            seen.append((key, str(thread["name"]), Runs(times, times + lasts, stack_of[which], looked[key[0]])))
+            seen.append((key, thread["name"], Runs(times, times + lasts, stack_of[which], looked[key[0]])))
         else:
-            seen.append((key, str(thread["name"]), (times, stack_of[which])))
+            seen.append((key, thread["name"], (times, stack_of[which])))
     for key, name, part in seen:
         if isinstance(part, Runs):
             loaded.threads.setdefault(key, []).append(part)
         else:
             changes.setdefault(key, []).append(part)
         loaded.names[key] = name or loaded.names.get(key, "")
-    loaded.uncertainty_ns = max(loaded.uncertainty_ns, int(raw["uncertainty_ns"]))
-    loaded.unnamed_threads = max(loaded.unnamed_threads, int(raw["unnamed_threads"]))
+    loaded.uncertainty_ns = max(loaded.uncertainty_ns, raw["uncertainty_ns"])
+    loaded.unnamed_threads = max(loaded.unnamed_threads, raw["unnamed_threads"])
 
 
 def _joined(parts: list[tuple[Int64, Int32]]) -> tuple[Int64, Int32]:

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import gzip
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -32,7 +32,8 @@ import numpy as np
 from pinprof import files
 from pinprof.errors import CaptureError
 from pinprof.model import Dso, Int32, UInt64
-from pinprof.read.packed import unpacked
+from pinprof.read.packed import PackedError, unpacked
+from pinprof.shapes import COUNT, TEXT, Column, Each, OneOf, Record, Whole, parsed
 
 SCHEMA_VERSION = 1
 
@@ -41,6 +42,36 @@ MAX_BYTES = 128 << 20
 
 MOST_INLINED = 24
 """Functions at one address, as many as `dwarf.c` tells; a forged run of millions would be repeated for each sample."""
+
+_INDICES, _ADDRESSES = Column(-1, (1 << 31) - 1, 1 << 62), Column(0, (1 << 64) - 1, 1 << 96)
+
+
+def _user(column: str) -> Each:
+    """Addresses of DSOs and a column beside them."""
+    texts = {"path": TEXT, "build_id": TEXT, "kind": TEXT}
+    return Each(Record({**texts, "pid": Whole(0, (1 << 31) - 1), "offsets": _ADDRESSES, column: _INDICES}))
+
+
+_SHAPE = Record(
+    {
+        "schema": COUNT,
+        "names": Each(TEXT),
+        "kernel": Record(
+            {
+                "hidden": OneOf((True, False)),
+                "dsos": Each(TEXT),
+                "ips": _ADDRESSES,
+                "dso": _INDICES,
+                "name": _INDICES,
+            }
+        ),
+        "user": _user("name"),
+    },
+    optional={
+        "lines": Record({"paths": Each(TEXT), "runs": Each(_INDICES), "left": COUNT, "user": _user("run")}),
+    },
+)
+"""What the file holds; how its parts refer to each other is checked as they are taken."""
 
 UserKey = tuple[str, str, str, int]
 """(path, build id, kind, pid) of a DSO; pid is 0 unless addresses are the process's own."""
@@ -91,8 +122,8 @@ class SealedLines:
 
     @classmethod
     def from_json(cls, raw: Any, name_count: int) -> Self:
-        """The symbols in a decoded object; ValueError, TypeError or LookupError where it is not as documented."""
-        paths = tuple(_texts(raw["paths"]))
+        """The lines in an object of that shape; ValueError where its parts do not fit together."""
+        paths = tuple(raw["paths"])
         runs = [np.array(run, np.int64).reshape(-1, 3) for run in raw["runs"]]
         if max(map(len, runs), default=0) > MOST_INLINED:
             raise ValueError("too many functions at one address")
@@ -101,7 +132,7 @@ class SealedLines:
             _indices(flat[:, column], len(flat), 0, end)
         user = {_user_key(entry): _addresses(entry["offsets"], entry["run"], len(runs)) for entry in raw["user"]}
         made = tuple(tuple((name, path, line) for name, path, line in run.tolist()) for run in runs)
-        return cls(paths, made, max(0, int(raw["left"])), user)
+        return cls(paths, made, raw["left"], user)
 
 
 @dataclass(frozen=True)
@@ -121,15 +152,8 @@ class SealedSymbols:
     def load(cls, path: Path) -> Self:
         """Symbols of a capture; CaptureError if the file cannot be read or is not what this version writes."""
         try:
-            return cls._from_json(json.loads(unpacked(path.read_bytes(), MAX_BYTES)))
-        except (
-            OSError,
-            ValueError,
-            TypeError,
-            LookupError,
-            OverflowError,
-            RecursionError,
-        ) as error:
+            return cls._from_json(_SHAPE.fit(parsed(unpacked(path.read_bytes(), MAX_BYTES))))
+        except (OSError, PackedError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             raise CaptureError(
                 f"The symbols {path} cannot be read: {reason}.",
@@ -155,19 +179,19 @@ class SealedSymbols:
 
     @classmethod
     def _from_json(cls, raw: Any) -> Self:
-        """Symbols of the decoded object; ValueError, TypeError or LookupError where it is not as documented."""
+        """Symbols of an object of that shape; ValueError where its parts do not fit together."""
         if raw["schema"] != SCHEMA_VERSION:
             raise ValueError(f"it has schema version {raw['schema']!r}, this version reads {SCHEMA_VERSION}")
-        names = tuple(_texts(raw["names"]))
+        names = tuple(raw["names"])
         kernel = raw["kernel"]
-        dsos = tuple(_texts(kernel["dsos"]))
+        dsos = tuple(kernel["dsos"])
         addresses = _addresses(kernel["ips"], kernel["name"], len(names))
         return cls(
             names=names,
             kernel=addresses,
             kernel_dso=_indices(kernel["dso"], len(addresses.addresses), 0, len(dsos)),
             kernel_dsos=dsos,
-            kernel_hidden=kernel["hidden"] is True,
+            kernel_hidden=kernel["hidden"],
             user={_user_key(entry): _addresses(entry["offsets"], entry["name"], len(names)) for entry in raw["user"]},
             lines=SealedLines.from_json(raw["lines"], len(names)) if "lines" in raw else SealedLines(),
         )
@@ -183,15 +207,7 @@ def _entries(user: Mapping[UserKey, SealedAddresses], column: str) -> list[dict[
 
 
 def _user_key(entry: Any) -> UserKey:
-    path, build_id, kind = _texts([entry["path"], entry["build_id"], entry["kind"]])
-    return path, build_id, kind, int(entry["pid"])
-
-
-def _texts(raw: Sequence[Any]) -> list[str]:
-    """Strings that can be written in UTF-8: JSON may spell lone surrogates."""
-    if not isinstance(raw, list) or not all(isinstance(text, str) for text in raw):
-        raise TypeError("a list of names holds something else")
-    return [text if text.isascii() else text.encode("utf-8", "replace").decode("utf-8") for text in raw]
+    return entry["path"], entry["build_id"], entry["kind"], entry["pid"]
 
 
 def _addresses(raw: Any, names: Any, name_count: int) -> SealedAddresses:

@@ -11,8 +11,14 @@ from hypothesis import strategies as st
 from pinprof.analyze.groups import group
 
 ROWS = st.lists(
-    st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 5, 1 << 40]), st.integers(-50, 1 << 50)), max_size=30
+    st.tuples(
+        st.integers(-2, 3) | st.just(-(1 << 63)),
+        st.sampled_from([0, 1, 5, -1, 1 << 40, -(1 << 62), (1 << 63) - 1]),
+        st.integers(-50, 1 << 50),
+    ),
+    max_size=30,
 )
+"""Numbers of processes and threads are anybody's: -1 is unknown, and files may hold any."""
 
 
 @given(ROWS)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 from pathlib import Path
 
 import pyperf
 import pytest
 
+from pinprof.bench import suite as bench_suite
 from pinprof.bench.compare import compare
 from pinprof.bench.suite import load_suite, rates_of, spread_out, unstable
 from pinprof.errors import CaptureError
@@ -49,6 +52,32 @@ def test_steady_values_that_are_not_the_same_differ(tmp_path: Path) -> None:
     before = written(tmp_path / "a.json", {"pin.alloc 65536": (1e-3, 1e-3)})
     after = written(tmp_path / "b.json", {"pin.alloc 65536": (2e-3, 2e-3, 2e-3)})
     assert compare(before, after).rows[0].significant
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("name", float("-inf")), ("name", 7), ("measure", None), ("size_bytes", -1), ("values", [10**400, 1]),
+     ("values", [1e-3, float("nan")]), ("values", [0.0]), ("warmups", [[2]])],
+)  # fmt: skip
+def test_values_that_no_benchmark_has_are_refused(tmp_path: Path, field: str, value: object) -> None:
+    path = written(tmp_path / "a.json", {"pin.alloc 65536": STEADY, "h2d.pinned 65536": STEADY})
+    document = json.loads(path.read_text())
+    run = document["benchmarks"][1]["runs"][0]
+    (run if field in ("values", "warmups") else document["benchmarks"][1]["metadata"])[field] = value
+    path.write_text(json.dumps(document))
+    with pytest.raises(CaptureError, match=r"a\.json cannot be read"):
+        compare(path, path)
+
+
+def test_compressed_files_are_read_up_to_a_bound(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = written(tmp_path / "a.json", {"pin.alloc 65536": STEADY}).read_bytes()
+    packed = tmp_path / "packed"
+    packed.write_bytes(gzip.compress(text))
+    assert compare(packed, packed).rows
+    monkeypatch.setattr(bench_suite, "MOST_BYTES", 1 << 20)
+    packed.write_bytes(gzip.compress(text + b" " * (8 << 20)))
+    with pytest.raises(CaptureError, match="more than 1 MiB of text"):
+        compare(packed, packed)
 
 
 @pytest.mark.parametrize(

@@ -18,6 +18,7 @@ from pinprof.model import Capture
 from pinprof.read import byte_source, read
 from pinprof.read.formats import chrome_trace, kineto
 from tests.support.examples import examples
+from tests.support.work import calls
 
 ANY_CAPTURE = examples(100)
 
@@ -240,3 +241,15 @@ def test_any_damage_gives_a_capture_or_a_clear_error(tmp_path: Path, data: st.Da
         chrome_trace.read(path)
     except PinprofError:
         return
+
+
+def test_blanks_between_events_are_passed_over_at_once(tmp_path: Path) -> None:
+    """Not one by one: what reading costs does not grow with them."""
+
+    def cost(blanks: int) -> int:
+        document = json.dumps({"traceEvents": [x("cpu_op", "a", 1, 2)]}).replace("[{", "[" + " \n" * blanks + "{")
+        path = tmp_path / "t.json"
+        path.write_text(document)
+        return calls(lambda: read(path))
+
+    assert cost(400_000) <= cost(1000) + 100

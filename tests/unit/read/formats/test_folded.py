@@ -6,6 +6,7 @@ import gzip
 import io
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from pinprof.model import KERNEL, NO_NODE, USER, Capture
 from pinprof.read import read
 from pinprof.read.assembly import MAX_DEPTH
 from pinprof.read.formats import folded
+from pinprof.report.export import plain
 from pinprof.report.export.plain import write_folded
 from tests.support import h200
 from tests.support.examples import examples
@@ -188,6 +190,7 @@ def test_the_reader_is_chosen_by_content(tmp_path: Path) -> None:
 
 _MEASURE = """
 import sys
+from collections import Counter
 from pathlib import Path
 from pinprof.read.formats import folded
 found = folded.read(Path(sys.argv[1]))
@@ -239,3 +242,19 @@ def test_kernel_names_longer_than_any_of_a_kernel_are_the_images(tmp_path: Path)
         path.write_text(f"main;{name}_[k] 3\n")
         found = read(path)
         assert found.stacks.frames[1].dso.kind == "kernel"
+
+
+def test_folding_looks_at_the_names_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not again for every piece of the output: a million names take seconds."""
+    looks = []
+
+    def counted(names: list[str]) -> Counter[str]:
+        looks.append(len(names))
+        return Counter(names)
+
+    monkeypatch.setattr(plain, "Counter", counted)
+    monkeypatch.setattr(plain, "_CHUNK", 10)
+    out = io.StringIO()
+    plain.write_folded(parse(tmp_path, "".join(f"main;f{number} 1\n" for number in range(100))), out)
+    assert out.getvalue().count("\n") == 100
+    assert looks == [102]

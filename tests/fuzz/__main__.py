@@ -1,0 +1,69 @@
+"""Any number of inputs by hand; goes on where it was stopped."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+from tests.fuzz.targets import TARGETS
+from tests.fuzz.workers import FAILED, READ, RUN, Round
+
+_ROUND = 1000
+"""Inputs between two notes of how far it is."""
+
+
+def main() -> None:
+    """Run inputs, print the table."""
+    parser = argparse.ArgumentParser(prog="python -m tests.fuzz", description=__doc__)
+    parser.add_argument("--inputs", type=int, default=2000, help="in all, with those run before")
+    parser.add_argument("--seed", type=int, help="as printed by another run")
+    parser.add_argument("--target", action="append", help="of this name alone; several may be given")
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--folder", type=Path, default=Path(".fuzz"), help="failing inputs and how far it is")
+    options = parser.parse_args()
+    targets = [target for target in TARGETS if not options.target or target.name in options.target]
+    if not targets:
+        parser.error(f"the targets are: {', '.join(target.name for target in TARGETS)}")
+    state = options.folder / "state.json"
+    done, seed, counts = _state(state, options.seed)
+    print(f"seed {seed}, from input {done}, failing inputs go to {options.folder}", flush=True)
+    began, before = time.monotonic(), done
+    while done < options.inputs:
+        last = min(done + _ROUND, options.inputs)
+        counts = counts + Round(seed, done, last, targets, options.folder, options.workers).run()
+        done = last
+        state.write_text(json.dumps({"seed": seed, "done": done, "counts": counts.tolist()}))
+        rate = (done - before) / (time.monotonic() - began)
+        print(f"{done:,} inputs, {counts[:, FAILED].sum():,} failures, {rate:.0f} a second", flush=True)
+    print(table(counts))
+    failures = options.folder / "failures.jsonl"
+    if failures.is_file():
+        print(failures.read_text())
+    sys.exit(bool(counts[:, FAILED].sum()))
+
+
+def table(counts: np.ndarray[tuple[int, int], np.dtype[np.int64]]) -> str:
+    """Formats × inputs × failures."""
+    lines = ["| format | inputs | read | failures |", "|---|---:|---:|---:|"]
+    rows = [(target.name, *row) for target, row in zip(TARGETS, counts.tolist(), strict=True)]
+    rows.append(("all", *(int(counts[:, column].sum()) for column in (RUN, READ, FAILED))))
+    return "\n".join([*lines, *(f"| {name} | {run:,} | {good:,} | {bad:,} |" for name, run, good, bad in rows)])
+
+
+def _state(path: Path, seed: int | None) -> tuple[int, int, np.ndarray[tuple[int, int], np.dtype[np.int64]]]:
+    """How far an earlier run of the same seed and targets got."""
+    if path.is_file():
+        known = json.loads(path.read_text())
+        if seed in (None, known["seed"]) and len(known["counts"]) == len(TARGETS):
+            return known["done"], known["seed"], np.array(known["counts"], np.int64)
+    return 0, secrets.randbits(32) if seed is None else seed, np.zeros((len(TARGETS), 3), np.int64)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,272 @@
+"""Small inputs that are right: trimmed recordings of tests/data, what pinprof writes of them, and some written by hand.
+
+An input is the bytes of its files by name; the path that a reader gets is that of the first name's first part.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import lzma
+import sqlite3
+import tarfile
+import tempfile
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pinprof.read.perf import records as rec
+from tests.fuzz.change_bytes import perf_parts, perf_whole
+from tests.support.nvtx_events import Kind, Writer
+from tests.support.perf_file import (
+    BASIC,
+    KERNEL_IP,
+    USER_IP,
+    Features,
+    Spec,
+    comm,
+    file_mode,
+    fork,
+    mmap2,
+    pipe_mode,
+    sample,
+)
+
+DATA = Path(__file__).parents[1] / "data"
+
+Files = Mapping[str, bytes]
+
+_MOST_RECORDS = 10
+"""Records of one type that a trimmed perf.data keeps: mappings and names, too."""
+_MOST_ROWS = 8
+_SAMPLE = 9
+
+PERF_SCRIPT = """\
+# clockid: monotonic (1)
+flame    82    37.681728:     500250   cpu-clock/freq=1999/:
+\tffffffff815ba172 clear_page_erms+0xa2 ([kernel.kallsyms])
+\tffffffff815ba100 asm_exc_page_fault+0x2 ([kernel.kallsyms])
+\tffffffffc080c020 [unknown] ([nvidia])
+\t            f90c [unknown] (/usr/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2)
+\t           2a304 main+0x4 (/tmp/flame)
+
+UVM GPU1 BH   319/322   [003]    37.682045123:         64 page-faults/period=64/:     7f4b9c1f2000
+\t           2a308 main+0x8 (/tmp/flame)
+
+app 7 38.0: 999 cpu-clock: 401000 main (/app)
+"""
+
+TORCH_TRACE: dict[str, Any] = {
+    "schemaVersion": 1,
+    "deviceProperties": [{"id": 0, "name": "NVIDIA H100", "totalGlobalMem": 102085492736}],
+    "baseTimeNanoseconds": 1775078550000000000,
+    "traceEvents": [
+        {"name": "thread_name", "ph": "M", "ts": 1, "pid": 700, "tid": 7, "args": {"name": "thread 7 (python)"}},
+        *(
+            {"ph": "X", "cat": category, "name": name, "pid": pid, "tid": 7, "ts": ts, "dur": dur, "args": arguments}
+            for category, name, pid, ts, dur, arguments in (
+                ("python_function", "train.py(12): step", 700, 202.0, 9, {}),
+                ("cpu_op", "aten::copy_", 700, 202.765, 4.5, {"External id": 1}),
+                ("cuda_runtime", "cudaMemcpyAsync", 700, 203.0, 2, {"correlation": 11, "cbid": 41}),
+                ("cuda_driver", "cuMemcpyHtoDAsync_v2", 700, 203.5, 1, {"correlation": 12}),
+                ("gpu_memcpy", "Memcpy HtoD (Pageable -> Device)", 0, 204.0, 3,
+                 {"device": 0, "stream": 7, "correlation": 12, "bytes": 1 << 20}),
+                ("cuda_runtime", "cudaLaunchKernel", 700, 206.0, 0.5, {"correlation": 13}),
+                ("kernel", "void add<float>(float*)", 0, 207.25, 1.125, {"device": 0, "stream": 7, "correlation": 13}),
+                ("cuda_runtime", "cudaStreamSynchronize", 700, 208.5, 3, {"correlation": 14}),
+                ("cuda_sync", "Stream Sync", 0, 209.0, 1, {"device": 0, "stream": 7, "correlation": 14}),
+            )
+        ),
+        {"ph": "B", "cat": "user_annotation", "name": "step", "pid": 700, "tid": 7, "ts": 200},
+        {"ph": "E", "pid": 700, "tid": 7, "ts": 220},
+    ],
+}  # fmt: skip
+
+
+EVENTED = json.dumps(
+    {
+        "$schema": "https://www.speedscope.app/file-format-schema.json",
+        "shared": {
+            "frames": [{"name": "main", "file": "a.c", "line": 3}, {"name": "memcpy"}, {"name": "clear_page_erms_[k]"}]
+        },
+        "profiles": [
+            {"type": "evented", "name": "main (7)", "unit": "microseconds", "startValue": 0, "endValue": 30,
+             "events": [{"type": "OC"[at], "frame": frame, "at": when} for at, frame, when in
+                        ((0, 0, 0), (0, 1, 5), (0, 2, 6), (1, 2, 8), (1, 1, 20), (1, 0, 30))]},
+            {"type": "sampled", "name": "bytes", "unit": "bytes", "startValue": 0, "endValue": 9,
+             "samples": [[0, 1], [0]], "weights": [4, 5]},
+        ],
+    }
+)  # fmt: skip
+
+
+def perf_by_hand(*, piped: bool) -> bytes:
+    """A recording of two threads: names, mappings, a fork, and samples of processor time and of page faults."""
+    clock = Spec(sample_type=BASIC | rec.ID | rec.ADDR | rec.CPU, ids=(1,))
+    faults = Spec(sample_type=clock.sample_type, config=2, period=1, flags=clock.flags, ids=(2,))
+    records = [comm(clock, "app", exec_=True), mmap2(clock, 0x400000, 0x10000, "/bin/app"), fork(clock, 8, 7, time=50)]
+    for number in range(12):
+        chain = (rec.CONTEXT_KERNEL, KERNEL_IP + number % 3, rec.CONTEXT_USER, USER_IP, USER_IP + number)
+        records.append(
+            sample(
+                clock, chain[(number % 2) * 2 :], time=100 + 50 * number, tid=7 + number % 2, event_id=1 + number % 2
+            )
+        )
+    names = Features().command("app", "--big").kernel("6.1.0").names(("cpu-clock", (1,)), ("page-faults", (2,)))
+    names.build_id("/bin/app", bytes(range(20)))
+    return (pipe_mode if piped else file_mode)([clock, faults], b"".join(records), names)
+
+
+def trimmed_perf(data: bytes, most: int = _MOST_RECORDS) -> bytes:
+    """A perf.data file with so many records of each type at most; of samples, those with the shorter stacks."""
+    head, records, tail = perf_parts(data)
+    sizes = sorted(len(record) for record in records if record[0] == _SAMPLE)
+    short = sizes[len(sizes) // 3] if sizes else 0
+    samples = [number for number, record in enumerate(records) if record[0] == _SAMPLE and len(record) <= short]
+    wanted = set(samples[:: max(len(samples) // most, 1)][:most])
+    seen: Counter[bytes] = Counter()
+    for number, record in enumerate(records):
+        # Mappings at the beginning are the program's and its libraries'.
+        if record[0] != _SAMPLE and seen[record[:4]] < most:
+            wanted.add(number)
+        seen[record[:4]] += 1
+    return perf_whole(head, [records[number] for number in sorted(wanted)], tail)
+
+
+def trimmed_sqlite(data: bytes) -> bytes:
+    """An nsys export with the first rows of each table, and every text."""
+    with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
+        base.deserialize(data)
+        for (table,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
+            if table != "StringIds" and not table.startswith("META_DATA"):
+                keep = f'SELECT rowid FROM "{table}" LIMIT {_MOST_ROWS}'
+                base.execute(f'DELETE FROM "{table}" WHERE rowid NOT IN ({keep})')
+        base.execute("PRAGMA page_size = 512")
+        base.execute("VACUUM")
+        return base.serialize()
+
+
+def _trimmed(name: str, data: bytes) -> bytes:
+    if name.endswith((".data", "perf.data")):
+        return trimmed_perf(data)
+    if name.endswith(".sqlite"):
+        return trimmed_sqlite(data)
+    if name.endswith(".jsonl"):
+        return b"".join(data.splitlines(keepends=True)[:_MOST_RECORDS])
+    if name.endswith("symbols.json.gz"):
+        return gzip.compress(gzip.decompress(data), 1, mtime=0)
+    return data
+
+
+def _unpacked(archive: str) -> dict[str, bytes]:
+    with tarfile.open(DATA / archive) as packed:
+        files = {member.name: packed.extractfile(member) for member in packed if member.isfile()}
+        return {name.removeprefix("./"): file.read() for name, file in files.items() if file is not None}
+
+
+@cache
+def capture(name: str) -> Files:
+    """A capture of tests/data, trimmed; `python` and `nvtx` are there in each."""
+    files = {path: _trimmed(path, data) for path, data in _unpacked(f"{name}.pinprof.tar.xz").items()}
+    root = next(iter(files)).split("/")[0]
+    files.pop(f"{root}/collector.log", None)
+    files.setdefault(f"{root}/nvtx/100-1.bin", _nvtx())
+    files.setdefault(
+        f"{root}/ranges.jsonl", _ranges(files[f"{root}/memory.jsonl"]) if f"{root}/memory.jsonl" in files else b""
+    )
+    return files
+
+
+def _ranges(memory: bytes) -> bytes:
+    start = json.loads(memory.splitlines()[0])["t"]
+    names = (("init", start, start + 10**8), ("step", start + 10**8, start + 10**9))
+    rows = (
+        {"name": name, "start_ns": begin, "end_ns": end, "domain": "pinprof", "pid": 7, "tid": 7}
+        for name, begin, end in names
+    )
+    return b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+
+
+def _nvtx() -> bytes:
+    writer = Writer()
+    writer.say(Kind.PUSH, 1000, "outer")
+    writer.say(Kind.PUSH, 2000, "inner", domain=1)
+    writer.say(Kind.POP, 3000, domain=1)
+    writer.say(Kind.MARK, 3500, "mark")
+    writer.say(Kind.POP, 4000)
+    return writer.bytes()
+
+
+@cache
+def with_chains() -> Files:
+    """A capture whose kernel symbols and what perf made of the samples lie beside them, as with copied stacks."""
+    files = dict(capture("h200/program"))
+    root = next(iter(files)).split("/")[0]
+    files[f"{root}/perf-script.txt.gz"] = gzip.compress(PERF_SCRIPT.encode(), 1, mtime=0)
+    kernel = lzma.decompress((DATA / "h200/kallsyms.xz").read_bytes()).splitlines(keepends=True)
+    files[f"{root}/kallsyms.gz"] = gzip.compress(b"".join(kernel[::400]), 1, mtime=0)
+    return files
+
+
+def xz(name: str) -> bytes:
+    """A file of tests/data."""
+    return lzma.decompress((DATA / f"{name}.xz").read_bytes())
+
+
+@cache
+def parquetdir() -> Files:
+    """An nsys export as a directory of Parquet files, with the first rows of each that is read."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    files = {}
+    for name, data in _unpacked("h200/uvm.parquet.tar.xz").items():
+        table = Path(name).name
+        if table.startswith("ENUM_") and "MEM" not in table:
+            continue
+        out = io.BytesIO()
+        pq.write_table(
+            pq.read_table(pa.BufferReader(data)).slice(0, 63 if table.startswith("String") else _MOST_ROWS), out
+        )
+        files[f"uvm.parquetdir/{table}"] = out.getvalue()
+    return files
+
+
+@cache
+def bench() -> bytes:
+    """A file of `pinprof bench` with some of its benchmarks, the runs of each cut."""
+    document = json.loads((DATA / "h200/bench.json").read_text())
+    document["benchmarks"] = document["benchmarks"][::9]
+    for one in document["benchmarks"]:
+        one["runs"] = one["runs"][:3]
+    return json.dumps(document).encode()
+
+
+@cache
+def exported(form: str, name: str = "h200/pinned-native") -> bytes:
+    """What pinprof writes of a trimmed capture in another tool's format."""
+    from pinprof import analyze, read
+    from pinprof.report.export import formats, plain
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(capture(name), Path(folder))
+        analysis = analyze.analyze(read.read(path))
+        if form == "folded":
+            out = io.StringIO()
+            plain.write_folded(analysis.capture, out)
+            return out.getvalue().encode("utf-8", "replace")
+        formats.export(form, analysis, Path(folder) / "out")
+        return (Path(folder) / "out").read_bytes()
+
+
+def write(files: Files, folder: Path) -> Path:
+    """Write an input below a folder; the path to read."""
+    for name, data in files.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(data)
+    return folder / next(iter(files)).split("/")[0]
