@@ -37,7 +37,7 @@ _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
 """Before the end of a wait: a look may have seen what came after it."""
-_OWN_DOING_NS = 200_000
+_OWN_DOING_NS = 100_000
 """A look may itself keep a thread from running for so long, on its processor."""
 _TELLING = 0.3
 """The part of what is left to chance that the time since a wait must explain, to count as telling the line."""
