@@ -22,7 +22,15 @@
 
 #define EXPORT __attribute__((visibility("default")))
 
-enum { PAGE = 4096, MOST_PAGES = 256, REMEMBERED = 32, KEPT_LOOKS = 16, MOST_FRAMES = 1024, MOST_FRAME_BYTES = 256 };
+enum {
+    PAGE = 4096,
+    MOST_PAGES = 256,
+    REMEMBERED = 32,
+    KEPT_LOOKS = 16,
+    MORE = 4,
+    MOST_FRAMES = 1024,
+    MOST_FRAME_BYTES = 256
+};
 enum { ATTEMPTS = 4, LONGEST_NS = 200000 };
 enum { OWNER_GENERATOR = 1, OWNER_FRAME_OBJECT = 2, OWNER_C = 3 };
 enum { NOT_SEEN, AS_BEFORE, ANOTHER };
@@ -94,11 +102,13 @@ static const uint8_t *page_at(struct process *p, uint64_t address)
             return p->data[i];
         }
     }
-    if (p->pages == MOST_PAGES || p->gone)
+    if (p->pages + MORE > MOST_PAGES || p->gone)
         return NULL;
+    /* Calls from Python to Python put one frame after another: the callers lie below. */
     uint32_t place = p->pages;
-    p->page[place] = (struct page){address, p->look};
-    return read_pages(p, 1) ? p->data[place] : NULL;
+    for (uint32_t i = 0; i < MORE; i++)
+        p->page[place + i] = (struct page){address - (uint64_t)i * PAGE, i ? 0 : p->look};
+    return read_pages(p, MORE) ? p->data[place] : NULL;
 }
 
 static bool fetch(struct process *p, uint64_t address, void *to, size_t size)
@@ -158,7 +168,7 @@ static void remember(struct process *p, struct thread *t)
     for (int used = 1; used >= 0; used--) {
         for (uint32_t i = 0; i < p->pages && t->pages < REMEMBERED; i++) {
             bool now = p->page[i].used == p->look;
-            if (now == used && p->page[i].used + KEPT_LOOKS > p->look)
+            if (now == used && p->page[i].used && p->page[i].used + KEPT_LOOKS > p->look)
                 t->page[t->pages++] = p->page[i];
         }
     }

@@ -71,6 +71,8 @@ class Interpreter:
         """Where the first thread of each interpreter is noted."""
         self._listed = 0.0
         self._codes: dict[int, Code] = {}
+        self._checked: set[int] = set()
+        """Code that was known a moment ago to be what it was."""
         self._stacks: dict[Places, int] = {}
         self._tables = Tables()
         self._thread_bytes = max(layout.next_thread, layout.native_id) + 8
@@ -117,6 +119,7 @@ class Interpreter:
             # It has just begun, ends, or a thread left while we came by.
             pass
         self._listed = time.monotonic()
+        self._checked.clear()
         self._heads = Gather(pid, [(head, 8) for head in heads])
         self._reader.threads = [thread.seen for thread in self._threads.values()]
 
@@ -164,8 +167,10 @@ class Interpreter:
         for place in range(len(places) - 3, -1, -3):
             address, instruction, copy = places[place : place + 3]
             code = self._codes.get(address)
-            if code is None or identity(self.pid, self._layout, address) != code.identity:
-                code = self._codes[address] = read_code(self.pid, self._layout, address)
+            if code is None or address not in self._checked:
+                if code is None or identity(self.pid, self._layout, address) != code.identity:
+                    code = self._codes[address] = read_code(self.pid, self._layout, address)
+                self._checked.add(address)
             if code.function == _TRAMPOLINE:
                 continue
             start = bytecode_copy(self.pid, self._layout, address, copy) if copy else code.bytecode
