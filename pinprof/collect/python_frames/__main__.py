@@ -54,10 +54,10 @@ class Watch:
 
     def run(self) -> int:
         """Until the program has ended or we are told to stop; 0 when everything seen was stored."""
-        checked = 0.0
+        checked = due = 0.0
         while not self._stopping:
             looked = time.monotonic()
-            took = self._look()
+            took = self._look(round(due * 1e9))
             # A look now and then takes long because it lists threads, or this machine stood still.
             self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
             if looked > checked + 0.05:
@@ -68,7 +68,9 @@ class Watch:
             if looked > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
                 self._store_beside()
             mean = max(self._period_s, self._usual_s / MOST_SHARE) if self._processes.interpreters else _IDLE_S
-            time.sleep(max(looked + random.expovariate(1 / mean) - time.monotonic(), 0))
+            now = time.monotonic()
+            due = max(looked + random.expovariate(1 / mean), now)
+            time.sleep(due - now)
         for name in sorted(self._processes.unknown):
             print(UNKNOWN + name, flush=True)
         self._await_writer()
@@ -76,7 +78,7 @@ class Watch:
         self._timeline.save(self._output, time.monotonic_ns())
         return self._failed
 
-    def _look(self) -> float:
+    def _look(self, due_ns: int) -> float:
         """Look at everything once; the processor time it took."""
         begun = time.thread_time()
         timeline = self._timeline
@@ -84,7 +86,7 @@ class Watch:
             try:
                 stacks = list(interpreter.look(timeline.tables))
                 if stacks:
-                    timeline.saw(pid, stacks, interpreter.seen_ns)
+                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:

@@ -182,9 +182,10 @@ def test_lines_of_a_table_are_those_that_the_interpreter_says() -> None:
 def test_runs_of_equal_looks_are_one_row() -> None:
     timeline = Timeline(1000, 10)
     for time_ns, stack in ((5000, 3), (9000, 3), (12_000, UNKNOWN), (15_000, 4), (20_000, 3)):
-        timeline.saw(7, [(8, stack)], time_ns)
+        timeline.saw(7, [(8, stack)], time_ns, time_ns - 2500)
     made = timeline.to_json(30_000)
     assert made["looks"] == {"7": [4, 4, 3, 3, 5]}
+    assert made["lags"] == {"7": [2] * 5}
     (thread,) = made["threads"]
     assert (thread["times"], thread["lasts"], thread["stacks"]) == ([4000, 10_000, 5000], [4000, 0, 0], [3, 4, 3])
 
