@@ -100,8 +100,11 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
 
 
 def _parsed(lines: bytes) -> tuple[tuple[Rate, ...], tuple[str, ...]]:
-    """Rates and notes of whole lines; the last one may be cut."""
-    found: list[Rate] = []
+    """Rates and notes of whole lines; the last one may be cut.
+
+    What was measured twice counts as the faster of both, with the spread of both: what disturbs only slows down.
+    """
+    found: dict[tuple[str, int], Rate] = {}
     notes: list[str] = []
     for line in lines.splitlines():
         with contextlib.suppress(ValueError, TypeError, KeyError):
@@ -109,5 +112,18 @@ def _parsed(lines: bytes) -> tuple[tuple[Rate, ...], tuple[str, ...]]:
             if "note" in answer:
                 notes.append(f"Calibration: CUDA was not measured. {answer['note']}")
             elif is_measure(answer["measure"]):
-                found.append(Rate(**answer))
-    return tuple(found), tuple(notes)
+                rate = Rate(**answer)
+                key = rate.measure, rate.size_bytes
+                found[key] = _joined(found.get(key, rate), rate)
+    return tuple(found.values()), tuple(notes)
+
+
+def _joined(one: Rate, other: Rate) -> Rate:
+    """Two measurements of the same as one."""
+    return Rate(
+        one.measure,
+        one.size_bytes,
+        min(one.median_ns, other.median_ns),
+        min(one.low_ns, other.low_ns),
+        max(one.high_ns, other.high_ns),
+    )

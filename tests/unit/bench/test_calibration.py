@@ -18,6 +18,7 @@ from pinprof.bench import calibration_worker
 from pinprof.bench.calibration import calibration_of
 from pinprof.collect.proc import alive
 from pinprof.errors import CudaError
+from pinprof.scenario import HostMemory
 from tests.support.fake_driver import FakeDriver
 
 RATE = '{"measure": "touch.first", "size_bytes": 1048576, "median_ns": 2.0, "low_ns": 1.0, "high_ns": 3.0}'
@@ -38,6 +39,31 @@ def test_a_measure_that_hangs_is_ended_and_what_came_before_counts(tmp_path: Pat
     assert [rate.measure for rate in found.rates.rates] == ["touch.first"]
     assert (found.rates.measured_by, found.rates.backend) == ("calibration", "host")
     assert not alive(int(file.read_text()))
+
+
+def test_of_two_measurements_the_faster_counts_with_the_spread_of_both() -> None:
+    slower = json.dumps({**json.loads(RATE), "median_ns": 3.0, "low_ns": 2.5, "high_ns": 9.0})
+    found = calibration_of({}, os.environ, cuda=False, worker=worker(f"print({RATE!r}); print({slower!r})"))
+    assert found.rates is not None
+    (rate,) = found.rates.rates
+    assert (rate.median_ns, rate.low_ns, rate.high_ns) == (2.0, 1.0, 9.0)
+
+
+def test_measures_run_on_the_processors_that_are_named_and_the_process_keeps_its_own() -> None:
+    allowed = os.sched_getaffinity(0)
+    seen: list[set[int]] = []
+
+    class Watching(HostBackend):
+        def pageable(self, size_bytes: int) -> HostMemory:
+            seen.append(os.sched_getaffinity(0))
+            return super().pageable(size_bytes)
+
+    cpu = min(allowed)
+    with closing(Watching()) as backend:
+        assert list(calibration_worker.rates_of(backend, ["touch.first"], (1 << 20,), {cpu}))
+    assert seen
+    assert all(cpus == {cpu} for cpus in seen)
+    assert os.sched_getaffinity(0) == allowed
 
 
 @pytest.mark.parametrize("code", ["raise SystemExit(1)", "print('nonsense'); print('{}'); print('[1]')", "print(1e9)"])
@@ -99,14 +125,16 @@ def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch)
 
     monkeypatch.setattr(limits, "free_host_bytes", lambda: 16 << 20)
     with closing(HostBackend()) as backend:
-        sizes = {rate.size_bytes for rate in calibration_worker.rates_of(backend, ["touch.first"], (1 << 20, 8 << 20))}
+        sizes = {
+            rate.size_bytes for rate in calibration_worker.rates_of(backend, ["touch.first"], (1 << 20, 8 << 20), {0})
+        }
     assert sizes == {1 << 20}
 
 
 def test_the_driver_alone_is_enough_for_every_measure() -> None:
     fake = FakeDriver()
     with closing(DriverBackend(0, fake)) as backend:
-        found = list(calibration_worker.rates_of(backend, calibration_worker.CUDA, (64 << 10, 2 << 20)))
+        found = list(calibration_worker.rates_of(backend, calibration_worker.CUDA, (64 << 10, 2 << 20), {0}))
     measured = {"prefault.tN" if rates.prefault_threads(rate.measure) else rate.measure for rate in found}
     assert measured == set(calibration_worker.CUDA)
     assert fake.alive == {}
