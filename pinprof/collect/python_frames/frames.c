@@ -94,21 +94,31 @@ static uint32_t read_pages(struct process *p, uint32_t count)
     return whole;
 }
 
+/* The number of a page of this attempt; MOST_PAGES where it was not read. */
+static uint32_t number_of(const struct process *p, uint64_t address)
+{
+    for (uint32_t i = 0; i < p->pages; i++)
+        if (p->page[i].address == address)
+            return i;
+    return MOST_PAGES;
+}
+
 static const uint8_t *page_at(struct process *p, uint64_t address)
 {
-    for (uint32_t i = 0; i < p->pages; i++) {
-        if (p->page[i].address == address) {
-            p->page[i].used = p->look;
-            return p->data[i];
-        }
+    uint32_t place = number_of(p, address);
+    if (place == MOST_PAGES) {
+        /* Calls from Python to Python put one frame after another: a walk that goes down will go on so. */
+        uint32_t more = number_of(p, address + PAGE) == MOST_PAGES ? 1 : MORE;
+        place = p->pages;
+        if (place + more > MOST_PAGES || p->gone)
+            return NULL;
+        for (uint32_t i = 0; i < more; i++)
+            p->page[place + i] = (struct page){address - (uint64_t)i * PAGE, 0};
+        if (!read_pages(p, more))
+            return NULL;
     }
-    if (p->pages + MORE > MOST_PAGES || p->gone)
-        return NULL;
-    /* Calls from Python to Python put one frame after another: the callers lie below. */
-    uint32_t place = p->pages;
-    for (uint32_t i = 0; i < MORE; i++)
-        p->page[place + i] = (struct page){address - (uint64_t)i * PAGE, i ? 0 : p->look};
-    return read_pages(p, MORE) ? p->data[place] : NULL;
+    p->page[place].used = p->look;
+    return p->data[place];
 }
 
 static bool fetch(struct process *p, uint64_t address, void *to, size_t size)
