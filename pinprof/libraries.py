@@ -116,4 +116,7 @@ NVTX = Library(
 _RELRO = "-Wl,-z,relro,-z,now"
 UNWINDING = Library("unwinding library", _HERE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO)
 DWARF = Library("library of line numbers", _HERE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
-LIBRARIES = (NVTX, UNWINDING, DWARF)
+FRAMES = Library(
+    "library of Python frames", _HERE / "collect" / "python_frames" / "frames.c", "libpinprof_frames.", _RELRO
+)
+LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES)

@@ -32,6 +32,7 @@ from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
 from pinprof.collect.python_frames.beside import Lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.libraries import FRAMES
 
 MODES = ("auto", "lines", "py-spy", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"
@@ -100,6 +101,8 @@ def plan(request: RecordRequest) -> Plan:
     lines, path = mode in ("lines", "both"), find_py_spy() if mode == "py-spy" else ""
     if path is None:
         raise ToolMissing("py-spy is not installed.", INSTALL, "py-spy-missing")
+    if lines:
+        FRAMES.find()
     if (lines or path) and (reason := forbidden()):
         who = "py-spy" if path else "pinprof"
         raise CollectError(f"{who} may not read the program's memory: {reason}.", ALLOW, "python-permission")
@@ -108,23 +111,32 @@ def plan(request: RecordRequest) -> Plan:
 
 def _best(request: RecordRequest) -> Plan:
     """What serves best here, without an error where nothing does."""
-    if request.own_process:  # of an interpreter that pinprof runs in, and which lets the reader look
-        return Plan({}, lines=True)
+    own = request.own_process  # of an interpreter that pinprof runs in, and which lets the reader look
     python = interpreter_of(request.command[0]) if request.command and not request.pid else None
-    if not (reason := forbidden()):
+    if own or not (reason := forbidden()):
         version = _version_of_process(request.pid) if request.pid else _version(python) if python else None
-        if version is None or version >= OLDEST:
+        if not (why := _unread(version)):
             return Plan({}, lines=True)
-        if path := find_py_spy():
+        if not own and (path := find_py_spy()):
             return Plan({}, py_spy=path)
-        older = f"py-spy, which reads those of Python {version[0]}.{version[1]}, is not installed"
-        return Plan({}, notes=(f"Python functions are not shown: {older}. {INSTALL}",))
+        return Plan({}, notes=(f"Python functions are not shown: {why}",))
     if python is None:
         return NOTHING
     why = f"pinprof may not read its memory, as {reason}"
     if _has_trampoline(python, request.call_graph):
         return Plan(_switched_on(), notes=(f"Python functions have no lines: {why}.",))
     return Plan({}, notes=(f"Python functions are not shown: {why}.",))
+
+
+def _unread(version: tuple[int, int] | None) -> str:
+    """Why python_frames/ does not read a version, and what to do; empty where it does."""
+    if version is not None and version < OLDEST:
+        return f"py-spy, which reads those of Python {version[0]}.{version[1]}, is not installed. {INSTALL}"
+    try:
+        FRAMES.find()
+    except ToolMissing as error:
+        return str(error)
+    return ""
 
 
 def _switched_on() -> dict[str, str]:

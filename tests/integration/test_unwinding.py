@@ -120,6 +120,17 @@ def test_what_is_no_sample_passes_unchanged() -> None:
     assert Library().rewrite(other) == other
 
 
+def test_a_record_may_be_divided_between_pieces() -> None:
+    chain = [0x401000, 0x402000]
+    one = sample(chain, (0x7FFF0000, 0x7FFF0000, 0x401000), b"secret!!" * 32)
+    other = struct.pack("<IHH", 3, 0, 24) + struct.pack("<ii", 9, 9) + b"name\0\0\0\0"
+    records = one + other + one
+    whole = Library().rewrite(records)
+    for place in range(0, len(records) + 1, 8):
+        ring = memoryview(bytearray(records[place:]))
+        assert bytes(Library().unwinder.rewrite(records[:place], b"", ring)) == whole
+
+
 def test_damaged_files_and_records_cost_frames_and_nothing_else(program: Path, tmp_path: Path) -> None:
     code = (
         "import random, sys\n"

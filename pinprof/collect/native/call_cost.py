@@ -11,7 +11,6 @@ import contextlib
 import ctypes
 import os
 import re
-import statistics
 import struct
 import time
 from collections.abc import Sequence
@@ -68,7 +67,7 @@ class EmptyFunction:
             for _ in range(_ROUNDS):
                 rounds.append(self._took())
                 if found := _intervals(b"".join(ring.pending()), enter, leave):
-                    inside.append(statistics.median(found))
+                    inside.append(sorted(found)[len(found) // 2])
                 ring.release()
         if not inside:
             return None

@@ -271,7 +271,7 @@ class Sampler:
             pieces += ring.pending()
         if pieces:
             if self._unwinder:
-                pieces = [self._unwinder.rewrite(b"".join(pieces))]
+                pieces = [self._unwinder.rewrite(*pieces)]
             self._file.write([*pieces, FINISHED_ROUND])
             for ring in rings:
                 ring.release()

@@ -110,6 +110,7 @@ struct unwinder {
     struct row *rows;
     size_t row_room, row_count;
     uint64_t samples, completed, extended;
+    uint8_t joined[1 << 16]; /* the longest record */
 };
 
 struct frame {
@@ -1129,37 +1130,78 @@ EXPORT struct unwinder *pinprof_unwind_new(const uint64_t *ids, const uint64_t *
     return u;
 }
 
+struct piece {
+    const uint8_t *bytes;
+    uint64_t size;
+};
+
+/* Records one after another, in memory that comes in pieces: the end of a ring may divide a record. */
+struct records {
+    const struct piece *piece, *end;
+    uint64_t at; /* in that piece */
+};
+
+/* Copy what comes next; false when there is less. */
+static bool copy_next(struct records *r, uint8_t *to, uint64_t size)
+{
+    while (size) {
+        if (r->piece == r->end)
+            return false;
+        uint64_t left = r->piece->size - r->at, part = left < size ? left : size;
+        memcpy(to, r->piece->bytes + r->at, part);
+        to += part, size -= part, r->at += part;
+        if (r->at == r->piece->size)
+            r->piece++, r->at = 0;
+    }
+    return true;
+}
+
+/* The next record, where it lies or, if it is divided, in `joined`; NULL after the last whole one. */
+static const uint8_t *next_record(struct records *r, uint8_t *joined)
+{
+    uint16_t length;
+    if (r->piece < r->end && r->piece->size - r->at >= 8) {
+        const uint8_t *record = r->piece->bytes + r->at;
+        memcpy(&length, record + 6, 2);
+        if (length >= 8 && length < r->piece->size - r->at) {
+            r->at += length;
+            return record;
+        }
+    }
+    if (!copy_next(r, joined, 8))
+        return NULL;
+    memcpy(&length, joined + 6, 2);
+    return length >= 8 && copy_next(r, joined + 8, length - 8u) ? joined : NULL;
+}
+
 /*
- * Whole records from `in` to `out`, which has room for as many bytes; how many were written. Mappings of the whole
- * piece are noted first: records of different processors come one processor after the other.
+ * Whole records from `pieces` to `out`, which has room for as many bytes; how many were written. Mappings of all pieces
+ * are noted first: records of different processors come one processor after the other.
  */
-EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const uint8_t *in, size_t size, uint8_t *out)
+EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const struct piece *pieces, size_t count, uint8_t *out)
 {
     size_t written = 0;
     for (int pass = 0; pass < 2; pass++) {
-        for (size_t at = 0; at + 8 <= size;) {
+        struct records records = {pieces, pieces + count, 0};
+        for (const uint8_t *record; (record = next_record(&records, u->joined));) {
             uint32_t type;
             uint16_t misc, length;
-            memcpy(&type, in + at, 4);
-            memcpy(&misc, in + at + 4, 2);
-            memcpy(&length, in + at + 6, 2);
-            if (length < 8 || length > size - at)
-                break;
+            memcpy(&type, record, 4);
+            memcpy(&misc, record + 4, 2);
+            memcpy(&length, record + 6, 2);
             if (pass == 0) {
                 if (type != RECORD_SAMPLE)
-                    note(u, type, misc, in + at + 8, length - 8u);
-            } else {
-                const struct event *event =
-                    type == RECORD_SAMPLE && length >= 16 ? event_of(u, word(in + at + 8)) : NULL;
-                if (event && event->sample_type & S_STACK) {
-                    /* One that is not laid out as its event says is left out: it may hold a stack. */
-                    written += rewrite_sample(u, event, in + at, length, out + written);
-                } else {
-                    memcpy(out + written, in + at, length);
-                    written += length;
-                }
+                    note(u, type, misc, record + 8, length - 8u);
+                continue;
             }
-            at += length;
+            const struct event *event = type == RECORD_SAMPLE && length >= 16 ? event_of(u, word(record + 8)) : NULL;
+            if (event && event->sample_type & S_STACK) {
+                /* One that is not laid out as its event says is left out: it may hold a stack. */
+                written += rewrite_sample(u, event, record, length, out + written);
+            } else {
+                memcpy(out + written, record, length);
+                written += length;
+            }
         }
     }
     forget_ended(u);

@@ -25,6 +25,10 @@ _USER_REGISTERS = {
 _COPY = pe.SAMPLE_REGS_USER | pe.SAMPLE_STACK_USER
 
 
+class _Piece(ctypes.Structure):
+    _fields_ = (("start", ctypes.c_void_p), ("length", ctypes.c_uint64))
+
+
 def supported() -> bool:
     """Whether the library knows this machine's registers."""
     return platform.machine() in _USER_REGISTERS
@@ -63,17 +67,29 @@ class Unwinder:
         self._state = ctypes.c_void_p(self._library.pinprof_unwind_new(ids, kinds, ctypes.c_size_t(len(pairs))))
         self._out = ctypes.create_string_buffer(1 << 20)
 
-    def rewrite(self, records: bytes) -> memoryview:
-        """Whole records without copies of stacks; valid until the next call."""
-        if len(records) > len(self._out):
-            self._out = ctypes.create_string_buffer(2 * len(records))
-        size = self._library.pinprof_unwind_rewrite(
-            self._state, records, ctypes.c_size_t(len(records)), ctypes.byref(self._out)
+    def rewrite(self, *pieces: bytes | memoryview) -> memoryview:
+        """Whole records without copies of stacks; valid until the next call. Two pieces may share a record.
+
+        Pieces of a ring are read where they lie.
+        """
+        size = sum(map(len, pieces))
+        if size > len(self._out):
+            self._out = ctypes.create_string_buffer(2 * size)
+        held = [_held(piece) for piece in pieces]
+        given = (_Piece * len(held))(*(_Piece(ctypes.addressof(piece), len(piece)) for piece in held))
+        written = self._library.pinprof_unwind_rewrite(
+            self._state, given, ctypes.c_size_t(len(given)), ctypes.byref(self._out)
         )
-        return memoryview(self._out).cast("B")[:size]
+        return memoryview(self._out).cast("B")[:written]
 
     def counts(self) -> dict[str, int]:
         """Samples with a copied stack; those copied to the stack's end; those that the kernel's frames continue."""
         raw = (ctypes.c_uint64 * 3)()
         self._library.pinprof_unwind_counts(self._state, raw)
         return dict(zip(("samples", "complete", "continued"), raw, strict=True))
+
+
+def _held(piece: bytes | memoryview) -> ctypes.Array[ctypes.c_char]:
+    """The bytes where they lie, or a copy of what may not be changed."""
+    shared = piece if isinstance(piece, memoryview) and not piece.readonly else bytearray(piece)
+    return (ctypes.c_char * len(piece)).from_buffer(shared)

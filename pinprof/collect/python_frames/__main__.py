@@ -2,10 +2,11 @@
 
 usage: python -m pinprof.collect.python_frames PID RATE OUTPUT < LIFELINE
 
-The times between looks vary at random around the period, so that no rhythm of the program's keeps step with them. Where
-a look takes long (many threads), looks become fewer: they take MOST_SHARE of one processor at most. What was seen
-becomes a gzip member of OUTPUT every SEGMENT_S, written by a child, for which looking need not stop. SIGINT or the end
-of the lifeline ask for the last one.
+Looks come as decays do: how long the last one is ago says nothing of the next. So no rhythm of the program's keeps step
+with them, not even one that they cause: a thread that waits for a processor often gets it when a look ends, and what it
+does first would hardly be seen if looks kept their distance. Where a look takes long (many threads), looks become
+fewer: they take MOST_SHARE of one processor at most. What was seen becomes a gzip member of OUTPUT every SEGMENT_S,
+written by a child, for which looking need not stop. SIGINT or the end of the lifeline ask for the last one.
 """
 
 from __future__ import annotations
@@ -53,21 +54,23 @@ class Watch:
 
     def run(self) -> int:
         """Until the program has ended or we are told to stop; 0 when everything seen was stored."""
-        checked = 0.0
+        checked = due = 0.0
         while not self._stopping:
-            now = time.monotonic()
-            if now > checked + 0.05:
-                checked = now
+            looked = time.monotonic()
+            took = self._look(round(due * 1e9))
+            # A look now and then takes long because it lists threads, or this machine stood still.
+            self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
+            if looked > checked + 0.05:
+                checked = looked
                 if not alive(self._pid) or _hung_up():
                     break
             self._processes.update()
-            took = self._look()
-            # A look now and then takes long because it lists threads, or this machine stood still.
-            self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
-            if now > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
+            if looked > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
                 self._store_beside()
-            period = self._period_s if self._processes.interpreters else _IDLE_S
-            time.sleep(max(period * (0.5 + random.random()) - took, self._usual_s / MOST_SHARE))
+            mean = max(self._period_s, self._usual_s / MOST_SHARE) if self._processes.interpreters else _IDLE_S
+            now = time.monotonic()
+            due = max(looked + random.expovariate(1 / mean), now)
+            time.sleep(due - now)
         for name in sorted(self._processes.unknown):
             print(UNKNOWN + name, flush=True)
         self._await_writer()
@@ -75,7 +78,7 @@ class Watch:
         self._timeline.save(self._output, time.monotonic_ns())
         return self._failed
 
-    def _look(self) -> float:
+    def _look(self, due_ns: int) -> float:
         """Look at everything once; the processor time it took."""
         begun = time.thread_time()
         timeline = self._timeline
@@ -83,7 +86,7 @@ class Watch:
             try:
                 stacks = list(interpreter.look(timeline.tables))
                 if stacks:
-                    timeline.saw(pid, stacks, interpreter.seen_ns)
+                    timeline.saw(pid, stacks, interpreter.seen_ns, due_ns)
                 for tid, name in interpreter.names().items():
                     self._names[pid, tid] = name
             except Gone:

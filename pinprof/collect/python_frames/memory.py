@@ -8,9 +8,6 @@ import os
 import struct
 from collections.abc import Sequence
 
-MOST_PLACES = 1024
-"""IOV_MAX: places of one call."""
-
 _WORD = struct.Struct("<Q")
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -27,24 +24,20 @@ class Gather:
     """Places in another process, read again and again into one buffer, end to end."""
 
     def __init__(self, pid: int, places: Sequence[tuple[int, int]]) -> None:
-        """`places`: (address, bytes), MOST_PLACES at most."""
+        """`places`: (address, bytes), at most as many as one system call takes (IOV_MAX, 1024)."""
         self.size = sum(length for _, length in places)
         self.buffer = bytearray(self.size)
         self._held = (ctypes.c_char * self.size).from_buffer(self.buffer)
-        self._remote = (_Piece * len(places))(*(_Piece(*place) for place in places))
+        remote = (_Piece * len(places))(*(_Piece(*place) for place in places))
         local = (_Piece * 1)(_Piece(ctypes.addressof(self._held), self.size))
         self._arguments = (
             ctypes.c_int(pid),
             local,
             ctypes.c_ulong(1),
-            self._remote,
+            remote,
             ctypes.c_ulong(len(places)),
             ctypes.c_ulong(0),
         )
-
-    def move(self, place: int, address: int) -> None:
-        """Read a place elsewhere from now on."""
-        self._remote[place].start = address
 
     def read(self) -> bool:
         """Fill the buffer; False where a place is not mapped any more, with what lies before it read."""

@@ -42,16 +42,18 @@ class Timeline:
         self._threads: dict[tuple[int, int], _Runs] = {}
         self._looks: dict[int, list[int]] = {}
         """Per process the times of looks, in µs after the start."""
+        self._lags: dict[int, list[int]] = {}
 
     @property
     def size(self) -> int:
         """How many rows it has."""
         return sum(len(runs.stack) for runs in self._threads.values())
 
-    def saw(self, pid: int, stacks: Iterable[tuple[int, int]], time_ns: int) -> None:
-        """Note a look at all threads of a process."""
+    def saw(self, pid: int, stacks: Iterable[tuple[int, int]], time_ns: int, due_ns: int) -> None:
+        """Note a look at all threads of a process, and when this process was to wake for it."""
         look = (time_ns - self.start_ns) // 1000
         self._looks.setdefault(pid, []).append(look)
+        self._lags.setdefault(pid, []).append(max(time_ns - due_ns, 0) // 1000)
         for tid, stack in stacks:
             if stack != UNKNOWN:
                 runs = self._threads.get((pid, tid))
@@ -80,6 +82,7 @@ class Timeline:
                 for (pid, tid), runs in self._threads.items()
             ],
             "looks": {str(pid): _differences([0, *looks]) for pid, looks in self._looks.items()},
+            "lags": {str(pid): lags for pid, lags in self._lags.items()},
             "unnamed_threads": 0,
         }
 

@@ -119,7 +119,7 @@ def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
     nearer_before, many, seen = np.zeros((3, count), np.bool_)
     farthest = _FARTHEST_PERIODS * max(2 * stacks.uncertainty_ns, 1)
     for rows in threads(calls.pid, calls.tid):
-        times, stack = stacks.looks(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
+        times, stack, _ = stacks.looks(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
         if not len(times):
             continue
         seen[rows] = True

@@ -37,8 +37,6 @@ _AGREED_NS = 1_000_000_000
 """Between two looks that agree."""
 _EDGE_NS = 100_000
 """Before the end of a wait: a look may have seen what came after it."""
-_OWN_DOING_NS = 200_000
-"""A look may itself keep a thread from running for so long, on its processor."""
 _TELLING = 0.3
 """The part of what is left to chance that the time since a wait must explain, to count as telling the line."""
 _BY_MISTAKE = 0.02
@@ -54,6 +52,8 @@ class ThreadSamples:
     looked: Int64
     saw: Int32
     """Stack of each look."""
+    due: Int64
+    """When each was to begin: since then it may itself have kept the thread from running, on its processor."""
     run_time: Int64
     """Samples on the processors."""
     run_called: Int64
@@ -160,7 +160,7 @@ class _View:
         self._wait_of_look = np.searchsorted(thread.wait_start, looked, side="right") - 1
         inside = self._wait_of_look >= 0
         inside[inside] = looked[inside] < thread.wait_end[self._wait_of_look[inside]]
-        self._running = np.flatnonzero(~inside & ~self._kept(looked))
+        self._running = np.flatnonzero(~inside & ~self._kept(looked, thread.due))
         self._stretch_of_look = self._stretch(looked[self._running])
         self._stretch_of_run = self._stretch(thread.run_time)
         # From here on distances count in the thread's own time: a look while it was kept from running is as near to
@@ -168,8 +168,8 @@ class _View:
         self._run_looked, self._run_saw = self._own(looked[self._running]), thread.saw[self._running]
         self._run_time, self._wait_end = self._own(thread.run_time), self._own(thread.wait_end)
 
-    def _kept(self, times: Int64) -> Bool:
-        """Whether others kept the thread from running at a time, and not just since the look itself.
+    def _kept(self, times: Int64, due: Int64) -> Bool:
+        """Whether others kept the thread from running at a time, and had begun to before a look was due.
 
         They do so more at some places than at others, such as after it let go of a lock: looks in such a time would
         make much of these places.
@@ -178,9 +178,7 @@ class _View:
         place = np.searchsorted(thread.kept_start, times, side="right") - 1
         inside = place >= 0
         there = place[inside]
-        inside[inside] = (times[inside] < thread.kept_end[there]) & (
-            times[inside] >= thread.kept_start[there] + _OWN_DOING_NS
-        )
+        inside[inside] = (times[inside] < thread.kept_end[there]) & (due[inside] > thread.kept_start[there])
         return inside
 
     def _own(self, times: Int64) -> Int64:

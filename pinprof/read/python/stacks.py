@@ -9,6 +9,7 @@ Gzip members one after another, each a line of JSON, a segment of the recording.
     threads             [{pid, tid, name, times, lasts, stacks}]: stacks, -1 for none, each seen from one time on
                         (differences after `start_ns`) to that of `lasts` (ns after it)
     looks               {pid: differences of times after `start_ns` in µs}: when the process was looked at
+    lags                {pid: µs}: how long before each look the reader was to wake for it
     unnamed_threads     threads whose kernel id is not known (CPython before 3.11)
 
 Segments of py-spy have neither `lasts` nor `looks`: a thread has a stack from each of `times` on, which stands in the
@@ -21,7 +22,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -34,6 +35,7 @@ MAX_LINE_BYTES = 1 << 27
 """The text of one line, which is held as a whole, in Python's objects, while it is read."""
 
 NO_STACK = -1
+_USUAL_LAG_US = 100
 
 _MOST_NS = 1 << 61
 """Of CLOCK_MONOTONIC, and of all differences in a segment together: sums of both have 64 bits."""
@@ -52,12 +54,24 @@ _SEGMENT = Record(
         "threads": Each(_THREAD),
         "unnamed_threads": _ID,
     },
-    optional={"looks": Facts(others=Column(0, _MOST_NS // 1000, _MOST_NS // 1000))},
+    optional={
+        "looks": Facts(others=Column(0, _MOST_NS // 1000, _MOST_NS // 1000)),
+        "lags": Facts(others=Column(0, _MOST_NS // 1000)),
+    },
 )
 """What a line of the file holds; how its parts refer to each other is checked as they are taken."""
 
 PythonFrame = tuple[str, str, int]
 """Function, file, line (0 unknown)."""
+
+
+class Looks(NamedTuple):
+    """Looks at one thread, ascending: columns of one length."""
+
+    time: Int64
+    stack: Int32
+    due: Int64
+    """When the reader was to wake for it, and began to keep others from running."""
 
 
 @dataclass(frozen=True)
@@ -69,13 +83,15 @@ class Runs:
     stack: Int32
     looked: Int64
     """When its process was looked at."""
+    due: Int64
+    """When the reader was to wake for each look."""
 
-    def looks(self) -> tuple[Int64, Int32]:
-        """The looks that saw it, and what they saw."""
+    def looks(self) -> Looks:
+        """The looks that saw it."""
         row = np.searchsorted(self.first, self.looked, side="right") - 1
         seen = row >= 0
         seen[seen] = self.looked[seen] <= self.last[row[seen]]
-        return self.looked[seen], self.stack[row[seen]]
+        return Looks(self.looked[seen], self.stack[row[seen]], self.due[seen])
 
 
 @dataclass
@@ -155,13 +171,13 @@ class PythonStacks:
             self.stacks.append((caller, frame))
         return number
 
-    def looks(self, pid: int, tid: int) -> tuple[Int64, Int32]:
-        """Ascending times at which a thread was looked at, and the stack it had then."""
-        parts = [runs.looks() for runs in self.threads.get((pid, tid), ())]
-        times = np.concatenate([np.zeros(0, np.int64), *(times for times, _ in parts)])
-        stacks = np.concatenate([np.zeros(0, np.int32), *(stacks for _, stacks in parts)])
+    def looks(self, pid: int, tid: int) -> Looks:
+        """The looks at a thread."""
+        none = Looks(np.zeros(0, np.int64), np.zeros(0, np.int32), np.zeros(0, np.int64))
+        parts = [none, *(runs.looks() for runs in self.threads.get((pid, tid), ()))]
+        times, stacks, due = (np.concatenate(column) for column in zip(*parts, strict=True))
         order = np.argsort(times, kind="stable")
-        return times[order], stacks[order]
+        return Looks(times[order], stacks[order], due[order])
 
 
 def load(path: Path) -> PythonStacks:
@@ -196,9 +212,10 @@ def _take(
         key = (int(stack_of[caller]) if caller >= 0 else NO_STACK, frame_of[frame])
         stack_of[number] = stacks.setdefault(key, len(stacks))
     start = raw["start_ns"]
-    looked = {
-        int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in raw.get("looks", {}).items()
-    }
+    looks = raw.get("looks", {}).items()
+    looked = {int(pid): np.cumsum(np.array(steps, np.int64)) * 1000 + start for pid, steps in looks}
+    lags = raw.get("lags", {})
+    due = {pid: times - 1000 * _lags(lags.get(str(pid)), len(times)) for pid, times in looked.items()}
     seen: list[tuple[tuple[int, int], str, Runs | tuple[Int64, Int32]]] = []
     for thread in raw["threads"]:
         times: Int64 = np.cumsum(np.array(thread["times"], np.int64)) + start
@@ -210,7 +227,9 @@ def _take(
             lasts = np.array(thread["lasts"], np.int64)
             if lasts.shape != times.shape or key[0] not in looked:
                 raise ValueError("times of a thread do not fit")
-            seen.append((key, thread["name"], Runs(times, times + lasts, stack_of[which], looked[key[0]])))
+            seen.append(
+                (key, str(thread["name"]), Runs(times, times + lasts, stack_of[which], looked[key[0]], due[key[0]]))
+            )
         else:
             seen.append((key, thread["name"], (times, stack_of[which])))
     for key, name, part in seen:
@@ -221,6 +240,14 @@ def _take(
         loaded.names[key] = name or loaded.names.get(key, "")
     loaded.uncertainty_ns = max(loaded.uncertainty_ns, raw["uncertainty_ns"])
     loaded.unnamed_threads = max(loaded.unnamed_threads, raw["unnamed_threads"])
+
+
+def _lags(raw: Any, count: int) -> Int64:
+    """µs; recordings before this was noted have none."""
+    lags: Int64 = np.full(count, _USUAL_LAG_US) if raw is None else np.array(raw, np.int64)
+    if len(lags) != count or (lags < 0).any():
+        raise ValueError("looks do not fit")
+    return lags
 
 
 def _joined(parts: list[tuple[Int64, Int32]]) -> tuple[Int64, Int32]:

@@ -61,6 +61,19 @@ def test_the_users_own_choice_of_the_trampoline_stays(monkeypatch: pytest.Monkey
     assert [type(tool) for tool in tools] == [beside.Lines], "so that its maps are not removed either"
 
 
+def test_without_the_library_that_reads_frames_auto_takes_py_spy_or_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(_: object) -> None:
+        raise ToolMissing("There is no library.", "Install it.", "c-library")
+
+    monkeypatch.setattr("pinprof.libraries.Library.find", missing)
+    monkeypatch.setattr(python, "find_py_spy", lambda: "/bin/py-spy")
+    assert python.plan(AUTO) == python.Plan({}, py_spy="/bin/py-spy")
+    monkeypatch.setattr(python, "find_py_spy", lambda: None)
+    assert "There is no library. Install it." in python.plan(AUTO).notes[0]
+    with pytest.raises(ToolMissing):
+        python.plan(dataclasses.replace(AUTO, python="lines"))
+
+
 def test_scenarios_are_left_alone_unless_asked() -> None:
     scenario = dataclasses.replace(AUTO, region_only=True)
     assert python.plan(scenario) == python.NOTHING

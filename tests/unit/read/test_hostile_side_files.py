@@ -73,7 +73,7 @@ def see_memory(path: Path) -> None:
 def see_stacks(path: Path) -> None:
     found = python_stacks.load(path)
     for pid, tid in found.threads:
-        times, stacks = found.looks(pid, tid)
+        times, stacks, _ = found.looks(pid, tid)
         assert len(times) == len(stacks)
         for stack in set(stacks.tolist()):
             assert all(frame < len(found.frames) for frame in found.chain(stack))

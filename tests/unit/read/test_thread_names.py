@@ -36,7 +36,7 @@ def python(names: dict[tuple[int, int], str], *frames: tuple[str, str]) -> Pytho
     return PythonStacks(
         frames=[(name, file, 1) for name, file in frames],
         stacks=chain,
-        threads={thread: [Runs(none, none, stack, none)] for thread in names},
+        threads={thread: [Runs(none, none, stack, none, none)] for thread in names},
         names=names,
     )
 

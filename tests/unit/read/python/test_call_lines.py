@@ -31,7 +31,7 @@ def python(looks: Sequence[tuple[int, int]], tid: int = PID) -> PythonStacks:
     """Stacks that looks saw: (time in ms, number of the stack)."""
     times = np.array([round(time * MS) for time, _ in looks], np.int64)
     stacks = PythonStacks(list(FRAMES), [(NO_STACK, 0), (NO_STACK, 1), (0, 2)], uncertainty_ns=MS // 2)
-    stacks.threads[PID, tid] = [Runs(times, times, np.array([stack for _, stack in looks], np.int32), times)]
+    stacks.threads[PID, tid] = [Runs(times, times, np.array([stack for _, stack in looks], np.int32), times, times)]
     return stacks
 
 

@@ -18,6 +18,7 @@ def thread(
     waits: Sequence[tuple[float, float]] = (),
     called: Sequence[int] = (),
     kept: Sequence[tuple[float, float]] = (),
+    lag: float = 0.1,
 ) -> ThreadSamples:
     """Times in ms."""
 
@@ -27,6 +28,7 @@ def thread(
     return ThreadSamples(
         column([time for time, _ in looks]),
         np.array([stack for _, stack in looks], np.int32),
+        column([time - lag for time, _ in looks]),
         column(runs),
         np.array(called or [0] * len(runs), np.int64),
         column([start for start, _ in waits]),
@@ -68,6 +70,13 @@ def test_between_two_looks_what_was_called_says_which_samples_and_nearness_how_m
     blind, _ = matched(thread(looks, times.tolist()))
     assert (runs.stack == WORK).sum() == (blind.stack == WORK).sum()
     assert (runs.stack == truth).mean() > (blind.stack == truth).mean()
+
+
+def test_a_look_that_keeps_a_thread_from_running_itself_counts_however_late_it_is() -> None:
+    looks, kept = [(1, WORK), (6, CRUNCH), (12, WORK)], [(5.5, 7)]
+    for lag, stack in ((0.7, CRUNCH), (0.4, WORK)):
+        runs, _ = matched(thread(looks, [5.4], kept=kept, lag=lag))
+        assert runs.stack.tolist() == [stack]
 
 
 def test_time_in_which_others_ran_does_not_count() -> None:
