@@ -116,4 +116,11 @@ NVTX = Library(
 _RELRO = "-Wl,-z,relro,-z,now"
 UNWINDING = Library("unwinding library", _HERE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO)
 DWARF = Library("library of line numbers", _HERE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
-LIBRARIES = (NVTX, UNWINDING, DWARF)
+CUPTI = Library(
+    "CUPTI library",
+    _HERE / "collect" / "cupti" / "injection.c",
+    "libpinprof_cupti.",
+    # nodelete: CUPTI calls into it until the process ends. Before glibc 2.34, dlsym is libdl's.
+    "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed,-ldl",
+)
+LIBRARIES = (NVTX, UNWINDING, DWARF, CUPTI)
