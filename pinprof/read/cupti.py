@@ -64,6 +64,8 @@ class State(IntEnum):
     """Another tool began to use CUPTI."""
     NO_ROOM = 3
     LIMIT = 4
+    OVER_BUDGET = 5
+    """The program's calls were too many and short for CUPTI's cost."""
 
 
 HEADER = np.dtype(
@@ -79,6 +81,8 @@ HEADER = np.dtype(
         ("unified", "<u4"),
         ("unknown", "<u4"),
         ("cost_ns", "<u8"),
+        ("stopped_ns", "<u8"),
+        ("reserved", "<u8", 7),
     ]
 )
 RECORD = np.dtype(
@@ -124,12 +128,16 @@ class GpuFile:
     state: int
     unified: bool
     """Whether counters of unified memory were on."""
+    opened_ns: int
+    """When CUDA was initialised."""
     dropped: int
     """Records for which CUPTI had no buffer."""
     damaged: int
     """Records that make no sense, and the bytes of a part of one, left out."""
     cost_ns: int
     """Processor time of translating and writing."""
+    stopped_ns: int
+    """When recording ended before the process did; 0 where it did not."""
     records: NDArray[np.void]
     """`RECORD`, without names."""
     names: tuple[str, ...]
@@ -177,9 +185,11 @@ def parse(data: bytes) -> GpuFile | None:
         api=int(header["api"]),
         state=int(header["state"]),
         unified=bool(header["unified"]),
+        opened_ns=min(int(header["opened_ns"]), _LATEST_NS),
         dropped=int(header["dropped"]),
         damaged=int(np.count_nonzero(~sound)) + (rest > 0) + int(header["unknown"]),
         cost_ns=min(int(header["cost_ns"]), _LATEST_NS),
+        stopped_ns=min(int(header["stopped_ns"]), _LATEST_NS),
         records=rows[sound],
         names=names,
     )
@@ -362,6 +372,12 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
     states = [file.state for file in files if file.api]
     if State.STEPPED_BACK in states:
         notes.append("The program began to profile itself with CUPTI: what the GPU did after that was not recorded.")
+    if State.OVER_BUDGET in states:
+        late = min(file.stopped_ns - file.opened_ns for file in files if file.state == State.OVER_BUDGET)
+        notes.append(
+            f"The program calls CUDA so often that recording what the GPU does would slow it down: that ended after "
+            f"{format_ns(max(late, 0))}. Record with --gpu cupti to have all of it."
+        )
     if State.RUNNING in states:
         notes.append("A process did not end by exit: what the GPU did in its last half second may be missing.")
     if State.NO_ROOM in states or State.LIMIT in states:

@@ -64,13 +64,20 @@ class Running:
         command = [*compiler(), "-shared", "-fPIC", "-O1", "-Wl,-soname,libcupti.so.13", str(HERE / "fake_cupti.c")]
         subprocess.run([*command, "-o", str(self.fake)], check=True)
 
-    def __call__(self, code: str, *, loaded: bool = True, status: int = 0, named: str | None = None) -> GpuFile:
+    def __call__(
+        self, code: str, *, loaded: bool = True, status: int = 0, named: str | None = None, budget: str = ""
+    ) -> GpuFile:
         """The file that a program leaves; with `loaded` it has loaded CUPTI before the library comes."""
         place = self.folder / "gpu"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
         program = PROGRAM.format(fake=str(self.fake), injection=str(self.injection), loaded=loaded, code=code)
-        environment = {**os.environ, "PINPROF_GPU": str(place), "PINPROF_CUPTI": named or str(self.fake)}
+        environment = {
+            **os.environ,
+            "PINPROF_GPU": str(place),
+            "PINPROF_CUPTI": named or str(self.fake),
+            "PINPROF_GPU_BUDGET": budget,
+        }
         done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
         assert done.returncode == status, done.stderr
         (path,) = place.iterdir()
@@ -111,9 +118,8 @@ def test_what_cupti_hands_over_is_in_the_file(running: Running, loaded: bool) ->
     ]  # fmt: skip
     assert operations.copy_kind[0] == CopyKind.HOST_TO_DEVICE
     assert (operations.src_kind[0], operations.dst_kind[0]) == (MemoryKind.PAGEABLE, MemoryKind.DEVICE)
-    assert [operations.names[number] for number in operations.name[1:4]] == ["add(float*, float*)", "scale"] + [
-        "add(float*, float*)"
-    ]
+    add = "add(float*, float*)"
+    assert [operations.names[number] for number in operations.name[1:4]] == [add, "scale", add]
     assert operations.size_bytes.tolist() == [4096, 0, 0, 0, 1 << 20, 0]
     assert (operations.start_ns[0], operations.end_ns[0], operations.stream[0]) == (1000, 2000, 7)
     assert work.memory.size_bytes.tolist() == [8192]
@@ -249,3 +255,29 @@ def test_a_cupti_of_an_unknown_version_is_left_alone(running: Running) -> None:
     assert file.api == 0
     assert len(file.records) == 0
     assert any("no usable CUPTI" in note for note in work_of(file).notes)
+
+
+@pytest.mark.parametrize(("budget", "state"), [("30", State.OVER_BUDGET), ("", State.ENDED)])
+def test_a_program_that_calls_too_often_is_let_go(running: Running, budget: str, state: State) -> None:
+    code = f"""
+many = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000
+for _ in range(20):
+    deliver(many)
+    time.sleep(0.01)
+time.sleep(0.2)
+"""
+    file = running(code, budget=budget)
+    assert file.state == state
+    assert len(file.records) == 40_000 or budget
+    assert any("so often" in note for note in work_of(file).notes) == bool(budget)
+
+
+def test_a_program_that_calls_now_and_then_is_recorded_to_its_end(running: Running) -> None:
+    code = f"""
+few = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 5
+for _ in range(20):
+    deliver(few)
+    time.sleep(0.02)
+"""
+    file = running(code, budget="30")
+    assert (file.state, len(file.records)) == (State.ENDED, 100)

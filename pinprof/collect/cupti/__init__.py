@@ -29,6 +29,10 @@ CUPTI_VARIABLE = "PINPROF_CUPTI"
 """Environment variable: CUPTI's files in the order in which they are tried, separated by colons; the user's come first
 and may be folders."""
 
+BUDGET_VARIABLE = "PINPROF_GPU_BUDGET"
+"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends."""
+
+_BUDGET = 30
 _PATTERN = "libcupti.so.1[1-9]*"
 _FOLDERS = (
     "/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64", "/opt/cuda/extras/CUPTI/lib64",
@@ -66,7 +70,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
     """Put the library into the program's environment, or note why not."""
     request = setup.request
     environment = setup.environment
-    environment.pop(FOLDER_VARIABLE, None)  # under another pinprof it is that one's
+    for name in (FOLDER_VARIABLE, BUDGET_VARIABLE):
+        environment.pop(name, None)  # under another pinprof they are that one's
     if request.gpu == "off" or request.pid or request.own_process or any(part.traces_cuda for part in chosen(request)):
         return []
     if reason := _refusal(request, environment):
@@ -85,6 +90,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
         environment |= {
             LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder), CUPTI_VARIABLE: ":".join(map(str, files)),
         }  # fmt: skip
+        if request.gpu == "auto":
+            environment[BUDGET_VARIABLE] = str(_BUDGET)
         setup.places.callback(_remove_empty, folder)
     return []
 

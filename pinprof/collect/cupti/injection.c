@@ -174,7 +174,7 @@ static const struct {
 /* ---- The file ---- */
 
 enum kind { COPY = 1, SET, LAUNCH, WAIT, MIGRATION, GPU_FAULT, CPU_FAULT, ALLOCATION, TOOL, NAME, OTHER_COUNTER };
-enum state { RUNNING, ENDED, STEPPED_BACK, NO_ROOM, LIMIT };
+enum state { RUNNING, ENDED, STEPPED_BACK, NO_ROOM, LIMIT, OVER_BUDGET };
 
 struct record {
     uint8_t kind, detail; /* detail: copy kind, wait kind, operation, counter */
@@ -195,17 +195,26 @@ struct header {
     uint32_t api, state;
     uint32_t unified, unknown; /* whether counters of unified memory were on; records of unknown kinds */
     uint64_t cost_ns;          /* processor time of translating and writing */
+    uint64_t stopped_ns;       /* when recording ended before the process did; 0: it did not */
+    uint64_t reserved[7];
 };
-_Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 64, "layout");
+_Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "layout");
 
 #define LARGEST_FILE ((uint64_t)4 << 30)
-enum { BUFFER = 1 << 20, MOST_BUFFERS = 32, BATCH = 512, NAMES = 1 << 14, LONGEST_NAME = 4096, PERIOD_MS = 500 };
+enum { BUFFER = 1 << 20, MOST_BUFFERS = 32, BATCH = 512, NAMES = 1 << 14, LONGEST_NAME = 4096 };
+enum { PERIOD_MS = 500, FIRST_PERIOD_MS = 50, FIRST_PERIODS = 40 };
+
+/* What a call of the program takes longer while CUPTI works, which is about one for each record: 200,000 launches took
+ * 8.5 instead of 6.4 us each on an H200, and as many copies 4.0 instead of 2.7 us. */
+enum { CALL_COST_NS = 2100 };
 
 /* ---- State ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file and what goes into it */
 static struct header header = {.magic = "PINPCUPT", .version = 1};
 static int file = -1;
+static uint64_t calls;  /* records of what the program asked for */
+static unsigned budget; /* thousandths of the time that CUPTI may cost; 0: any */
 static dev_t file_device;
 static ino_t file_inode;
 static struct record batch[BATCH];
@@ -358,7 +367,9 @@ static void translate_unified(const struct unified_record *from)
 static void translate(const void *activity)
 {
     struct record *to;
-    switch (*(const uint32_t *)activity) {
+    uint32_t kind = *(const uint32_t *)activity;
+    calls += kind == MEMCPY || kind == MEMSET || kind == CONCURRENT_KERNEL;
+    switch (kind) {
     case MEMCPY:
     case MEMCPY_PEER: {
         const struct memcpy_record *from = activity;
@@ -496,26 +507,13 @@ static void called(void *user, int domain, uint32_t id, const void *data)
 
 /* ---- Beginning and ending ---- */
 
-static void *flusher(void *unused)
-{
-    (void)unused;
-    pthread_setname_np(pthread_self(), "pinprof-gpu");
-    struct timespec period = {.tv_nsec = PERIOD_MS * 1000000L};
-    while (atomic_load(&active)) {
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &period, NULL);
-        if (atomic_load(&active) && atomic_exchange(&fresh, 0))
-            cupti.flush_all(0);
-    }
-    return NULL;
-}
-
 /* Once: hand over what there is, and let go of CUPTI. */
 static void stop(enum state state)
 {
     if ((pid_t)header.pid != getpid() || !atomic_exchange(&active, 0))
         return;
     cupti.flush_all(state == ENDED ? FLUSH_FORCED : 0);
-    if (state == STEPPED_BACK) {
+    if (state != ENDED) {
         for (unsigned i = 0; i < sizeof activities / sizeof *activities; i++)
             cupti.disable(activities[i]);
         if (atomic_load(&unified_on))
@@ -528,8 +526,41 @@ static void stop(enum state state)
     flush_batch();
     if (header.state == RUNNING)
         header.state = state;
+    if (state != ENDED)
+        header.stopped_ns = now();
     save_header();
     pthread_mutex_unlock(&lock);
+}
+
+/* Whether the calls since the last look cost more than they may. */
+static int over_budget(uint64_t since_ns, uint64_t *before)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t made = calls - *before;
+    *before = calls;
+    pthread_mutex_unlock(&lock);
+    return budget && made * CALL_COST_NS > since_ns / 1000 * budget;
+}
+
+static void *flusher(void *unused)
+{
+    (void)unused;
+    pthread_setname_np(pthread_self(), "pinprof-gpu");
+    uint64_t last_ns = now(), before = 0;
+    /* A program that calls often does so from its first calls on: it is not kept waiting for half a second. */
+    for (unsigned periods = 0; atomic_load(&active); periods++) {
+        struct timespec period = {
+            .tv_nsec = (periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS) * 1000000L};
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &period, NULL);
+        if (!atomic_load(&active) || !atomic_exchange(&fresh, 0))
+            continue;
+        cupti.flush_all(0);
+        uint64_t time_ns = now();
+        if (over_budget(time_ns - last_ns, &before))
+            stop(OVER_BUDGET);
+        last_ns = time_ns;
+    }
+    return NULL;
 }
 
 static void at_exit(void) { stop(ENDED); }
@@ -796,6 +827,8 @@ static int open_file(const char *directory)
 static void begin(void)
 {
     const char *directory = secure_getenv("PINPROF_GPU"); /* nothing is written with a setuid program's rights */
+    const char *allowed = getenv("PINPROF_GPU_BUDGET");
+    budget = allowed ? (unsigned)strtoul(allowed, NULL, 10) : 0;
     if (!directory || !open_file(directory))
         return;
     void *library = find_cupti();
