@@ -143,6 +143,11 @@ class GpuFile:
     names: tuple[str, ...]
     """Kernels, by number from 1."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds the process's work to the end: sums of a part would be taken for those of the whole."""
+        return bool(self.api) and self.state in (State.RUNNING, State.ENDED)
+
 
 @dataclass(frozen=True)
 class GpuWork:
@@ -177,9 +182,10 @@ def parse(data: bytes) -> GpuFile | None:
     count, rest = divmod(end - HEADER.itemsize, RECORD.itemsize)
     rows = np.frombuffer(data, RECORD, count, HEADER.itemsize)
     rows, names = _without_names(rows)
+    # Where recording ended early, CUPTI hands over work that the GPU had not finished.
+    rows = rows[(rows["start_ns"] > 0) & (rows["end_ns"] > 0)]
     sound = np.isin(rows["kind"], [kind.value for kind in Kind])
-    sound &= (rows["start_ns"] > 0) & (rows["start_ns"] <= rows["end_ns"]) & (rows["end_ns"] < _LATEST_NS)
-    sound &= rows["bytes"] < _MOST_BYTES
+    sound &= (rows["start_ns"] <= rows["end_ns"]) & (rows["end_ns"] < _LATEST_NS) & (rows["bytes"] < _MOST_BYTES)
     return GpuFile(
         pid=int(header["pid"]) & 0x7FFFFFFF,
         api=int(header["api"]),
@@ -224,7 +230,7 @@ def read_folder(folder: Path, activity: Activity | None) -> tuple[Activity, tupl
 
 def combine(files: Sequence[GpuFile], calls: ApiCallTable, *, unreadable: int = 0) -> GpuWork:
     """GPU work of several processes, ordered by start."""
-    used = [file for file in files if file.api]
+    used = [file for file in files if file.is_whole]
     names: dict[str, int] = {}
     operations = GpuOpTable.empty().joined(*(_operations(file, names) for file in used))
     operations = replace(operations, names=tuple(names))
@@ -328,7 +334,7 @@ def _memory_kind(cupti: UInt8) -> UInt8:
 
 def _small(number: NDArray[Any]) -> NDArray[np.int32]:
     """An id that fits 31 bits; -1 for one that does not."""
-    return np.where(number < 2**31, number, -1).astype(np.int64).astype(np.int32)
+    return np.where(number < 2**31, number.astype(np.int64), -1).astype(np.int32)
 
 
 def _joined_with(calls: ApiCallTable, operations: GpuOpTable) -> Int64:
@@ -371,17 +377,19 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
         )
     states = [file.state for file in files if file.api]
     if State.STEPPED_BACK in states:
-        notes.append("The program began to profile itself with CUPTI: what the GPU did after that was not recorded.")
+        notes.append(
+            "The program began to profile itself with CUPTI, so recording what the GPU did ended: it is left out."
+        )
     if State.OVER_BUDGET in states:
         late = min(file.stopped_ns - file.opened_ns for file in files if file.state == State.OVER_BUDGET)
         notes.append(
-            f"The program calls CUDA so often that recording what the GPU does would slow it down: that ended after "
-            f"{format_ns(max(late, 0))}. Record with --gpu cupti to have all of it."
+            "The program calls CUDA so often that recording what the GPU does would slow it down: that ended after "
+            f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to have all of it."
         )
     if State.RUNNING in states:
         notes.append("A process did not end by exit: what the GPU did in its last half second may be missing.")
     if State.NO_ROOM in states or State.LIMIT in states:
-        notes.append("Recording of what the GPU did ended early: there was no room for more.")
+        notes.append("Recording what the GPU did ended early, because there was no room for more: it is left out.")
     dropped, damaged = sum(file.dropped for file in files), sum(file.damaged for file in files) + unreadable
     if dropped:
         notes.append(f"{format_counted(dropped, 'record', 'records')} of GPU work found no room in CUPTI's buffers.")

@@ -17,7 +17,8 @@
  * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
  *
  * Nothing here runs in the program's own calls but the callback at an allocation of managed memory, which switches
- * the counters of unified memory on: they slow down migrations, and other programs do not pay for them.
+ * the counters of unified memory on. They slow down migrations (a program that reads back 0.5 GiB after each kernel took
+ * 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them, nor any under a budget.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -849,7 +850,8 @@ static void begin(void)
     for (unsigned i = 0; begun && i < sizeof activities / sizeof *activities; i++)
         cupti.enable(activities[i]);
     if (begun) {
-        cupti.enable_callback(1, subscriber, DOMAIN_DRIVER, CBID_MEM_ALLOC_MANAGED);
+        if (!budget)
+            cupti.enable_callback(1, subscriber, DOMAIN_DRIVER, CBID_MEM_ALLOC_MANAGED);
         atomic_store(&active, 1);
         dl_iterate_phdr(watch_symbols, (void *)original[0]);
         dl_iterate_phdr(watch_calls, NULL);
