@@ -119,4 +119,11 @@ DWARF = Library("library of line numbers", _HERE / "read" / "symbols" / "dwarf.c
 FRAMES = Library(
     "library of Python frames", _HERE / "collect" / "python_frames" / "frames.c", "libpinprof_frames.", _RELRO
 )
-LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES)
+CUPTI = Library(
+    "CUPTI library",
+    _HERE / "collect" / "cupti" / "injection.c",
+    "libpinprof_cupti.",
+    # nodelete: CUPTI calls into it until the process ends. Before glibc 2.34, dlsym is libdl's.
+    "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed,-ldl",
+)
+LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI)

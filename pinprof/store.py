@@ -10,6 +10,7 @@
     ranges.jsonl        NVTX ranges on CLOCK_MONOTONIC, one JSON object a line
     python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as they were seen (read/python/stacks.py)
     nvtx/               what the program said through NVTX, one file a process (read/nvtx/file.py)
+    gpu/                what the GPU did, by CUPTI, one file a process (read/cupti.py)
     nsys.sqlite         what Nsight Systems traced, its own export without what is private
     nsys.nsys-rep       its report, only when asked for: it holds the program's environment
     rates.json          what memory operations cost on this machine, by `pinprof bench` before or a calibration after
@@ -48,6 +49,7 @@ SYMBOLS = "symbols.json.gz"
 RANGES = "ranges.jsonl"
 MEMORY = "memory.jsonl"
 NVTX = "nvtx"
+GPU = "gpu"
 PYTHON_STACKS = "python-stacks.jsonl.gz"
 RATES = "rates.json"
 LOG = "collector.log"

@@ -39,6 +39,13 @@ _OPTIONS = (
     click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
     _switch_off("off_cpu", "Do not record what threads wait for."),
     _switch_off("cuda_calls", "Do not trace calls of CUDA's functions."),
+    click.option(
+        "--gpu",
+        type=click.Choice(["auto", "cupti", "off"]),
+        default="auto",
+        show_default=True,
+        help="Record what the GPU does by CUPTI; auto: where the program starts here and no other tool does.",
+    ),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(
         "--python",

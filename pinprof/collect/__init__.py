@@ -17,6 +17,7 @@
     nsys_keeper.py  ends what nsys leaves behind
     nsys_export.py  the export without what is private
     nvtx/           NVTX ranges without nsys
+    cupti/          what the GPU did without nsys
     python.py       Python functions and lines: whose work each interpreter's are
     python_frames/  the process that reads frames of CPython 3.11 to 3.15 from outside
     py_spy.py       py-spy beside the program, for older ones
@@ -53,7 +54,7 @@ COLLECTORS = {
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
 
-BESIDE = ("native.calls", "python", "nvtx", "memory")
+BESIDE = ("native.calls", "python", "nvtx", "cupti", "memory")
 """What joins every recording of a program where it has something to do: each is declared as a collector is."""
 
 AUTO = "auto"

@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 import platform
 import shutil
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,11 +19,12 @@ from typing import Literal
 
 from pinprof import nsys
 from pinprof.collect import host, kallsyms, nsys_keeper, permission, py_spy, python
+from pinprof.collect.cupti import candidates
 from pinprof.collect.native import max_sample_rate
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.errors import ToolMissing
-from pinprof.libraries import NVTX
+from pinprof.libraries import CUPTI, NVTX
 from pinprof.units import format_bytes, format_counted
 
 _SHARED_MEMORY = Path("/dev/shm")  # noqa: S108 - nsys's choice
@@ -239,6 +241,18 @@ def _nvtx() -> Check:
         return Check("NVTX ranges", "warning", error.problem, error.remedy)
 
 
+def _gpu_work() -> Check:
+    try:
+        library = CUPTI.find()
+    except ToolMissing as error:
+        return Check("GPU work", "warning", error.problem, error.remedy)
+    files = candidates(sys.executable, os.environ)
+    if not files:
+        found = "without nsys only in programs that bring CUPTI along, as PyTorch does"
+        return Check("GPU work", "info", found)
+    return Check("GPU work", "ok", f"without nsys, through {library.name} and {files[0]}")
+
+
 def _memory() -> Check:
     free = host.meminfo("MemAvailable")
     if free is None:
@@ -279,4 +293,5 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _nsys_shared,
     _nsys_importer,
     _nvtx,
+    _gpu_work,
 )

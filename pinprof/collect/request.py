@@ -36,6 +36,8 @@ class RecordRequest:
     """Record why threads leave the processors, and for how long."""
     cuda_calls: bool = True
     """Record when CUDA's functions are entered and left, where that can be done."""
+    gpu: str = "auto"
+    """What records the work of the GPU where nsys does not: `auto`, `cupti` or `off` (cupti/)."""
     system_wide: bool = False
     python: str = "off"
     """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""

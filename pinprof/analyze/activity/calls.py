@@ -126,7 +126,9 @@ def prepare_calls(activity: Activity) -> Calls:
     memory[row[known]] = usage.memory_kind[known]
     moved = np.flatnonzero((operations.kind == OpKind.COPY) | (operations.kind == OpKind.MEMSET))
     row = correlation.find(operations.pid[moved], operations.correlation_id[moved])
-    _add_sizes(size, row[row >= 0], operations.size_bytes[moved[row >= 0]])
+    # What arguments say is whole: the work of the GPU says the same again.
+    untold = (row >= 0) & (True if table.size_bytes is None else np.append(table.size_bytes, 0)[row] < 0)
+    _add_sizes(size, row[untold], operations.size_bytes[moved[untold]])
     # What failed allocated and copied nothing.
     size[table.status > 0] = UNKNOWN_SIZE
     initial, typical = _context_init(table, name, size)

@@ -18,7 +18,7 @@ from pinprof import files, store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
-from pinprof.read import range_sources
+from pinprof.read import cupti, range_sources
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
@@ -112,6 +112,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         called = cuda_calls.load(calls, resolver)
         activity = replace(called.activity, call_overhead=cuda_calls.overhead(manifest))
         capture = replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
+    if seen := cupti.read_folder(directory / store.GPU, capture.activity):
+        capture = replace(capture.with_notes(*seen[1]), activity=seen[0])
     capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
     return replace(capture, path=str(directory), marks=ranges.marks)
 

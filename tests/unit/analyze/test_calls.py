@@ -372,3 +372,11 @@ def test_batches_change_nothing(batch_rows: int, monkeypatch: pytest.MonkeyPatch
     found = analyze(export("uvm").capture).activity
     assert found is not None
     assert [replace(entry, path=None) for entry in found.ranges] == expected
+
+
+def test_bytes_that_arguments_say_are_not_counted_again_with_the_work_of_the_gpu() -> None:
+    made = traced([Call("cudaMemcpyAsync", 0, MS, 5)], [to_device(0, MS, 4096, correlation_id=5)]).activity
+    assert made is not None
+    for told in (4096, -1):
+        calls = replace(made.calls, size_bytes=np.array([told]))
+        assert prepare_calls(replace(made, calls=calls)).size_bytes.tolist() == [4096]

@@ -1,0 +1,133 @@
+"""What the GPU did, without nsys: a library that CUDA's driver loads into the program, and its environment.
+
+    injection.c   the library: what CUPTI records goes into one file for each process
+
+`libraries.py` builds it. Files that it writes are read by `read/cupti.py`. CUPTI itself comes with the CUDA toolkit and
+with PyTorch; the library takes the copy that the program has loaded, else the first usable one that is found here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+
+from pinprof import files, store
+from pinprof.collect import chosen, host
+from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.program import find_program
+from pinprof.collect.request import RecordRequest
+from pinprof.errors import CollectError, ToolMissing
+from pinprof.libraries import CUPTI
+
+LIBRARY_VARIABLE = "CUDA_INJECTION64_PATH"
+"""Environment variable of CUDA's driver: the library to load."""
+FOLDER_VARIABLE = "PINPROF_GPU"
+"""Environment variable: where the library writes, an absolute path."""
+CUPTI_VARIABLE = "PINPROF_CUPTI"
+"""Environment variable: CUPTI's files in the order in which they are tried, separated by colons; the user's come first
+and may be folders."""
+
+BUDGET_VARIABLE = "PINPROF_GPU_BUDGET"
+"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends."""
+
+_BUDGET = 30
+_PATTERN = "libcupti.so.1[1-9]*"
+_FOLDERS = (
+    "/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64", "/opt/cuda/extras/CUPTI/lib64",
+    "/usr/lib/x86_64-linux-gnu", "/usr/lib/aarch64-linux-gnu", "/usr/lib64",
+)  # fmt: skip
+_MOST_FILES = 16
+
+
+def _check(request: RecordRequest) -> None:
+    """Raise where CUPTI is asked for by name and cannot be had."""
+    if request.gpu != "cupti":
+        return
+    if request.pid or request.own_process:
+        raise CollectError(
+            "CUPTI records a program from its start, and this one runs already.",
+            "Start the program with `pinprof record -- …`, or leave out --gpu cupti.",
+            "gpu",
+        )
+    if reason := _refusal(request, os.environ):
+        raise CollectError(reason, "Leave out --gpu cupti, or remove what is named.", "gpu")
+    CUPTI.find()
+
+
+def _refusal(request: RecordRequest, environment: Mapping[str, str]) -> str:
+    """Why the work of the GPU is left to another tool; empty where it is not."""
+    if any(part.traces_cuda for part in chosen(request)):
+        return "Nsight Systems records what the GPU does, and no other tool can beside it."
+    given = environment.get(LIBRARY_VARIABLE, "")
+    if given and not Path(given).name.startswith(CUPTI.prefix):
+        return f"{LIBRARY_VARIABLE} is set: another tool records what the GPU does."
+    return ""
+
+
+def _join(setup: Setup) -> Sequence[Tool]:
+    """Put the library into the program's environment, or note why not."""
+    request = setup.request
+    environment = setup.environment
+    for name in (FOLDER_VARIABLE, BUDGET_VARIABLE):
+        environment.pop(name, None)  # under another pinprof they are that one's
+    if request.gpu == "off" or request.pid or request.own_process or any(part.traces_cuda for part in chosen(request)):
+        return []
+    if reason := _refusal(request, environment):
+        setup.notes.append(f"What the GPU did was not recorded. {reason}")
+        return []
+    try:
+        library = CUPTI.find()
+        folder = (setup.directory / store.GPU).resolve()
+        folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
+    except ToolMissing as error:
+        setup.notes.append(f"What the GPU did was not recorded: {error}")
+    except OSError as error:
+        setup.notes.append(f"What the GPU did was not recorded: {error.strerror}.")
+    else:
+        files = candidates(find_program(request.command[0]), environment)
+        environment |= {
+            LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder), CUPTI_VARIABLE: ":".join(map(str, files)),
+        }  # fmt: skip
+        if request.gpu == "auto":
+            environment[BUDGET_VARIABLE] = str(_BUDGET)
+        setup.places.callback(_remove_empty, folder)
+    return []
+
+
+def candidates(executable: str, environment: Mapping[str, str]) -> list[Path]:
+    """Files that may be CUPTI, the user's first, then those beside the program's Python, then the toolkits'."""
+    found: dict[Path, None] = {}
+    for path in _places(executable, environment):
+        with contextlib.suppress(OSError):
+            for file in sorted(path.glob(_PATTERN), reverse=True) if path.is_dir() else [path]:
+                if file.is_file() and ":" not in str(file):
+                    found.setdefault(file.resolve())
+    return list(found)[:_MOST_FILES]
+
+
+def _places(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
+    yield from (Path(path).absolute() for path in environment.get(CUPTI_VARIABLE, "").split(":") if path)
+    # A virtual environment's interpreter is a link: its packages lie beside the link.
+    yield from Path(executable).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")
+    for name in ("CUDA_HOME", "CUDA_PATH"):
+        if environment.get(name):
+            yield from (Path(environment[name]) / part for part in ("extras/CUPTI/lib64", "lib64"))
+    yield from (Path(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder)
+    yield from map(Path, _FOLDERS)
+    yield from Path("/usr/local").glob("cuda-*/extras/CUPTI/lib64")
+    listing = host.ran("/sbin/ldconfig", "-p")
+    for line in listing.stdout.splitlines() if listing else ():
+        name, arrow, path = line.strip().partition(" => ")
+        if arrow and name.startswith("libcupti.so.1"):
+            yield Path(path)
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove the folder of a program that did not use CUDA."""
+    with contextlib.suppress(OSError):  # it holds files
+        folder.rmdir()
+
+
+COLLECTOR = Collector(_join, check=_check)

@@ -1,0 +1,875 @@
+/* CUPTI injection: what the GPU did, on CLOCK_MONOTONIC, into one file per process.
+ *
+ * libcuda loads the library named in CUDA_INJECTION64_PATH when the program initialises CUDA, and calls
+ * InitializeInjection. CUPTI is not linked: the copy that the process has already loaded is used (PyTorch brings one),
+ * else the first usable one of PINPROF_CUPTI. Functions, numbers and layouts, restated here in our own words, are those
+ * of cupti_activity.h and cupti_callbacks.h; what is read of each record lies at the same place in every header from
+ * CUDA 11.8 (API 18) to 13.5 (API 130500). Later versions may only add fields at the end of a record.
+ *
+ * CUPTI fills buffers and hands them to `completed` in a thread of its own. Records are translated there into fixed
+ * ones of 64 bytes (docs/capture-format.md) and appended with write(2): what is written survives any end of the
+ * process. A thread of ours asks for what is complete twice a second, so that no more than that is lost to SIGKILL or
+ * _exit.
+ *
+ * CUPTI serves one tool at a time. Whoever else begins to use it (torch.profiler, a program of its own) calls one of
+ * the functions in `watched`. Those calls come to us first, by two ways: the addresses that loaded libraries have
+ * bound, and libcupti's own symbol table, which dlsym and libraries loaded later read. At the first such call this
+ * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
+ *
+ * Nothing here runs in the program's own calls but the callback at an allocation of managed memory, which switches
+ * the counters of unified memory on. They slow down migrations (a program that reads back 0.5 GiB after each kernel took
+ * 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them, nor any under a budget.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <link.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#error "The file is defined as little-endian."
+#endif
+
+#define EXPORT __attribute__((visibility("default")))
+
+/* ---- CUPTI's interface ---- */
+
+enum activity {
+    MEMCPY = 1,
+    MEMSET = 2,
+    KERNEL = 3,
+    CONCURRENT_KERNEL = 10,
+    OVERHEAD = 17,
+    MEMCPY_PEER = 22,
+    UNIFIED_MEMORY = 25,
+    SYNCHRONIZATION = 38,
+    MEMORY = 49,
+};
+
+struct memcpy_record {
+    uint32_t activity;
+    uint8_t copy_kind, source_kind, target_kind, flags;
+    uint64_t bytes, start, end;
+    uint32_t device, context, stream;
+    union {
+        uint32_t correlation;
+        struct {
+            uint32_t source_device, source_context, target_device, target_context, correlation;
+        } peer;
+    };
+};
+
+struct memset_record {
+    uint32_t activity, value;
+    uint64_t bytes, start, end;
+    uint32_t device, context, stream, correlation;
+    uint16_t flags, memory_kind;
+};
+
+struct kernel_record {
+    uint32_t activity, unused[3];
+    uint64_t start, end, completed;
+    uint32_t device, context, stream, grid[3], block[3], unused_too[4], correlation;
+    uint64_t grid_id;
+    const char *name;
+};
+
+struct synchronization_record {
+    uint32_t activity, type;
+    uint64_t start, end;
+    uint32_t correlation, context, stream, event;
+};
+
+struct memory_record {
+    uint32_t activity, operation, memory_kind, correlation;
+    uint64_t address, bytes, timestamp, pc;
+    uint32_t process, device, context, stream;
+};
+
+struct unified_record {
+    uint32_t activity, counter;
+    uint64_t value, start, end, address;
+    uint32_t source, target, stream, process, flags;
+};
+
+struct overhead_record {
+    uint32_t activity, kind, unused[4];
+    uint64_t start, end;
+};
+
+_Static_assert(
+    offsetof(struct memcpy_record, correlation) == 44 && offsetof(struct memcpy_record, peer.correlation) == 60,
+    "CUPTI's layout");
+_Static_assert(offsetof(struct memset_record, correlation) == 44 && offsetof(struct memset_record, memory_kind) == 50,
+    "CUPTI's layout");
+_Static_assert(offsetof(struct kernel_record, grid) == 52 && offsetof(struct kernel_record, correlation) == 92 &&
+                   offsetof(struct kernel_record, name) == 104,
+    "CUPTI's layout");
+_Static_assert(offsetof(struct memory_record, process) == 48 && offsetof(struct unified_record, flags) == 56 &&
+                   offsetof(struct overhead_record, start) == 24,
+    "CUPTI's layout");
+
+enum { OLDEST_API = 18, NEWEST_API = 139999 };
+enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0 };
+enum { CBID_MEM_ALLOC_MANAGED = 371 };
+enum { COUNTER_HTOD = 1, COUNTER_DTOH, COUNTER_CPU_FAULT, COUNTER_GPU_FAULT, COUNTER_DTOD = 8, COUNTERS = 9 };
+enum { FLUSH_FORCED = 1 };
+enum { SCOPE_PROCESS_ALL_DEVICES = 2 };
+
+struct counter_config {
+    uint32_t scope, kind, device, enable;
+};
+
+typedef void (*requested_callback)(uint8_t **buffer, size_t *size, size_t *records);
+typedef void (*completed_callback)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void (*api_callback)(void *user, int domain, uint32_t id, const void *data);
+
+static struct {
+    int (*get_version)(uint32_t *version);
+    int (*subscribe)(void **subscriber, api_callback callback, void *user);
+    int (*unsubscribe)(void *subscriber);
+    int (*enable_callback)(uint32_t enable, void *subscriber, int domain, uint32_t id);
+    int (*register_timestamps)(uint64_t (*now)(void));
+    int (*register_callbacks)(requested_callback requested, completed_callback completed);
+    int (*enable)(int activity);
+    int (*disable)(int activity);
+    int (*next_record)(uint8_t *buffer, size_t valid, void **record);
+    int (*dropped_records)(void *context, uint32_t stream, size_t *dropped);
+    int (*flush_all)(uint32_t flag);
+    int (*configure_counters)(struct counter_config *config, uint32_t count);
+    int (*finalize)(void);
+} cupti;
+
+static const struct {
+    const char *name;
+    void *function;
+} entries[] = {
+    {"cuptiGetVersion", &cupti.get_version},
+    {"cuptiSubscribe", &cupti.subscribe},
+    {"cuptiUnsubscribe", &cupti.unsubscribe},
+    {"cuptiEnableCallback", &cupti.enable_callback},
+    {"cuptiActivityRegisterTimestampCallback", &cupti.register_timestamps},
+    {"cuptiActivityRegisterCallbacks", &cupti.register_callbacks},
+    {"cuptiActivityEnable", &cupti.enable},
+    {"cuptiActivityDisable", &cupti.disable},
+    {"cuptiActivityGetNextRecord", &cupti.next_record},
+    {"cuptiActivityGetNumDroppedRecords", &cupti.dropped_records},
+    {"cuptiActivityFlushAll", &cupti.flush_all},
+    {"cuptiActivityConfigureUnifiedMemoryCounter", &cupti.configure_counters},
+    {"cuptiFinalize", &cupti.finalize},
+};
+
+/* ---- The file ---- */
+
+enum kind { COPY = 1, SET, LAUNCH, WAIT, MIGRATION, GPU_FAULT, CPU_FAULT, ALLOCATION, TOOL, NAME, OTHER_COUNTER };
+enum state { RUNNING, ENDED, STEPPED_BACK, NO_ROOM, LIMIT, OVER_BUDGET };
+
+struct record {
+    uint8_t kind, detail; /* detail: copy kind, wait kind, operation, counter */
+    uint8_t source, target;
+    int32_t device;
+    uint32_t stream, correlation;
+    uint64_t start_ns, end_ns;
+    uint64_t bytes, address; /* LAUNCH: blocks, threads a block; NAME: length of the text, its hash */
+    uint32_t name, flags;    /* name: number of a NAME, from 1; flags: cause of a migration, access of a fault */
+    uint64_t reserved;
+};
+
+struct header {
+    char magic[8];
+    uint32_t version, pid;
+    uint64_t opened_ns, written; /* bytes of records */
+    uint64_t dropped;            /* records that CUPTI had no buffer for */
+    uint32_t api, state;
+    uint32_t unified, unknown; /* whether counters of unified memory were on; records of unknown kinds */
+    uint64_t cost_ns;          /* processor time of translating and writing */
+    uint64_t stopped_ns;       /* when recording ended before the process did; 0: it did not */
+    uint64_t reserved[7];
+};
+_Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "layout");
+
+#define LARGEST_FILE ((uint64_t)4 << 30)
+enum { BUFFER = 1 << 20, MOST_BUFFERS = 32, BATCH = 512, NAMES = 1 << 14, LONGEST_NAME = 4096 };
+enum { PERIOD_MS = 500, FIRST_PERIOD_MS = 50, FIRST_PERIODS = 40 };
+
+/* What a call of the program takes longer while CUPTI works, which is about one for each record: 200,000 launches took
+ * 8.5 instead of 6.4 us each on an H200, and as many copies 4.0 instead of 2.7 us. */
+enum { CALL_COST_NS = 2100 };
+
+/* ---- State ---- */
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file and what goes into it */
+static struct header header = {.magic = "PINPCUPT", .version = 1};
+static int file = -1;
+static uint64_t calls;  /* records of what the program asked for */
+static unsigned budget; /* thousandths of the time that CUPTI may cost; 0: any */
+static dev_t file_device;
+static ino_t file_inode;
+static struct record batch[BATCH];
+static unsigned batched;
+static uint64_t name_hash[NAMES];
+static uint32_t name_number[NAMES], names;
+static uint8_t *spare[MOST_BUFFERS];
+static unsigned spares;
+static _Atomic unsigned buffers;
+static _Atomic int active, fresh; /* CUPTI works for us; a buffer was asked for since the last flush */
+static void *subscriber;
+static const int activities[] = {CONCURRENT_KERNEL, MEMCPY, MEMCPY_PEER, MEMSET, SYNCHRONIZATION, MEMORY, OVERHEAD};
+static _Atomic int unified_on;
+
+static uint64_t now(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_MONOTONIC, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static uint64_t thread_cpu_ns(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+/* ---- Writing; all under the lock ---- */
+
+/* A program may close all descriptors, and open its own by the same number. */
+static int file_is_ours(void)
+{
+    struct stat status;
+    return file >= 0 && fstat(file, &status) == 0 && status.st_dev == file_device && status.st_ino == file_inode;
+}
+
+static void save_header(void)
+{
+    if (file_is_ours() && pwrite(file, &header, sizeof header, 0) < 0)
+        header.state = NO_ROOM;
+}
+
+/* Whole or not at all: a part that was written before an error is cut off by `header.written`. */
+static int write_all(const void *data, size_t size)
+{
+    struct rlimit limit;
+    uint64_t end = sizeof header + header.written + size;
+    if (header.state == RUNNING && end > LARGEST_FILE)
+        header.state = LIMIT;
+    if (header.state == RUNNING && getrlimit(RLIMIT_FSIZE, &limit) == 0 && end > limit.rlim_cur)
+        header.state = NO_ROOM; /* would be SIGXFSZ */
+    if (header.state != RUNNING || !file_is_ours())
+        return 0;
+    const char *at = data;
+    off_t offset = (off_t)(sizeof header + header.written);
+    for (size_t left = size; left;) {
+        ssize_t written = pwrite(file, at, left, offset);
+        if (written < 0 && errno == EINTR)
+            continue;
+        if (written <= 0) {
+            header.state = NO_ROOM;
+            return 0;
+        }
+        at += written;
+        offset += written;
+        left -= (size_t)written;
+    }
+    header.written += size;
+    return 1;
+}
+
+static void flush_batch(void)
+{
+    if (batched)
+        write_all(batch, batched * sizeof *batch);
+    batched = 0;
+}
+
+static struct record *append(enum kind kind, uint64_t start, uint64_t end)
+{
+    if (batched == BATCH)
+        flush_batch();
+    struct record *record = &batch[batched++];
+    *record = (struct record){.kind = (uint8_t)kind, .device = -1, .stream = UINT32_MAX};
+    record->start_ns = start;
+    record->end_ns = end;
+    return record;
+}
+
+/* The number of a kernel's name, which is written before its first use; 0 when there are too many. */
+static uint32_t number_of(const char *name)
+{
+    if (!name)
+        return 0;
+    size_t length = strnlen(name, LONGEST_NAME);
+    uint64_t hash = 14695981039346656037u; /* FNV-1a */
+    for (size_t i = 0; i < length; i++)
+        hash = (hash ^ (unsigned char)name[i]) * 1099511628211u;
+    hash |= !hash;
+    unsigned slot = (unsigned)(hash % NAMES);
+    for (unsigned probes = 0; name_hash[slot] && name_hash[slot] != hash; probes++) {
+        if (probes == 64)
+            return 0;
+        slot = (slot + 1) % NAMES;
+    }
+    if (!name_hash[slot]) {
+        name_hash[slot] = hash;
+        name_number[slot] = ++names;
+        struct record *record = append(NAME, 0, 0);
+        record->name = names;
+        record->bytes = length;
+        record->address = hash;
+        flush_batch();
+        char text[LONGEST_NAME + sizeof(struct record)] = {0};
+        memcpy(text, name, length);
+        write_all(text, (length + sizeof(struct record) - 1) / sizeof(struct record) * sizeof(struct record));
+    }
+    return name_number[slot];
+}
+
+static void translate_unified(const struct unified_record *from)
+{
+    struct record *to;
+    switch (from->counter) {
+    case COUNTER_HTOD:
+    case COUNTER_DTOH:
+    case COUNTER_DTOD:
+        to = append(MIGRATION, from->start, from->end);
+        to->device = (int32_t)(from->counter == COUNTER_DTOH ? from->source : from->target);
+        to->bytes = from->value;
+        break;
+    case COUNTER_GPU_FAULT:
+        to = append(GPU_FAULT, from->start, from->end);
+        to->device = (int32_t)from->source;
+        to->bytes = from->value;
+        break;
+    case COUNTER_CPU_FAULT:
+        to = append(CPU_FAULT, from->start, from->start);
+        break;
+    default:
+        to = append(OTHER_COUNTER, from->start, from->end);
+        to->bytes = from->value;
+    }
+    to->detail = (uint8_t)from->counter;
+    to->address = from->address;
+    to->flags = from->flags;
+}
+
+static void translate(const void *activity)
+{
+    struct record *to;
+    uint32_t kind = *(const uint32_t *)activity;
+    calls += kind == MEMCPY || kind == MEMSET || kind == CONCURRENT_KERNEL;
+    switch (kind) {
+    case MEMCPY:
+    case MEMCPY_PEER: {
+        const struct memcpy_record *from = activity;
+        to = append(COPY, from->start, from->end);
+        to->detail = from->copy_kind;
+        to->source = from->source_kind;
+        to->target = from->target_kind;
+        to->device = (int32_t)from->device;
+        to->stream = from->stream;
+        to->correlation = from->activity == MEMCPY ? from->correlation : from->peer.correlation;
+        to->bytes = from->bytes;
+        break;
+    }
+    case MEMSET: {
+        const struct memset_record *from = activity;
+        to = append(SET, from->start, from->end);
+        to->target = (uint8_t)from->memory_kind;
+        to->device = (int32_t)from->device;
+        to->stream = from->stream;
+        to->correlation = from->correlation;
+        to->bytes = from->bytes;
+        break;
+    }
+    case KERNEL:
+    case CONCURRENT_KERNEL: {
+        const struct kernel_record *from = activity;
+        uint32_t name = number_of(from->name);
+        to = append(LAUNCH, from->start, from->end);
+        to->device = (int32_t)from->device;
+        to->stream = from->stream;
+        to->correlation = from->correlation;
+        to->bytes = (uint64_t)from->grid[0] * from->grid[1] * from->grid[2];
+        to->address = (uint64_t)from->block[0] * from->block[1] * from->block[2];
+        to->name = name;
+        break;
+    }
+    case SYNCHRONIZATION: {
+        const struct synchronization_record *from = activity;
+        to = append(WAIT, from->start, from->end);
+        to->detail = (uint8_t)from->type;
+        to->stream = from->stream;
+        to->correlation = from->correlation;
+        break;
+    }
+    case MEMORY: {
+        const struct memory_record *from = activity;
+        to = append(ALLOCATION, from->timestamp, from->timestamp);
+        to->detail = (uint8_t)from->operation;
+        to->target = (uint8_t)from->memory_kind;
+        to->device = (int32_t)from->device;
+        to->correlation = from->correlation;
+        to->bytes = from->bytes;
+        to->address = from->address;
+        break;
+    }
+    case UNIFIED_MEMORY:
+        translate_unified(activity);
+        break;
+    case OVERHEAD: {
+        const struct overhead_record *from = activity;
+        append(TOOL, from->start, from->end);
+        break;
+    }
+    default:
+        header.unknown++;
+    }
+}
+
+/* ---- What CUPTI calls ---- */
+
+/* Without a buffer CUPTI drops records and counts them: memory stays bounded. */
+static void requested(uint8_t **buffer, size_t *size, size_t *records)
+{
+    *records = 0;
+    *size = 0;
+    *buffer = NULL;
+    atomic_store(&fresh, 1);
+    pthread_mutex_lock(&lock);
+    if (spares) {
+        *buffer = spare[--spares];
+    } else if (atomic_load(&buffers) < MOST_BUFFERS) {
+        void *made = mmap(NULL, BUFFER, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (made != MAP_FAILED) {
+            *buffer = made;
+            atomic_fetch_add(&buffers, 1);
+        }
+    }
+    pthread_mutex_unlock(&lock);
+    *size = *buffer ? BUFFER : 0;
+}
+
+static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid)
+{
+    (void)size;
+    int error = errno;
+    uint64_t begun = thread_cpu_ns();
+    pthread_mutex_lock(&lock);
+    size_t dropped = 0;
+    void *record = NULL;
+    while (buffer && valid && cupti.next_record(buffer, valid, &record) == 0)
+        translate(record);
+    flush_batch();
+    if (cupti.dropped_records(context, stream, &dropped) == 0)
+        header.dropped += dropped;
+    header.cost_ns += thread_cpu_ns() - begun;
+    save_header();
+    if (buffer)
+        spare[spares++] = buffer;
+    pthread_mutex_unlock(&lock);
+    errno = error;
+}
+
+static void counters_of_unified_memory(void)
+{
+    static const uint32_t kinds[] = {
+        COUNTER_HTOD, COUNTER_DTOH, COUNTER_CPU_FAULT, COUNTER_GPU_FAULT, 5, 6, 7, COUNTER_DTOD};
+    struct counter_config config[sizeof kinds / sizeof *kinds];
+    for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
+        config[i] = (struct counter_config){SCOPE_PROCESS_ALL_DEVICES, kinds[i], 0, 1};
+    if (cupti.configure_counters(config, sizeof kinds / sizeof *kinds) == 0 && cupti.enable(UNIFIED_MEMORY) == 0) {
+        pthread_mutex_lock(&lock);
+        header.unified = 1;
+        save_header();
+        pthread_mutex_unlock(&lock);
+    }
+}
+
+static void called(void *user, int domain, uint32_t id, const void *data)
+{
+    (void)user;
+    (void)data;
+    if (domain == DOMAIN_DRIVER && id == CBID_MEM_ALLOC_MANAGED && !atomic_exchange(&unified_on, 1))
+        counters_of_unified_memory();
+}
+
+/* ---- Beginning and ending ---- */
+
+/* Once: hand over what there is, and let go of CUPTI. */
+static void stop(enum state state)
+{
+    if ((pid_t)header.pid != getpid() || !atomic_exchange(&active, 0))
+        return;
+    cupti.flush_all(state == ENDED ? FLUSH_FORCED : 0);
+    if (state != ENDED) {
+        for (unsigned i = 0; i < sizeof activities / sizeof *activities; i++)
+            cupti.disable(activities[i]);
+        if (atomic_load(&unified_on))
+            cupti.disable(UNIFIED_MEMORY);
+        cupti.flush_all(FLUSH_FORCED);
+        cupti.unsubscribe(subscriber);
+        cupti.finalize();
+    }
+    pthread_mutex_lock(&lock);
+    flush_batch();
+    if (header.state == RUNNING)
+        header.state = state;
+    if (state != ENDED)
+        header.stopped_ns = now();
+    save_header();
+    pthread_mutex_unlock(&lock);
+}
+
+/* Whether the calls since the last look cost more than they may. */
+static int over_budget(uint64_t since_ns, uint64_t *before)
+{
+    pthread_mutex_lock(&lock);
+    uint64_t made = calls - *before;
+    *before = calls;
+    pthread_mutex_unlock(&lock);
+    return budget && made * CALL_COST_NS > since_ns / 1000 * budget;
+}
+
+static void *flusher(void *unused)
+{
+    (void)unused;
+    pthread_setname_np(pthread_self(), "pinprof-gpu");
+    uint64_t last_ns = now(), before = 0;
+    /* A program that calls often does so from its first calls on: it is not kept waiting for half a second. */
+    for (unsigned periods = 0; atomic_load(&active); periods++) {
+        struct timespec period = {
+            .tv_nsec = (periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS) * 1000000L};
+        clock_nanosleep(CLOCK_MONOTONIC, 0, &period, NULL);
+        if (!atomic_load(&active) || !atomic_exchange(&fresh, 0))
+            continue;
+        cupti.flush_all(0);
+        uint64_t time_ns = now();
+        if (over_budget(time_ns - last_ns, &before))
+            stop(OVER_BUDGET);
+        last_ns = time_ns;
+    }
+    return NULL;
+}
+
+static void at_exit(void) { stop(ENDED); }
+
+/* ---- Making room for another tool ---- */
+
+#define WATCHED(X)                                                                                                     \
+    X(0, cuptiSubscribe)                                                                                               \
+    X(1, cuptiSubscribe_v2)                                                                                            \
+    X(2, cuptiActivityRegisterCallbacks)                                                                               \
+    X(3, cuptiActivityRegisterCallbacks_v2)                                                                            \
+    X(4, cuptiActivityEnable)                                                                                          \
+    X(5, cuptiActivityEnable_v2)                                                                                       \
+    X(6, cuptiActivityEnableContext)                                                                                   \
+    X(7, cuptiActivityRegisterTimestampCallback)
+
+typedef uintptr_t word;
+typedef word (*any_function)(word, word, word, word, word, word);
+
+#define NAME_OF(number, symbol) [number] = #symbol,
+static const char *const watched[] = {WATCHED(NAME_OF)};
+enum { WATCHES = sizeof watched / sizeof *watched };
+static any_function original[WATCHES];
+
+static word cupti_begin, cupti_end; /* its code calls its own functions, which is no other tool */
+
+#define STAND_IN(number, symbol)                                                                                       \
+    static word stand_in_##number(word a, word b, word c, word d, word e, word f)                                      \
+    {                                                                                                                  \
+        word caller = (word)__builtin_return_address(0);                                                               \
+        if (caller < cupti_begin || caller >= cupti_end)                                                               \
+            stop(STEPPED_BACK);                                                                                        \
+        return original[number](a, b, c, d, e, f);                                                                     \
+    }
+WATCHED(STAND_IN)
+#define ADDRESS_OF(number, symbol) [number] = stand_in_##number,
+static const any_function stand_in[] = {WATCHED(ADDRESS_OF)};
+
+static int number_watched(const char *name)
+{
+    if (strncmp(name, "cupti", 5) == 0)
+        for (int i = 0; i < WATCHES; i++)
+            if (original[i] && strcmp(name, watched[i]) == 0)
+                return i;
+    return -1;
+}
+
+/* Write a word into memory that may be read-only. */
+static int patch(word *place, word value)
+{
+    word page = (word)sysconf(_SC_PAGESIZE), from = (word)place / page * page;
+    size_t size = (word)(place + 1) - from;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    if (!maps)
+        return 0;
+    int protection = -1;
+    char line[512];
+    while (protection < 0 && fgets(line, sizeof line, maps)) {
+        unsigned long begin, end;
+        char read, write, execute;
+        if (sscanf(line, "%lx-%lx %c%c%c", &begin, &end, &read, &write, &execute) == 5 && begin <= from && from < end)
+            protection =
+                (read == 'r' ? PROT_READ : 0) | (write == 'w' ? PROT_WRITE : 0) | (execute == 'x' ? PROT_EXEC : 0);
+    }
+    fclose(maps);
+    if (protection < 0)
+        return 0;
+    if (!(protection & PROT_WRITE) && mprotect((void *)from, size, protection | PROT_WRITE) < 0)
+        return 0;
+    *place = value;
+    if (!(protection & PROT_WRITE))
+        mprotect((void *)from, size, protection);
+    return 1;
+}
+
+struct tables {
+    const ElfW(Sym) * symbols;
+    const char *strings;
+    const ElfW(Rela) * relocations[2]; /* of data, of calls */
+    size_t sizes[2];
+    const uint32_t *gnu_hash;
+};
+
+static word absolute(const struct dl_phdr_info *object, word value)
+{
+    return value < object->dlpi_addr ? value + object->dlpi_addr : value; /* the loader relocates most of these */
+}
+
+static int tables_of(const struct dl_phdr_info *object, struct tables *found)
+{
+    *found = (struct tables){0};
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        if (object->dlpi_phdr[i].p_type != PT_DYNAMIC)
+            continue;
+        for (const ElfW(Dyn) *entry = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+            entry->d_tag != DT_NULL; entry++) {
+            const void *at = (const void *)absolute(object, entry->d_un.d_ptr);
+            switch (entry->d_tag) {
+            case DT_SYMTAB:
+                found->symbols = at;
+                break;
+            case DT_STRTAB:
+                found->strings = at;
+                break;
+            case DT_RELA:
+                found->relocations[0] = at;
+                break;
+            case DT_RELASZ:
+                found->sizes[0] = entry->d_un.d_val;
+                break;
+            case DT_JMPREL:
+                found->relocations[1] = at;
+                break;
+            case DT_PLTRELSZ:
+                found->sizes[1] = entry->d_un.d_val;
+                break;
+            case DT_GNU_HASH:
+                found->gnu_hash = at;
+                break;
+            }
+        }
+    }
+    return found->symbols && found->strings;
+}
+
+/* Addresses that a library has bound already. */
+static int watch_calls(struct dl_phdr_info *object, size_t size, void *unused)
+{
+    (void)size;
+    (void)unused;
+    struct tables tables;
+    if (!object->dlpi_addr || !tables_of(object, &tables))
+        return 0;
+    for (int which = 0; which < 2; which++) {
+        size_t count = tables.relocations[which] ? tables.sizes[which] / sizeof(ElfW(Rela)) : 0;
+        for (size_t i = 0; i < count; i++) {
+            const ElfW(Rela) *relocation = &tables.relocations[which][i];
+            size_t symbol = ELF64_R_SYM(relocation->r_info);
+            if (!symbol)
+                continue;
+            int number = number_watched(tables.strings + tables.symbols[symbol].st_name);
+            word *place = (word *)(object->dlpi_addr + relocation->r_offset);
+            if (number >= 0 && *place == (word)original[number])
+                patch(place, (word)stand_in[number]);
+        }
+    }
+    return 0;
+}
+
+/* The symbol table of libcupti itself: what is looked up from now on. */
+static int watch_symbols(struct dl_phdr_info *object, size_t size, void *inside)
+{
+    (void)size;
+    int ours = 0;
+    word lowest = UINTPTR_MAX, highest = 0;
+    for (unsigned i = 0; i < object->dlpi_phnum; i++) {
+        word begin = object->dlpi_addr + object->dlpi_phdr[i].p_vaddr, end = begin + object->dlpi_phdr[i].p_memsz;
+        if (object->dlpi_phdr[i].p_type != PT_LOAD)
+            continue;
+        ours |= begin <= (word)inside && (word)inside < end;
+        lowest = begin < lowest ? begin : lowest;
+        highest = end > highest ? end : highest;
+    }
+    if (ours) {
+        cupti_begin = lowest;
+        cupti_end = highest;
+    }
+    struct tables tables;
+    if (!ours || !tables_of(object, &tables) || !tables.gnu_hash)
+        return ours;
+    /* Number of symbols: the last chain of the hash table ends with the last symbol. */
+    const uint32_t *hash = tables.gnu_hash, buckets = hash[0], first = hash[1];
+    const uint32_t *bucket = (const uint32_t *)((const word *)(hash + 4) + hash[2]), *chain = bucket + buckets;
+    uint32_t last = 0;
+    for (uint32_t i = 0; i < buckets; i++)
+        last = bucket[i] > last ? bucket[i] : last;
+    if (last < first)
+        return ours;
+    while (!(chain[last - first] & 1))
+        last++;
+    for (uint32_t i = first; i <= last; i++) {
+        const ElfW(Sym) *symbol = &tables.symbols[i];
+        int number = symbol->st_shndx == SHN_UNDEF ? -1 : number_watched(tables.strings + symbol->st_name);
+        if (number >= 0)
+            patch((word *)&symbol->st_value, (word)stand_in[number] - object->dlpi_addr);
+    }
+    return ours;
+}
+
+/* ---- Finding CUPTI ---- */
+
+static int loaded_cupti(struct dl_phdr_info *object, size_t size, void *path)
+{
+    (void)size;
+    const char *name = strrchr(object->dlpi_name, '/');
+    if (!name || strncmp(name, "/libcupti.so", 12) != 0 || strlen(object->dlpi_name) >= 4096)
+        return 0;
+    strcpy(path, object->dlpi_name);
+    return 1;
+}
+
+static int usable(void *library)
+{
+    for (unsigned i = 0; i < sizeof entries / sizeof *entries; i++) {
+        void *symbol = dlsym(library, entries[i].name);
+        if (!symbol)
+            return 0;
+        memcpy(entries[i].function, &symbol, sizeof symbol);
+    }
+    uint32_t api = 0;
+    if (cupti.get_version(&api) != 0 || api < OLDEST_API || api > NEWEST_API ||
+        cupti.subscribe(&subscriber, called, NULL) != 0)
+        return 0;
+    header.api = api;
+    return 1;
+}
+
+static void *find_cupti(void)
+{
+    char path[4096] = "";
+    if (dl_iterate_phdr(loaded_cupti, path)) {
+        /* Whoever else uses CUPTI uses this one: no other will do. */
+        void *library = dlopen(path, RTLD_LAZY | RTLD_NOLOAD);
+        return library && usable(library) ? library : NULL;
+    }
+    const char *left = getenv("PINPROF_CUPTI");
+    while (left && *left) {
+        size_t length = strcspn(left, ":");
+        if (length < sizeof path) {
+            memcpy(path, left, length);
+            path[length] = 0;
+            void *library = *path == '/' ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
+            if (library && usable(library))
+                return library;
+        }
+        left += length + (left[length] == ':');
+    }
+    return NULL;
+}
+
+static int open_file(const char *directory)
+{
+    char path[4096];
+    header.pid = (uint32_t)getpid();
+    header.opened_ns = now();
+    int length =
+        snprintf(path, sizeof path, "%s/%u-%llx.bin", directory, header.pid, (unsigned long long)header.opened_ns);
+    if (*directory != '/' || length < 0 || length >= (int)sizeof path)
+        return 0;
+    int low = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    file = low < 0 ? -1 : fcntl(low, F_DUPFD_CLOEXEC, 512); /* the program's next descriptor stays what it was */
+    if (file < 0)
+        file = low;
+    else
+        close(low);
+    struct stat status;
+    if (file < 0 || fstat(file, &status) < 0)
+        return 0;
+    file_device = status.st_dev;
+    file_inode = status.st_ino;
+    return 1;
+}
+
+static void begin(void)
+{
+    const char *directory = secure_getenv("PINPROF_GPU"); /* nothing is written with a setuid program's rights */
+    const char *allowed = getenv("PINPROF_GPU_BUDGET");
+    budget = allowed ? (unsigned)strtoul(allowed, NULL, 10) : 0;
+    if (!directory || !open_file(directory))
+        return;
+    void *library = find_cupti();
+    if (!library) {
+        header.state = ENDED;
+        save_header();
+        return;
+    }
+    for (int i = 0; i < WATCHES; i++) {
+        void *symbol = dlsym(library, watched[i]);
+        memcpy(&original[i], &symbol, sizeof symbol);
+    }
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &before); /* CUPTI's threads and ours take no signals of the program */
+    pthread_t thread;
+    int begun = cupti.register_timestamps(now) == 0 && cupti.register_callbacks(requested, completed) == 0;
+    for (unsigned i = 0; begun && i < sizeof activities / sizeof *activities; i++)
+        cupti.enable(activities[i]);
+    if (begun) {
+        if (!budget)
+            cupti.enable_callback(1, subscriber, DOMAIN_DRIVER, CBID_MEM_ALLOC_MANAGED);
+        atomic_store(&active, 1);
+        dl_iterate_phdr(watch_symbols, (void *)original[0]);
+        dl_iterate_phdr(watch_calls, NULL);
+        atexit(at_exit);
+        if (pthread_create(&thread, NULL, flusher, NULL) == 0)
+            pthread_detach(thread);
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    save_header();
+}
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+/* Called by libcuda at cuInit. */
+EXPORT int InitializeInjection(void)
+{
+    int error = errno;
+    pthread_once(&once, begin);
+    errno = error;
+    return 1;
+}

@@ -1,0 +1,416 @@
+"""What the GPU did, as pinprof's CUPTI library recorded it, one file for each process; times are CLOCK_MONOTONIC.
+
+The layout is that of collect/cupti/injection.c (docs/capture-format.md). Nothing in a file raises an error: what is no
+whole record is left out and counted. The writer may have been killed at any instruction, the disk may have been full,
+and the file may be of a hostile program.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.activity import (
+    UNRECORDED,
+    Activity,
+    ApiCallTable,
+    CopyKind,
+    GpuOpTable,
+    MemoryKind,
+    MemoryUsageTable,
+    OpKind,
+    PageFaultTable,
+)
+from pinprof.model import Int64, UInt8
+from pinprof.read.symbols.demangle import demangle
+from pinprof.units import format_counted, format_ns
+
+SOURCE = "CUPTI"
+MAGIC = b"PINPCUPT"
+VERSION = 1
+LARGEST_FILE = 5 << 30
+"""Bytes; the writer stops at 4 GiB."""
+
+
+class Kind(IntEnum):
+    """What a record is; the numbers are those of injection.c."""
+
+    COPY = 1
+    SET = 2
+    LAUNCH = 3
+    WAIT = 4
+    MIGRATION = 5
+    GPU_FAULT = 6
+    CPU_FAULT = 7
+    ALLOCATION = 8
+    TOOL = 9
+    NAME = 10
+    OTHER_COUNTER = 11
+
+
+class State(IntEnum):
+    """How a file's recording ended."""
+
+    RUNNING = 0
+    """The process was killed, or left by _exit."""
+    ENDED = 1
+    STEPPED_BACK = 2
+    """Another tool began to use CUPTI."""
+    NO_ROOM = 3
+    LIMIT = 4
+    OVER_BUDGET = 5
+    """The program's calls were too many and short for CUPTI's cost."""
+
+
+HEADER = np.dtype(
+    [
+        ("magic", "S8"),
+        ("version", "<u4"),
+        ("pid", "<u4"),
+        ("opened_ns", "<u8"),
+        ("written", "<u8"),
+        ("dropped", "<u8"),
+        ("api", "<u4"),
+        ("state", "<u4"),
+        ("unified", "<u4"),
+        ("unknown", "<u4"),
+        ("cost_ns", "<u8"),
+        ("stopped_ns", "<u8"),
+        ("reserved", "<u8", 7),
+    ]
+)
+RECORD = np.dtype(
+    [
+        ("kind", "u1"),
+        ("detail", "u1"),
+        ("source", "u1"),
+        ("target", "u1"),
+        ("device", "<i4"),
+        ("stream", "<u4"),
+        ("correlation", "<u4"),
+        ("start_ns", "<u8"),
+        ("end_ns", "<u8"),
+        ("bytes", "<u8"),
+        ("address", "<u8"),
+        ("name", "<u4"),
+        ("flags", "<u4"),
+        ("reserved", "<u8"),
+    ]
+)
+
+_OPERATIONS = {
+    Kind.COPY: OpKind.COPY,
+    Kind.SET: OpKind.MEMSET,
+    Kind.LAUNCH: OpKind.KERNEL,
+    Kind.WAIT: OpKind.SYNC,
+    Kind.MIGRATION: OpKind.MIGRATION,
+}
+_MIGRATIONS = {1: CopyKind.UVM_HOST_TO_DEVICE, 2: CopyKind.UVM_DEVICE_TO_HOST, 8: CopyKind.UVM_DEVICE_TO_DEVICE}
+"""By CUPTI's counter (CUpti_ActivityUnifiedMemoryCounterKind)."""
+_LONGEST_NAME = 4096
+_LATEST_NS = 2**62
+_MOST_BYTES = 2**60
+
+
+@dataclass(frozen=True)
+class GpuFile:
+    """What one process's GPU work was; records in the order in which they were written."""
+
+    pid: int
+    api: int
+    """CUPTI's API version; 0 where no CUPTI could be used."""
+    state: int
+    unified: bool
+    """Whether counters of unified memory were on."""
+    opened_ns: int
+    """When CUDA was initialised."""
+    dropped: int
+    """Records for which CUPTI had no buffer."""
+    damaged: int
+    """Records that make no sense, and the bytes of a part of one, left out."""
+    cost_ns: int
+    """Processor time of translating and writing."""
+    stopped_ns: int
+    """When recording ended before the process did; 0 where it did not."""
+    records: NDArray[np.void]
+    """`RECORD`, without names."""
+    names: tuple[str, ...]
+    """Kernels, by number from 1."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it holds the process's work to the end: sums of a part would be taken for those of the whole."""
+        return bool(self.api) and self.state in (State.RUNNING, State.ENDED)
+
+
+@dataclass(frozen=True)
+class GpuWork:
+    """The files of a capture together."""
+
+    operations: GpuOpTable
+    faults: PageFaultTable
+    memory: MemoryUsageTable
+    recorded: frozenset[str]
+    """As in `Activity`."""
+    notes: tuple[str, ...]
+
+
+def load(path: Path) -> GpuFile | None:
+    """One file; None for what is none, or cannot be read."""
+    if not path.is_file() or path.stat().st_size > LARGEST_FILE:  # to open a FIFO would wait for a writer
+        return None
+    try:
+        return parse(path.read_bytes())
+    except OSError:
+        return None
+
+
+def parse(data: bytes) -> GpuFile | None:
+    """The same of bytes."""
+    if len(data) < HEADER.itemsize:
+        return None
+    header = np.frombuffer(data, HEADER, 1)[0]
+    if header["magic"] != MAGIC or header["version"] != VERSION:
+        return None
+    end = HEADER.itemsize + min(int(header["written"]), len(data) - HEADER.itemsize)
+    count, rest = divmod(end - HEADER.itemsize, RECORD.itemsize)
+    rows = np.frombuffer(data, RECORD, count, HEADER.itemsize)
+    rows, names = _without_names(rows)
+    # Where recording ended early, CUPTI hands over work that the GPU had not finished.
+    rows = rows[(rows["start_ns"] > 0) & (rows["end_ns"] > 0)]
+    sound = np.isin(rows["kind"], [kind.value for kind in Kind])
+    sound &= (rows["start_ns"] <= rows["end_ns"]) & (rows["end_ns"] < _LATEST_NS) & (rows["bytes"] < _MOST_BYTES)
+    return GpuFile(
+        pid=int(header["pid"]) & 0x7FFFFFFF,
+        api=int(header["api"]),
+        state=int(header["state"]),
+        unified=bool(header["unified"]),
+        opened_ns=min(int(header["opened_ns"]), _LATEST_NS),
+        dropped=int(header["dropped"]),
+        damaged=int(np.count_nonzero(~sound)) + (rest > 0) + int(header["unknown"]),
+        cost_ns=min(int(header["cost_ns"]), _LATEST_NS),
+        stopped_ns=min(int(header["stopped_ns"]), _LATEST_NS),
+        records=rows[sound],
+        names=names,
+    )
+
+
+def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str, ...]]:
+    """The records that are no names, and the names by number; texts lie in place of records behind their name's."""
+    text = np.zeros(len(rows), np.bool_)
+    names: list[str] = []
+    for at in np.flatnonzero(rows["kind"] == Kind.NAME).tolist():
+        length = int(rows["bytes"][at])
+        if text[at] or length > _LONGEST_NAME or int(rows["name"][at]) != len(names) + 1:
+            continue  # bytes of a text, or a forgery
+        size = -(-length // RECORD.itemsize)
+        text[at : at + 1 + size] = True
+        names.append(rows[at + 1 : at + 1 + size].tobytes()[:length].decode("utf-8", "replace"))
+    return rows[~text], tuple(names)
+
+
+def read_folder(folder: Path, activity: Activity | None) -> tuple[Activity, tuple[str, ...]] | None:
+    """An activity with the GPU's work from a capture's folder, joined with the calls that it has, and notes.
+
+    None where there are no files.
+    """
+    files = [load(path) for path in sorted(folder.glob("*.bin"))]
+    if not files:
+        return None
+    activity = activity or Activity("")
+    work = combine([file for file in files if file is not None], activity.calls, unreadable=files.count(None))
+    return _added(activity, work), work.notes
+
+
+def combine(files: Sequence[GpuFile], calls: ApiCallTable, *, unreadable: int = 0) -> GpuWork:
+    """GPU work of several processes, ordered by start."""
+    used = [file for file in files if file.is_whole]
+    names: dict[str, int] = {}
+    operations = GpuOpTable.empty().joined(*(_operations(file, names) for file in used))
+    operations = replace(operations, names=tuple(names))
+    operations = operations.take(np.lexsort((operations.end_ns, operations.start_ns)))
+    faults = PageFaultTable.empty().joined(*map(_faults, used))
+    memory = MemoryUsageTable.empty().joined(*map(_memory, used))
+    recorded = {"cuda", "memory"} if used else set()
+    if any(file.unified for file in used):
+        recorded |= {"gpu_faults", "cpu_faults"}
+    return GpuWork(
+        operations=replace(operations, correlation_id=_joined_with(calls, operations)),
+        faults=faults.take(np.argsort(faults.time_ns, kind="stable")),
+        memory=memory.take(np.argsort(memory.time_ns, kind="stable")),
+        recorded=frozenset(recorded),
+        notes=tuple(_notes(files, unreadable)),
+    )
+
+
+def _added(activity: Activity, work: GpuWork) -> Activity:
+    """An activity of calls with the work of the GPU."""
+    return replace(
+        activity,
+        source=f"{activity.source}; {SOURCE}" if activity.source else SOURCE,
+        gpu_ops=work.operations,
+        faults=work.faults,
+        memory=activity.memory if len(activity.memory) else work.memory,
+        recorded=activity.recorded | work.recorded,
+    )
+
+
+def _operations(file: GpuFile, names: dict[str, int]) -> GpuOpTable:
+    """The rows of one process; `names` numbers the kernels of all."""
+    rows = file.records[np.isin(file.records["kind"], list(_OPERATIONS))]
+    kind = rows["kind"]
+    is_copy, migrates, launches = (kind == each for each in (Kind.COPY, Kind.MIGRATION, Kind.LAUNCH))
+    moved = np.full(256, int(CopyKind.UNKNOWN), np.uint8)
+    moved[list(_MIGRATIONS)] = list(_MIGRATIONS.values())
+    number = [names.setdefault(demangle(name), len(names)) for name in file.names]
+    # One more element in front, for kernels without a name.
+    name = np.array([-1, *number], np.int32)[np.where(launches & (rows["name"] <= len(number)), rows["name"], 0)]
+    meaning = np.zeros(256, np.uint8)
+    meaning[list(_OPERATIONS)] = list(_OPERATIONS.values())
+    return GpuOpTable.of(
+        len(rows),
+        start_ns=rows["start_ns"].astype(np.int64),
+        end_ns=rows["end_ns"].astype(np.int64),
+        kind=meaning[kind],
+        name=name,
+        pid=file.pid,
+        device=np.maximum(rows["device"], -1),
+        stream=_small(rows["stream"]),
+        correlation_id=np.where(migrates, 0, rows["correlation"].astype(np.int64)),
+        size_bytes=np.where(launches | (kind == Kind.WAIT), 0, rows["bytes"]).astype(np.int64),
+        copy_kind=np.where(migrates, moved[rows["detail"]], np.where(is_copy, rows["detail"], UNRECORDED)).astype(
+            np.uint8
+        ),
+        src_kind=np.where(is_copy, _memory_kind(rows["source"]), UNRECORDED).astype(np.uint8),
+        dst_kind=np.where(is_copy | (kind == Kind.SET), _memory_kind(rows["target"]), UNRECORDED).astype(np.uint8),
+        cause=np.where(migrates, np.minimum(rows["flags"], UNRECORDED), UNRECORDED).astype(np.uint8),
+        sync=np.where(kind == Kind.WAIT, rows["detail"], UNRECORDED).astype(np.uint8),
+        address=np.where(migrates, rows["address"], np.uint64(0)),
+        threads=_threads(rows, launches),
+    )
+
+
+def _threads(rows: NDArray[np.void], launches: NDArray[np.bool_]) -> Int64:
+    """Of kernels: blocks times threads in a block."""
+    threads = rows["bytes"].astype(np.float64) * rows["address"]
+    return np.where(launches & (threads < _MOST_BYTES), threads, 0).astype(np.int64)
+
+
+def _faults(file: GpuFile) -> PageFaultTable:
+    rows = file.records[np.isin(file.records["kind"], (Kind.GPU_FAULT, Kind.CPU_FAULT))]
+    on_gpu = rows["kind"] == Kind.GPU_FAULT
+    return PageFaultTable.of(
+        len(rows),
+        time_ns=rows["start_ns"].astype(np.int64),
+        duration_ns=np.where(on_gpu, rows["end_ns"] - rows["start_ns"], 0).astype(np.int64),
+        device=np.where(on_gpu, np.maximum(rows["device"], 0), -1),
+        address=rows["address"],
+        count=np.where(on_gpu, np.maximum(rows["bytes"], 1), 1).astype(np.int64),
+        access=np.where(on_gpu, np.minimum(rows["flags"], UNRECORDED), UNRECORDED).astype(np.uint8),
+        pid=file.pid,
+        function=-1,
+    )
+
+
+def _memory(file: GpuFile) -> MemoryUsageTable:
+    rows = file.records[file.records["kind"] == Kind.ALLOCATION]
+    rows = rows[np.isin(rows["detail"], (1, 2))]  # CUpti_ActivityMemoryOperationType
+    return MemoryUsageTable.of(
+        len(rows),
+        time_ns=rows["start_ns"].astype(np.int64),
+        size_bytes=rows["bytes"].astype(np.int64),
+        address=rows["address"],
+        memory_kind=_memory_kind(rows["target"]),
+        operation=rows["detail"] - 1,
+        device=np.maximum(rows["device"], -1),
+        pid=file.pid,
+        correlation_id=rows["correlation"].astype(np.int64),
+    )
+
+
+def _memory_kind(cupti: UInt8) -> UInt8:
+    """`MemoryKind` of CUPTI's numbers, which begin with 0 for unknown."""
+    return np.where(cupti == 0, np.uint8(MemoryKind.UNKNOWN), cupti - np.uint8(1)).astype(np.uint8)
+
+
+def _small(number: NDArray[Any]) -> NDArray[np.int32]:
+    """An id that fits 31 bits; -1 for one that does not."""
+    return np.where(number < 2**31, number.astype(np.int64), -1).astype(np.int32)
+
+
+def _joined_with(calls: ApiCallTable, operations: GpuOpTable) -> Int64:
+    """Per operation the correlation id of the call that caused it, 0 where that is not certain.
+
+    CUPTI counts calls in their order, and so do traced calls: the n-th copy of a size in a process belongs to the n-th
+    call that copies that size. Where the two numbers differ for a size, or work would begin before its call, none of
+    that size is joined.
+    """
+    joined = np.zeros(len(operations), np.int64)
+    if calls.size_bytes is None or calls.copy_kind is None:
+        return joined
+    work = np.flatnonzero(operations.kind == OpKind.COPY)
+    made = np.flatnonzero((calls.copy_kind != UNRECORDED) & (calls.status == 0) & (calls.size_bytes >= 0))
+    work = work[np.lexsort((operations.correlation_id[work], operations.size_bytes[work], operations.pid[work]))]
+    made = made[np.lexsort((calls.start_ns[made], calls.size_bytes[made], calls.pid[made]))]
+    of_work = list(zip(operations.pid[work].tolist(), operations.size_bytes[work].tolist(), strict=True))
+    of_made = list(zip(calls.pid[made].tolist(), calls.size_bytes[made].tolist(), strict=True))
+    spans: dict[tuple[int, int], list[int]] = {}
+    for keys, first in ((of_work, 0), (of_made, 2)):
+        for at, key in enumerate(keys):
+            span = spans.setdefault(key, [0, 0, 0, 0])
+            if not span[first + 1]:
+                span[first] = at
+            span[first + 1] = at + 1
+    for begin, end, first, last in spans.values():
+        rows, causes = work[begin:end], made[first:last]
+        if len(rows) == len(causes) and np.all(operations.start_ns[rows] >= calls.start_ns[causes]):
+            joined[rows] = calls.correlation_id[causes]
+    return joined
+
+
+def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
+    """Sentences about what is missing, and what it cost."""
+    notes = []
+    if files and not any(file.api for file in files):
+        notes.append(
+            "What the GPU did was not recorded: no usable CUPTI library was found, or another tool had it. "
+            "Name libcupti.so in PINPROF_CUPTI."
+        )
+    states = [file.state for file in files if file.api]
+    if State.STEPPED_BACK in states:
+        notes.append(
+            "The program began to profile itself with CUPTI, so recording what the GPU did ended: it is left out."
+        )
+    if State.OVER_BUDGET in states:
+        late = min(file.stopped_ns - file.opened_ns for file in files if file.state == State.OVER_BUDGET)
+        notes.append(
+            "The program calls CUDA so often that recording what the GPU does would slow it down: that ended after "
+            f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to have all of it."
+        )
+    if State.RUNNING in states:
+        notes.append("A process did not end by exit: what the GPU did in its last half second may be missing.")
+    if State.NO_ROOM in states or State.LIMIT in states:
+        notes.append("Recording what the GPU did ended early, because there was no room for more: it is left out.")
+    dropped, damaged = sum(file.dropped for file in files), sum(file.damaged for file in files) + unreadable
+    if dropped:
+        notes.append(f"{format_counted(dropped, 'record', 'records')} of GPU work found no room in CUPTI's buffers.")
+    if damaged:
+        notes.append(f"{format_counted(damaged, 'part', 'parts')} of the recording of GPU work left out as damaged.")
+    used = [file for file in files if file.api]
+    if used:
+        tool = sum(
+            int((rows["end_ns"] - rows["start_ns"]).sum())
+            for rows in (file.records[file.records["kind"] == Kind.TOOL] for file in used)
+        )
+        cost = sum(file.cost_ns for file in used)
+        notes.append(
+            f"Recording GPU work by CUPTI took {format_ns(cost)} of processor time beside the program, "
+            f"and {format_ns(tool)} in CUPTI itself, by its own account."
+        )
+    return notes

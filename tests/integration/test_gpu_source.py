@@ -1,0 +1,283 @@
+"""The CUPTI library in a process of its own, with a CUPTI of the tests: what it writes, and when it steps back."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pinprof.activity import CopyKind, MemoryKind, OpKind
+from pinprof.libraries import CUPTI, compiler
+from pinprof.read import cupti
+from pinprof.read.cupti import GpuFile, GpuWork, State
+
+pytestmark = pytest.mark.skipif(not compiler(), reason="no C compiler")
+
+HERE = Path(__file__).parents[1] / "support"
+
+PROGRAM = """
+import ctypes, os, signal, sys, time
+fake = ctypes.CDLL({fake!r}) if {loaded} else None
+injection = ctypes.CDLL({injection!r})
+assert injection.InitializeInjection() == 1
+fake = fake or ctypes.CDLL({fake!r})
+def deliver(data):
+    return fake.fake_deliver(data, ctypes.c_size_t(len(data)))
+class Counts(ctypes.Structure):
+    _fields_ = [(name, ctypes.c_int32) for name in
+                "subscribed unsubscribed finalized flushed enabled disabled unified refused".split()]
+counts = Counts.in_dll(fake, "fake_counts")
+{code}
+"""
+
+
+def copy(kind: int, source: int, target: int, size: int, start: int, end: int, correlation: int) -> bytes:
+    """A CUpti_ActivityMemcpy."""
+    head = struct.pack("<IBBBBQQQIIII", 1, kind, source, target, 0, size, start, end, 0, 1, 7, correlation)
+    return head.ljust(112, b"\0")
+
+
+def kernel(name: int, start: int, end: int, grid: int, block: int) -> bytes:
+    """A CUpti_ActivityKernel."""
+    head = struct.pack("<4IQQQ3I3I3I", 10, 0, 0, 0, start, end, 0, 0, 1, 7, grid, 1, 1, block, 1, 1)
+    return (head.ljust(92, b"\0") + struct.pack("<IQQ", 5, 0, name)).ljust(248, b"\0")
+
+
+def unified(counter: int, value: int, start: int, end: int, address: int, flags: int) -> bytes:
+    """A CUpti_ActivityUnifiedMemoryCounter."""
+    return struct.pack("<IIQQQQ5I", 25, counter, value, start, end, address, 0, 0, 0, 0, flags).ljust(104, b"\0")
+
+
+class Running:
+    """Builds the libraries once, and runs programs with them."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.injection = CUPTI.compile_into(folder)
+        self.fake = folder / "libcupti.so.13"
+        command = [*compiler(), "-shared", "-fPIC", "-O1", "-Wl,-soname,libcupti.so.13", str(HERE / "fake_cupti.c")]
+        subprocess.run([*command, "-o", str(self.fake)], check=True)
+
+    def __call__(
+        self, code: str, *, loaded: bool = True, status: int = 0, named: str | None = None, budget: str = ""
+    ) -> GpuFile:
+        """The file that a program leaves; with `loaded` it has loaded CUPTI before the library comes."""
+        place = self.folder / "gpu"
+        shutil.rmtree(place, ignore_errors=True)
+        place.mkdir()
+        program = PROGRAM.format(fake=str(self.fake), injection=str(self.injection), loaded=loaded, code=code)
+        environment = {
+            **os.environ,
+            "PINPROF_GPU": str(place),
+            "PINPROF_CUPTI": named or str(self.fake),
+            "PINPROF_GPU_BUDGET": budget,
+        }
+        done = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True)
+        assert done.returncode == status, done.stderr
+        (path,) = place.iterdir()
+        file = cupti.load(path)
+        assert file is not None
+        return file
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Running:
+    return Running(tmp_path_factory.mktemp("gpu"))
+
+
+def work_of(*files: GpuFile) -> GpuWork:
+    from pinprof.activity import ApiCallTable
+
+    return cupti.combine(files, ApiCallTable.empty())
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_what_cupti_hands_over_is_in_the_file(running: Running, loaded: bool) -> None:
+    records = (
+        copy(1, 1, 3, 4096, 1000, 2000, 11)
+        + kernel(0, 2000, 5000, 64, 256)
+        + kernel(1, 6000, 7000, 1, 1)
+        + kernel(0, 8000, 9000, 64, 256)
+        + struct.pack("<IIQQQIIII", 2, 0, 1 << 20, 10_000, 11_000, 0, 1, 7, 12).ljust(104, b"\0")
+        + struct.pack("<IIQQIIII", 38, 3, 12_000, 13_000, 14, 1, 7, 0).ljust(56, b"\0")
+        + struct.pack("<IIIIQQQQIIII", 49, 1, 2, 15, 0x7F00, 8192, 14_000, 0, 1, 0, 1, 0).ljust(128, b"\0")
+    )
+    code = f"fake.fake_name(0, b'_Z3addPfS_'); fake.fake_name(1, b'scale'); assert deliver({records!r}) == 0"
+    file = running(code, loaded=loaded)
+    assert (file.state, file.damaged, file.dropped, file.api) == (State.ENDED, 0, 0, 130001)
+    work = work_of(file)
+    operations = work.operations
+    assert operations.kind.tolist() == [
+        OpKind.COPY, OpKind.KERNEL, OpKind.KERNEL, OpKind.KERNEL, OpKind.MEMSET, OpKind.SYNC,
+    ]  # fmt: skip
+    assert operations.copy_kind[0] == CopyKind.HOST_TO_DEVICE
+    assert (operations.src_kind[0], operations.dst_kind[0]) == (MemoryKind.PAGEABLE, MemoryKind.DEVICE)
+    add = "add(float*, float*)"
+    assert [operations.names[number] for number in operations.name[1:4]] == [add, "scale", add]
+    assert operations.size_bytes.tolist() == [4096, 0, 0, 0, 1 << 20, 0]
+    assert (operations.start_ns[0], operations.end_ns[0], operations.stream[0]) == (1000, 2000, 7)
+    assert work.memory.size_bytes.tolist() == [8192]
+    assert "gpu_faults" not in work.recorded
+
+
+def test_unified_memory_is_watched_from_the_first_allocation_of_it(running: Running) -> None:
+    records = (
+        unified(1, 65536, 1000, 2000, 0x1000, 2)
+        + unified(4, 3, 900, 1000, 0x1000, 2)
+        + unified(3, 0x400000, 3000, 0, 0x2000, 0)
+    )
+    file = running(
+        f"assert not counts.unified; fake.fake_allocate_managed(); assert counts.unified; deliver({records!r})"
+    )
+    work = work_of(file)
+    assert work.operations.kind.tolist() == [OpKind.MIGRATION]
+    assert work.operations.copy_kind.tolist() == [CopyKind.UVM_HOST_TO_DEVICE]
+    assert work.operations.size_bytes.tolist() == [65536]
+    assert work.faults.device.tolist() == [0, -1]
+    assert work.faults.count.tolist() == [3, 1]
+    assert {"gpu_faults", "cpu_faults"} <= work.recorded
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        "fake.cuptiSubscribe(ctypes.byref(ctypes.c_void_p()), None, None)",
+        "fake.cuptiActivityRegisterCallbacks(None, None)",
+        "fake.cuptiActivityEnable(10)",
+    ],
+)
+def test_a_program_that_profiles_itself_gets_cupti_to_itself(running: Running, call: str) -> None:
+    code = f"""
+deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r})
+assert {call} == 0
+assert counts.unsubscribed == 1 and counts.finalized == 1 and counts.refused == 0
+"""
+    file = running(code)
+    assert file.state == State.STEPPED_BACK
+    assert len(file.records) == 1
+    assert any("profile itself" in note for note in work_of(file).notes)
+
+
+@pytest.mark.parametrize("binding", ["-Wl,-z,now", "-Wl,-z,lazy"])
+def test_a_profiler_that_was_linked_before_is_noticed_too(running: Running, binding: str) -> None:
+    source = running.folder / "profiler.c"
+    source.write_text(
+        "int cuptiSubscribe(void **, void *, void *); void *handle;\n"
+        "int profile(void) { return cuptiSubscribe(&handle, 0, 0); }\n"
+    )
+    library = running.folder / f"profiler{binding[-3:]}.so"
+    command = [*compiler(), "-shared", "-fPIC", binding, str(source), str(running.fake), "-o", str(library)]
+    subprocess.run([*command, f"-Wl,-rpath,{running.folder}"], check=True)
+    program = f"profiler = ctypes.CDLL({str(library)!r})"
+    before = PROGRAM.replace("injection =", program.replace("{", "{{") + "\ninjection =")
+    code = "assert profiler.profile() == 0 and counts.refused == 0 and counts.unsubscribed == 1"
+    place = running.folder / "gpu"
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir()
+    text = before.format(fake=str(running.fake), injection=str(running.injection), loaded=True, code=code)
+    done = subprocess.run(
+        [sys.executable, "-c", text],
+        env={**os.environ, "PINPROF_GPU": str(place)}, capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    (path,) = place.iterdir()
+    file = cupti.load(path)
+    assert file is not None
+    assert file.state == State.STEPPED_BACK
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [("os._exit(3)", 3), ("os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL), ("os.abort()", -signal.SIGABRT)],
+)
+def test_what_was_done_half_a_second_before_any_death_is_kept(running: Running, end: str, status: int) -> None:
+    code = f"deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r}); time.sleep(1.2); {end}"
+    file = running(code, status=status)
+    assert file.state == State.RUNNING
+    assert len(file.records) == 1
+    assert any("half second" in note for note in work_of(file).notes)
+
+
+def test_memory_is_bounded_and_what_found_no_room_is_said(running: Running) -> None:
+    record = copy(1, 1, 3, 64, 1000, 2000, 1)
+    code = f"""
+many = {record!r} * 1000
+fake.fake_hold(1)
+lost = sum(deliver(many) for _ in range(400))
+assert lost > 0
+ctypes.c_size_t.in_dll(fake, "fake_dropped").value = lost
+fake.fake_hold(0)
+"""
+    file = running(code)
+    assert file.dropped > 0
+    assert file.dropped + len(file.records) == 400_000
+    assert any("no room" in note for note in work_of(file).notes)
+
+
+def test_a_process_that_is_forked_writes_nothing_into_its_parents_file(running: Running) -> None:
+    record = copy(1, 1, 3, 4096, 1000, 2000, 11)
+    code = f"""
+deliver({record!r})
+if os.fork() == 0:
+    sys.exit(0)
+os.wait()
+deliver({record!r})
+"""
+    file = running(code)
+    assert file.state == State.ENDED
+    assert len(file.records) == 2
+
+
+def test_a_program_that_closes_all_descriptors_keeps_its_own_files(running: Running, tmp_path: Path) -> None:
+    mine = tmp_path / "mine"
+    code = f"""
+os.closerange(3, 1024)
+files = [os.open({str(mine)!r}, os.O_CREAT | os.O_RDWR) for _ in range(600)]
+deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r})
+"""
+    running(code)
+    assert mine.read_bytes() == b""
+
+
+def test_a_cupti_of_an_unknown_version_is_left_alone(running: Running) -> None:
+    place = running.folder / "new"
+    place.mkdir(exist_ok=True)
+    other = place / "libcupti.so.14"
+    command = [*compiler(), "-shared", "-fPIC", "-DVERSION=140000", str(HERE / "fake_cupti.c"), "-o", str(other)]
+    subprocess.run(command, check=True)
+    file = running("", loaded=False, named=str(other))
+    assert file.api == 0
+    assert len(file.records) == 0
+    assert any("no usable CUPTI" in note for note in work_of(file).notes)
+
+
+@pytest.mark.parametrize(("budget", "state"), [("30", State.OVER_BUDGET), ("", State.ENDED)])
+def test_a_program_that_calls_too_often_is_let_go(running: Running, budget: str, state: State) -> None:
+    code = f"""
+many = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000
+for _ in range(20):
+    deliver(many)
+    time.sleep(0.01)
+time.sleep(0.2)
+"""
+    file = running(code, budget=budget)
+    assert file.state == state
+    assert len(file.records) == 40_000 or budget
+    assert any("so often" in note for note in work_of(file).notes) == bool(budget)
+
+
+def test_a_program_that_calls_now_and_then_is_recorded_to_its_end(running: Running) -> None:
+    code = f"""
+few = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 5
+for _ in range(20):
+    deliver(few)
+    time.sleep(0.02)
+"""
+    file = running(code, budget="30")
+    assert (file.state, len(file.records)) == (State.ENDED, 100)

@@ -1,0 +1,216 @@
+/* A CUPTI of the tests: the functions that the injection library uses, without a GPU.
+ *
+ * Activity records are given by the test as bytes (`fake_deliver`), in CUPTI's own layout; where a record is a
+ * kernel's, the pointer to its name is an index into the texts that the test gave (`fake_name`). What happened is
+ * counted.
+ */
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef void (*requested_callback)(uint8_t **buffer, size_t *size, size_t *records);
+typedef void (*completed_callback)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
+typedef void (*api_callback)(void *user, int domain, uint32_t id, const void *data);
+
+struct counts {
+    int32_t subscribed, unsubscribed, finalized, flushed, enabled, disabled, unified, refused;
+};
+struct counts fake_counts;
+#ifndef VERSION
+#define VERSION 130001
+#endif
+static const uint32_t fake_version = VERSION;
+size_t fake_dropped;
+static char *names[64];
+static requested_callback requested;
+static completed_callback completed;
+static api_callback callback;
+static int subscribers;
+static uint8_t *buffer;
+static struct {
+    uint8_t *buffer;
+    size_t used;
+} held[64];
+static unsigned holding, holds;
+static size_t room, used;
+
+void fake_name(unsigned index, const char *text) { names[index] = strdup(text); }
+
+static size_t size_of(uint32_t kind)
+{
+    switch (kind) {
+    case 1:
+        return 112;
+    case 2:
+        return 104;
+    case 10:
+        return 248;
+    case 17:
+        return 56;
+    case 22:
+        return 96;
+    case 25:
+        return 104;
+    case 38:
+        return 56;
+    case 49:
+        return 128;
+    }
+    return 64;
+}
+
+int cuptiActivityFlushAll(uint32_t flag)
+{
+    (void)flag;
+    fake_counts.flushed++;
+    while (!holding && holds) {
+        holds--;
+        completed(NULL, 0, held[holds].buffer, room, held[holds].used);
+    }
+    if (buffer && used && holding) {
+        held[holds].buffer = buffer;
+        held[holds++].used = used;
+        buffer = NULL;
+        used = 0;
+    } else if (buffer && used) {
+        uint8_t *full = buffer;
+        size_t valid = used;
+        buffer = NULL;
+        used = 0;
+        completed(NULL, 0, full, room, valid);
+    }
+    return 0;
+}
+
+/* Put records, one after another in `data`, into buffers as CUPTI does; how many found no room. */
+int fake_deliver(const uint8_t *data, size_t size)
+{
+    int lost = 0;
+    for (size_t at = 0; at + 4 <= size;) {
+        uint32_t kind;
+        memcpy(&kind, data + at, sizeof kind);
+        size_t length = size_of(kind);
+        if (at + length > size)
+            break;
+        if (buffer && used + length > room)
+            cuptiActivityFlushAll(0);
+        if (!buffer) {
+            size_t most;
+            requested(&buffer, &room, &most);
+        }
+        if (buffer) {
+            memcpy(buffer + used, data + at, length);
+            if (kind == 10) {
+                uint64_t index;
+                memcpy(&index, data + at + 104, sizeof index);
+                memcpy(buffer + used + 104, &names[index % 64], sizeof(char *));
+            }
+            used += length;
+        } else {
+            lost++;
+        }
+        at += length;
+    }
+    return lost;
+}
+
+/* Whether the worker that hands buffers back is busy elsewhere. */
+void fake_hold(unsigned hold) { holding = hold; }
+
+/* The program allocates managed memory: cuMemAllocManaged. */
+void fake_allocate_managed(void)
+{
+    if (callback)
+        callback(NULL, 1, 371, NULL);
+}
+
+int cuptiGetVersion(uint32_t *version) { return *version = fake_version, 0; }
+
+int cuptiSubscribe(void **subscriber, api_callback function, void *user)
+{
+    (void)user;
+    if (subscribers) {
+        fake_counts.refused++;
+        return 39; /* CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED */
+    }
+    subscribers = 1;
+    fake_counts.subscribed++;
+    callback = function;
+    *subscriber = &subscribers;
+    return 0;
+}
+
+int cuptiUnsubscribe(void *subscriber)
+{
+    (void)subscriber;
+    subscribers = 0;
+    callback = NULL;
+    fake_counts.unsubscribed++;
+    return 0;
+}
+
+int cuptiEnableCallback(uint32_t enable, void *subscriber, int domain, uint32_t id)
+{
+    (void)enable;
+    (void)subscriber;
+    (void)domain;
+    (void)id;
+    return 0;
+}
+
+int cuptiActivityRegisterTimestampCallback(uint64_t (*now)(void)) { return now() ? 0 : 1; }
+
+int cuptiActivityRegisterCallbacks(requested_callback first, completed_callback second)
+{
+    requested = first;
+    completed = second;
+    return 0;
+}
+
+int cuptiActivityEnable(int kind)
+{
+    fake_counts.enabled++;
+    fake_counts.unified |= kind == 25;
+    return 0;
+}
+
+int cuptiActivityDisable(int kind)
+{
+    (void)kind;
+    fake_counts.disabled++;
+    return 0;
+}
+
+int cuptiActivityGetNextRecord(uint8_t *from, size_t valid, void **record)
+{
+    uint8_t *at = *record;
+    if (at) {
+        uint32_t kind;
+        memcpy(&kind, at, sizeof kind);
+        at += size_of(kind);
+    } else {
+        at = from;
+    }
+    if (at >= from + valid)
+        return 12; /* CUPTI_ERROR_MAX_LIMIT_REACHED */
+    *record = at;
+    return 0;
+}
+
+int cuptiActivityGetNumDroppedRecords(void *context, uint32_t stream, size_t *dropped)
+{
+    (void)context;
+    (void)stream;
+    *dropped = fake_dropped;
+    fake_dropped = 0;
+    return 0;
+}
+
+int cuptiActivityConfigureUnifiedMemoryCounter(void *config, uint32_t count)
+{
+    (void)config;
+    return count ? 0 : 1;
+}
+
+int cuptiFinalize(void) { return fake_counts.finalized++, 0; }

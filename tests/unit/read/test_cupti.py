@@ -1,0 +1,168 @@
+"""GPU work that was recorded by CUPTI on an H200, and files of any bytes."""
+
+from __future__ import annotations
+
+import lzma
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.activity import UNRECORDED, ApiCallTable, CopyKind, MemoryKind, MigrationCause, OpKind
+from pinprof.read import cupti
+from pinprof.read.cupti import HEADER, RECORD, GpuFile, Kind, State
+
+DATA = Path(__file__).parents[2] / "data" / "gpu"
+
+
+def recorded(name: str) -> bytes:
+    return lzma.decompress((DATA / f"{name}.bin.xz").read_bytes())
+
+
+def parsed(data: bytes) -> GpuFile:
+    file = cupti.parse(data)
+    assert file is not None
+    return file
+
+
+def test_a_training_step_that_copies_to_pageable_memory() -> None:
+    file = parsed(recorded("not_async"))
+    assert (file.api, file.state, file.damaged, file.dropped) == (130001, State.ENDED, 0, 0)
+    work = cupti.combine([file], ApiCallTable.empty())
+    copies = work.operations.take(work.operations.kind == OpKind.COPY)
+    assert len(copies) == 63
+    assert int(copies.size_bytes.sum()) == 63 * 4096 * 4096 * 4
+    assert set(copies.copy_kind.tolist()) == {CopyKind.DEVICE_TO_HOST}
+    assert set(copies.src_kind.tolist()) == {MemoryKind.DEVICE}
+    assert set(copies.dst_kind.tolist()) == {MemoryKind.PAGEABLE}
+    kernels = work.operations.take(work.operations.kind == OpKind.KERNEL)
+    assert len(kernels) == 821
+    assert (kernels.name >= 0).all()
+    assert any("gemm" in name for name in work.operations.names)
+    assert bool(np.all(np.diff(work.operations.start_ns) >= 0))
+    assert work.recorded == {"cuda", "memory"}
+
+
+def test_managed_memory_that_moves_there_and_back() -> None:
+    work = cupti.combine([parsed(recorded("managed"))], ApiCallTable.empty())
+    migrations = work.operations.take(work.operations.kind == OpKind.MIGRATION)
+    assert set(migrations.copy_kind.tolist()) <= {CopyKind.UVM_HOST_TO_DEVICE, CopyKind.UVM_DEVICE_TO_HOST}
+    assert set(migrations.cause.tolist()) <= {MigrationCause.FAULT, MigrationCause.SPECULATIVE}
+    assert (migrations.address > 0).all()
+    assert (migrations.size_bytes > 0).all()
+    assert len(work.faults)
+    assert {"gpu_faults", "cpu_faults"} <= work.recorded
+
+
+def calls(*rows: tuple[int, int, int]) -> ApiCallTable:
+    """Copies by (start, bytes, status)."""
+    start, size, status = zip(*rows, strict=True)
+    return ApiCallTable.of(
+        len(rows),
+        start_ns=start,
+        end_ns=start,
+        pid=7,
+        correlation_id=np.arange(1, len(rows) + 1),
+        status=status,
+        size_bytes=size,
+        copy_kind=CopyKind.HOST_TO_DEVICE,
+    )
+
+
+def work(*rows: tuple[int, int, int]) -> GpuFile:
+    """Copies by (start, bytes, correlation)."""
+    header, records = np.zeros(1, HEADER), np.zeros(len(rows), RECORD)
+    header["magic"], header["version"], header["api"], header["pid"] = cupti.MAGIC, 1, 18, 7
+    header["written"] = records.nbytes
+    records["kind"], records["detail"] = Kind.COPY, CopyKind.HOST_TO_DEVICE
+    records["start_ns"], records["bytes"], records["correlation"] = np.array(rows).T
+    records["end_ns"] = records["start_ns"] + 1
+    return parsed(header.tobytes() + records.tobytes())
+
+
+def causes(file: GpuFile, table: ApiCallTable) -> list[int]:
+    return cupti.combine([file], table).operations.correlation_id.tolist()
+
+
+def test_the_nth_copy_of_a_size_belongs_to_the_nth_call_that_copies_it() -> None:
+    assert causes(work((15, 64, 3), (25, 4096, 5), (35, 64, 9)), calls((10, 64, 0), (20, 4096, 0), (30, 64, 0))) == [
+        1, 2, 3,
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        calls((10, 64, 0), (20, 64, 0), (30, 64, 0)),
+        calls((10, 64, 0), (999, 64, 0)),
+        calls((10, 64, 0), (20, 64, 2)),
+    ],
+    ids=["more calls than copies", "work before its call", "a call that failed"],
+)
+def test_what_cannot_be_joined_with_certainty_is_not(table: ApiCallTable) -> None:
+    assert causes(work((15, 64, 3), (35, 64, 9)), table) == [0, 0]
+
+
+def test_work_that_the_gpu_had_not_finished_is_left_out_and_no_damage() -> None:
+    data = bytearray(recorded("not_async"))
+    rows = np.frombuffer(data, RECORD, offset=HEADER.itemsize)
+    at = int(np.flatnonzero(rows["kind"] == Kind.COPY)[0])
+    rows["end_ns"][at] = 0
+    file = parsed(bytes(data))
+    assert file.damaged == 0
+    assert int(np.count_nonzero(file.records["kind"] == Kind.COPY)) == 62
+
+
+def test_what_was_cut_off_amid_a_record_is_damage() -> None:
+    data = recorded("not_async")
+    whole, cut = parsed(data), parsed(data[: len(data) - 30])
+    assert cut.damaged == 1
+    assert len(cut.records) == len(whole.records) - 1
+
+
+@given(st.binary(max_size=4096), st.integers(0, 2**64 - 1))
+def test_any_bytes_make_tables_or_nothing(tail: bytes, written: int) -> None:
+    header = np.zeros(1, HEADER)
+    header["magic"], header["version"], header["api"], header["written"] = cupti.MAGIC, 1, 18, written
+    for data in (tail, header.tobytes() + tail):
+        file = cupti.parse(data)
+        if file is not None:
+            found = cupti.combine([file], ApiCallTable.empty())
+            assert bool(np.all(found.operations.end_ns >= found.operations.start_ns))
+            assert bool(np.all(found.operations.name < len(found.operations.names)))
+            assert bool(np.all(found.faults.count > 0))
+            assert set(np.unique(found.memory.operation).tolist()) <= {0, 1}
+
+
+@given(st.data())
+def test_a_damaged_recording_gives_no_wrong_rows(data: st.DataObject) -> None:
+    original = recorded("not_async")
+    bytes_ = bytearray(original)
+    for _ in range(data.draw(st.integers(1, 8))):
+        at = data.draw(st.integers(0, len(bytes_) - 1))
+        bytes_[at] = data.draw(st.integers(0, 255))
+    file = cupti.parse(bytes(bytes_))
+    if file is not None:
+        operations = cupti.combine([file], ApiCallTable.empty()).operations
+        assert bool(np.all(operations.size_bytes >= 0))
+        assert set(np.unique(operations.src_kind).tolist()) <= {*map(int, MemoryKind), *range(8, 256), UNRECORDED}
+
+
+def test_a_folder_of_files_that_are_none_says_so(tmp_path: Path) -> None:
+    (tmp_path / "1-2.bin").write_bytes(b"nothing")
+    seen = cupti.read_folder(tmp_path, None)
+    assert seen is not None
+    assert any("damaged" in note for note in seen[1])
+    assert cupti.read_folder(tmp_path / "none", None) is None
+
+
+@pytest.mark.parametrize("state", [State.STEPPED_BACK, State.NO_ROOM, State.LIMIT, State.OVER_BUDGET])
+def test_a_part_is_never_taken_for_the_whole(state: State) -> None:
+    data = bytearray(recorded("not_async"))
+    np.frombuffer(data, HEADER, 1)["state"] = state
+    found = cupti.combine([parsed(bytes(data))], ApiCallTable.empty())
+    assert len(found.operations) == len(found.memory) == 0
+    assert "cuda" not in found.recorded
+    assert any("left out" in note for note in found.notes)
