@@ -11,9 +11,12 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.columns import UInt8
 from pinprof.model import Bool, Capture, Int32, Int64
+from pinprof.rate_book import RUN, Estimate
 
 WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
 """Directions between host and device, as rates and as titles name them."""
+MEASURED_ERROR = 0.05
+"""Of the GPU's own times of copies, by which runs differ."""
 
 
 @dataclass(frozen=True)
@@ -46,6 +49,15 @@ class CopyGroup:
         return max(int(np.median(self.table.size_bytes)), 1)
 
     @property
+    def measured(self) -> Estimate | None:
+        """How long the GPU copied; None where the recording does not hold all of it."""
+        busy = self.table.busy_ns
+        if (busy < 0).any():
+            return None
+        total = float(busy.sum())
+        return Estimate(total, (1 - MEASURED_ERROR) * total, (1 + MEASURED_ERROR) * total, RUN)
+
+    @property
     def distinct(self) -> int:
         """Bytes of the different places of the host that they use."""
         if not self.table.address.any():
@@ -59,14 +71,18 @@ def copies_of(capture: Capture, calls: Calls) -> CopyTable | None:
     """The copies of a capture, ordered by start; None where nothing recorded any.
 
     A copy has the times of its call, and of several copies of one call each has them whole; the GPU's own times where
-    no call was recorded. What was asked for counts where the GPU was not traced; calls that failed copied nothing.
+    no call was recorded. Calls whose arguments were recorded tell most, else the work of the GPU; calls that failed
+    copied nothing.
     """
     if capture.activity is None:
         return None
     operations = capture.activity.gpu_ops
+    asked = _by_calls(operations, calls)
+    if asked is not None:
+        return asked
     if (operations.kind == OpKind.COPY).any() or "cuda" in capture.activity.recorded:
         return _by_gpu(operations, calls)
-    return _by_calls(calls)
+    return None
 
 
 def _by_gpu(operations: GpuOpTable, calls: Calls) -> CopyTable:
@@ -87,11 +103,12 @@ def _by_gpu(operations: GpuOpTable, calls: Calls) -> CopyTable:
         address=np.zeros(len(row), np.uint64),
         from_file=np.zeros(len(row), np.bool_),
         asynchronous=_asynchronous(calls, call),
+        busy_ns=operations.end_ns[row] - operations.start_ns[row],
     )
     return copies.take(np.argsort(copies.start_ns, kind="stable"))
 
 
-def _by_calls(calls: Calls) -> CopyTable | None:
+def _by_calls(operations: GpuOpTable, calls: Calls) -> CopyTable | None:
     table = calls.table
     if table.copy_kind is None or table.source_kind is None or table.target_kind is None or table.from_file is None:
         return None
@@ -109,8 +126,19 @@ def _by_calls(calls: Calls) -> CopyTable | None:
         address=np.zeros(len(row), np.uint64) if table.host_address is None else table.host_address[row],
         from_file=table.from_file[row],
         asynchronous=_asynchronous(calls, row),
+        busy_ns=_busy(operations, calls)[row],
     )
     return copies.take(np.argsort(copies.start_ns, kind="stable"))
+
+
+def _busy(operations: GpuOpTable, calls: Calls) -> Int64:
+    """Per call how long the GPU made its copies; -1 where that was not recorded."""
+    work = np.flatnonzero(operations.kind == OpKind.COPY)
+    call = calls.launching(operations.pid[work], operations.correlation_id[work])
+    busy = np.full(len(calls.table), -1, np.int64)
+    busy[call[call >= 0]] = 0
+    np.add.at(busy, call[call >= 0], (operations.end_ns - operations.start_ns)[work[call >= 0]])
+    return busy
 
 
 def _known(values: UInt8, unknown: int) -> Int32:

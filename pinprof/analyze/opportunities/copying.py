@@ -126,11 +126,10 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
     for group in scene.copy_groups(MemoryKind.PAGEABLE):
         if group.table.from_file.mean() > 0.5 or (group.count >= TINY_COPIES and group.each <= TINY_BYTES):
             continue
-        staged = scene.rates.cost(f"{group.way}.pageable", group.each)
-        pinned = scene.rates.cost(f"{group.way}.pinned", group.each)
+        staged = group.measured or _of_all(group, scene.rates.cost(f"{group.way}.pageable", group.each))
+        pinned = _of_all(group, scene.rates.cost(f"{group.way}.pinned", group.each))
         if staged is None or pinned is None:
             continue
-        staged, pinned = staged.times(group.count), pinned.times(group.count)
         faults = scene.ns(group.rows[scene.caused_by(*_FAULTS)[group.rows]])
         fresh = faults >= FRESH_SHARE * max(scene.ns(group.rows), 1)
         # A call also waits for what the GPU does before the copy: only the copy itself, and its faults, are its cost.
@@ -139,6 +138,10 @@ def pageable(scene: Scene) -> Iterator[Candidate]:
             yield _into_small_pages(scene, group, cost, min(faults, cost))
             continue
         yield _staged(scene, group, pinned, staged, cost, fresh=fresh)
+
+
+def _of_all(group: CopyGroup, each: Estimate | None) -> Estimate | None:
+    return each.times(group.count) if each else None
 
 
 def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, cost: int, *, fresh: bool) -> Candidate:
@@ -164,7 +167,8 @@ def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, 
         basis=(
             (f"Pinned, {format_counted(group.count, 'copy takes', 'copies take')} {format_ns(round(pinned.ns))}"
             f" ({pinned.source})."),
-            *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",) if more else ()),
+            *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",)
+              if more and round(more.ns) else ()),
             (f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
             f" ({staged.source}); the rest waits for the GPU."),
         ),

@@ -116,6 +116,8 @@ class CopyTable(Table):
     """Whether the source lies in a mapped file."""
     asynchronous: Bool
     """Whether the call promises to return before the copy is done."""
+    busy_ns: Int64
+    """How long the GPU copied; -1 where its work was not recorded."""
 
 
 @dataclass(frozen=True)

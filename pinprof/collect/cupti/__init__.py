@@ -86,9 +86,9 @@ def _join(setup: Setup) -> Sequence[Tool]:
     except OSError as error:
         setup.notes.append(f"What the GPU did was not recorded: {error.strerror}.")
     else:
-        files = candidates(find_program(request.command[0]), environment)
+        found = candidates(find_program(request.command[0]), environment)
         environment |= {
-            LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder), CUPTI_VARIABLE: ":".join(map(str, files)),
+            LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder), CUPTI_VARIABLE: ":".join(map(str, found)),
         }  # fmt: skip
         if request.gpu == "auto":
             environment[BUDGET_VARIABLE] = str(_BUDGET)
