@@ -117,10 +117,11 @@ def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) ->
     if not found:
         memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
-        if spent >= UNEXPLAINED_SHARE * work and not refused:
-            return ""  # A cost without a place or a cure is a cost all the same.
+        # A cost without a cure is a cost all the same.
+        unexplained = spent >= UNEXPLAINED_SHARE * work and not refused
+        verdict = "No cure is known for what host memory costs" if unexplained else "Nothing to gain in host memory"
         return (
-            f"Nothing to gain in host memory: faults, pins and copies take {format_ns(spent)}"
+            f"{verdict}: faults, pins and copies take {format_ns(spent)}"
             f" of {format_ns(work)} of work ({format_share(spent, max(work, 1))})."
         )
     first = found[0]
