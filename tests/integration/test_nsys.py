@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pinprof import nsys
+from pinprof import files, nsys
 from pinprof.analyze import analyze
 from pinprof.collect import permission
 from pinprof.collect.nsys import find_nsys
@@ -84,6 +84,8 @@ def nothing_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[No
         while left := of_nsys(temporary):
             assert time.monotonic() < deadline, f"left behind: {left}"
             time.sleep(0.05)
+        with files.temporary_folder(str(temporary)):
+            pass  # removes what a killed pinprof left behind
         assert list(temporary.glob("pinprof-*")) == []
     finally:
         shutil.rmtree(temporary, ignore_errors=True)

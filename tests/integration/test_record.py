@@ -436,7 +436,8 @@ def test_the_program_gets_only_our_variables_and_the_signals_it_would_have(tmp_p
     code = f"import os, signal; print(sorted(os.environ)); print({handler})"
     plain = subprocess.run(python(code), capture_output=True, text=True, check=True).stdout
     recorded = record(tmp_path, *python(code)).stdout
-    for ours in ("NVTX_INJECTION64_PATH", "PINPROF_NVTX", "PINPROF_RANGES"):
+    of_cuda = ("CUDA_INJECTION64_PATH", "PINPROF_CUPTI", "PINPROF_GPU", "PINPROF_GPU_BUDGET")
+    for ours in (*of_cuda, "NVTX_INJECTION64_PATH", "PINPROF_NVTX", "PINPROF_RANGES"):
         assert f", '{ours}'" in recorded
         recorded = recorded.replace(f", '{ours}'", "")
     assert recorded == plain
