@@ -17,8 +17,8 @@
  * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
  *
  * Nothing here runs in the program's own calls but the callback at an allocation of managed memory, which switches
- * the counters of unified memory on. They slow down migrations (a program that reads back 0.5 GiB after each kernel took
- * 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them, nor any under a budget.
+ * the counters of unified memory on. They slow down migrations (a program that reads back 0.5 GiB after each kernel
+ * took 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them, nor any under a budget.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
