@@ -273,7 +273,8 @@ def test_a_killed_pinprof_takes_the_sampler_with_it_and_leaves_what_reads(sample
     with recording(tmp_path, *after_start(BUSY.format(1)), options=("--system-wide", "--with", sampler)) as process:
         mine = sampler_of(process, sampler)
         process.kill()
-    wait_ended(mine)
+        # It has as long as it takes: what is left of the recording is ended with this block.
+        wait_ended(mine)
     partial = tmp_path / "out.pinprof.partial"
     assert json.loads((partial / "manifest.json").read_text())["outcome"]["state"] == "recording"
     assert len(read(str(partial), ReadOptions()).samples) > 0
