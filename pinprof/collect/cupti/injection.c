@@ -125,7 +125,16 @@ _Static_assert(offsetof(struct memory_record, process) == 48 && offsetof(struct 
 enum { OLDEST_API = 18, NEWEST_API = 139999 };
 enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0 };
 enum { CBID_MEM_ALLOC_MANAGED = 371 };
-enum { COUNTER_HTOD = 1, COUNTER_DTOH, COUNTER_CPU_FAULT, COUNTER_GPU_FAULT, COUNTER_DTOD = 8, COUNTERS = 9 };
+enum {
+    COUNTER_HTOD = 1,
+    COUNTER_DTOH,
+    COUNTER_CPU_FAULT,
+    COUNTER_GPU_FAULT,
+    COUNTER_THRASHING,
+    COUNTER_THROTTLING,
+    COUNTER_REMOTE_MAP,
+    COUNTER_DTOD,
+};
 enum { FLUSH_FORCED = 1 };
 enum { SCOPE_PROCESS_ALL_DEVICES = 2 };
 
@@ -365,6 +374,14 @@ static void translate_unified(const struct unified_record *from)
     to->flags = from->flags;
 }
 
+/* Where work was done, and the number of the call that asked for it. */
+static void place(struct record *record, uint32_t device, uint32_t stream, uint32_t correlation)
+{
+    record->device = (int32_t)device;
+    record->stream = stream;
+    record->correlation = correlation;
+}
+
 static void translate(const void *activity)
 {
     struct record *to;
@@ -378,9 +395,7 @@ static void translate(const void *activity)
         to->detail = from->copy_kind;
         to->source = from->source_kind;
         to->target = from->target_kind;
-        to->device = (int32_t)from->device;
-        to->stream = from->stream;
-        to->correlation = from->activity == MEMCPY ? from->correlation : from->peer.correlation;
+        place(to, from->device, from->stream, from->activity == MEMCPY ? from->correlation : from->peer.correlation);
         to->bytes = from->bytes;
         break;
     }
@@ -388,9 +403,7 @@ static void translate(const void *activity)
         const struct memset_record *from = activity;
         to = append(SET, from->start, from->end);
         to->target = (uint8_t)from->memory_kind;
-        to->device = (int32_t)from->device;
-        to->stream = from->stream;
-        to->correlation = from->correlation;
+        place(to, from->device, from->stream, from->correlation);
         to->bytes = from->bytes;
         break;
     }
@@ -399,9 +412,7 @@ static void translate(const void *activity)
         const struct kernel_record *from = activity;
         uint32_t name = number_of(from->name);
         to = append(LAUNCH, from->start, from->end);
-        to->device = (int32_t)from->device;
-        to->stream = from->stream;
-        to->correlation = from->correlation;
+        place(to, from->device, from->stream, from->correlation);
         to->bytes = (uint64_t)from->grid[0] * from->grid[1] * from->grid[2];
         to->address = (uint64_t)from->block[0] * from->block[1] * from->block[2];
         to->name = name;
@@ -485,8 +496,8 @@ static void completed(void *context, uint32_t stream, uint8_t *buffer, size_t si
 
 static void counters_of_unified_memory(void)
 {
-    static const uint32_t kinds[] = {
-        COUNTER_HTOD, COUNTER_DTOH, COUNTER_CPU_FAULT, COUNTER_GPU_FAULT, 5, 6, 7, COUNTER_DTOD};
+    static const uint32_t kinds[] = {COUNTER_HTOD, COUNTER_DTOH, COUNTER_CPU_FAULT, COUNTER_GPU_FAULT,
+        COUNTER_THRASHING, COUNTER_THROTTLING, COUNTER_REMOTE_MAP, COUNTER_DTOD};
     struct counter_config config[sizeof kinds / sizeof *kinds];
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
         config[i] = (struct counter_config){SCOPE_PROCESS_ALL_DEVICES, kinds[i], 0, 1};
