@@ -1,0 +1,109 @@
+"""The process that follows a program's managed memory, as a tool of a recording."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import time
+from collections.abc import Sequence
+
+from pinprof import __version__, files
+from pinprof.collect import chosen
+from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
+from pinprof.collect.own_processes import started
+from pinprof.collect.program import Program
+from pinprof.collect.python import ALLOW, forbidden
+from pinprof.collect.recorder import Recorder
+from pinprof.collect.request import RecordRequest
+from pinprof.collect.uvm import READY, REFUSED, descriptors, driver
+from pinprof.errors import CollectError
+from pinprof.store import LOG, UVM
+
+READY_TIMEOUT_S = 5.0
+"""Nothing is lost but events when it takes longer."""
+
+
+class ManagedMemory(Tool):
+    """The follower at work; the files lie in the capture's `uvm/` afterwards."""
+
+    recorder: Recorder
+
+    def __init__(self, setup: Setup) -> None:
+        self._log, self._folder = setup.directory / LOG, (setup.directory / UVM).resolve()
+        self._own_process = setup.request.own_process
+        self._folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
+        setup.places.callback(self._remove_empty)
+
+    def attach(self, program: Program) -> None:
+        """Start the follower; it finds an address space soon after the program opens it."""
+        arguments, fork = [str(program.pid), str(self._folder)], not self._own_process
+        try:
+            self.recorder = started("pinprof.collect.uvm", "pinprof-uvm", arguments, self._log, fork=fork)
+        except OSError as error:
+            problem = f"The follower of managed memory cannot be started: {error.strerror}."
+            raise CollectError(problem, "Record without --gpu uvm.", "gpu") from error
+
+    def await_ready(self, waiter: Waiter) -> None:
+        """Wait until it looks."""
+        deadline = time.monotonic() + READY_TIMEOUT_S
+        while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
+            waiter.wait_ready(0.01)
+
+    def result(self) -> ToolResult:
+        """How it went; what it did not see costs events, not the recording."""
+        facts = {
+            "name": "uvm", "version": __version__, "command": [], "options": {}, "cpu_ns": self.recorder.cpu_ns,
+        }  # fmt: skip
+        said = self._said()
+        notes = [
+            f"Managed memory of a process was not recorded: pinprof could not {reason}."
+            for reason in sorted(set(re.findall(rf"^{REFUSED}([ -~]+)$", said, re.MULTILINE)))
+        ]
+        if not any(self._folder.glob("*.bin")) and not notes:
+            notes.append("No process of the program used unified memory's driver: no migrations were recorded.")
+        if not self.recorder.ended_well or self.recorder.died_first:
+            notes.append("The follower of managed memory ended before the program did: its events are missing since.")
+        return ToolResult(facts, tuple(notes))
+
+    def _said(self) -> str:
+        with contextlib.suppress(OSError):
+            return self._log.read_text("utf-8", "replace")
+        return ""
+
+    def _remove_empty(self) -> None:
+        with contextlib.suppress(OSError):  # it holds files
+            self._folder.rmdir()
+
+
+def problem() -> tuple[str, str]:
+    """Why the driver's events cannot be had here, and what to do; empty where they can."""
+    if not driver.DEVICE.exists():
+        return (
+            f"{driver.DEVICE} is not there.",
+            "Make it with `nvidia-modprobe -u -c=0`; it comes with NVIDIA's driver.",
+        )
+    if not os.access(driver.DEVICE, os.R_OK | os.W_OK):
+        return f"{driver.DEVICE} may not be opened.", f"Run pinprof as root, or `sudo chmod a+rw {driver.DEVICE}`."
+    if reason := forbidden() or descriptors.impossible():
+        return f"pinprof may not take the program's descriptor of unified memory: {reason}.", ALLOW
+    return "", ""
+
+
+def _check(request: RecordRequest) -> None:
+    """Raise where the events are asked for and cannot be had."""
+    if request.gpu != "uvm":
+        return
+    if any(part.traces_cuda for part in chosen(request)):
+        text = "Nsight Systems records managed memory itself."
+        raise CollectError(text, "Leave out --gpu uvm, or nsys.", "gpu")
+    text, remedy = problem()
+    if text:
+        raise CollectError(text, remedy, "gpu")
+
+
+def _join(setup: Setup) -> Sequence[Tool]:
+    return [ManagedMemory(setup)] if setup.request.gpu == "uvm" else []
+
+
+COLLECTOR = Collector(_join, check=_check)
