@@ -6,6 +6,7 @@
     within.py       the same of this process, by itself
     program.py      the program behind its gate; attach.py: one that runs already
     recorder.py     a tool's process
+    own_processes.py  those of pinprof's own code
     session.py      signals, and waiting for all processes
     proc.py         what /proc says of processes
     control.py      perf's control FIFOs, which the native collector obeys too
@@ -18,6 +19,7 @@
     nsys_export.py  the export without what is private
     nvtx/           NVTX ranges without nsys
     cupti/          what the GPU did without nsys
+    uvm/            managed memory by the driver's own events
     python.py       Python functions and lines: whose work each interpreter's are
     python_frames/  the process that reads frames of CPython 3.11 to 3.15 from outside
     py_spy.py       py-spy beside the program, for older ones
@@ -54,7 +56,7 @@ COLLECTORS = {
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
 
-BESIDE = ("native.calls", "python", "nvtx", "cupti", "memory")
+BESIDE = ("native.calls", "python", "nvtx", "cupti", "uvm.beside", "memory")
 """What joins every recording of a program where it has something to do: each is declared as a collector is."""
 
 AUTO = "auto"

@@ -20,9 +20,10 @@ from typing import Literal
 from pinprof import nsys
 from pinprof.collect import host, kallsyms, nsys_keeper, permission, py_spy, python
 from pinprof.collect.cupti import candidates
-from pinprof.collect.native import max_sample_rate
+from pinprof.collect.native import max_sample_rate, tracefs
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
+from pinprof.collect.uvm import beside, driver
 from pinprof.errors import ToolMissing
 from pinprof.libraries import CUPTI, NVTX
 from pinprof.units import format_bytes, format_counted
@@ -241,6 +242,17 @@ def _nvtx() -> Check:
         return Check("NVTX ranges", "warning", error.problem, error.remedy)
 
 
+def _cuda_calls() -> Check:
+    if not tracefs.supported():
+        return Check("CUDA calls", "info", "not traced without nsys on this architecture")
+    if tracefs.kernel_crashed():
+        found = "not traced without nsys: the kernel has crashed since it was started, and may not survive probes"
+        return Check("CUDA calls", "warning", found, "Restart the machine.")
+    if os.geteuid():
+        return Check("CUDA calls", "info", "not traced without nsys: that needs root (tracefs and uprobes)")
+    return Check("CUDA calls", "ok", "without nsys, through uprobes")
+
+
 def _gpu_work() -> Check:
     try:
         library = CUPTI.find()
@@ -251,6 +263,13 @@ def _gpu_work() -> Check:
         found = "without nsys only in programs that bring CUPTI along, as PyTorch does"
         return Check("GPU work", "info", found)
     return Check("GPU work", "ok", f"without nsys, through {library.name} and {files[0]}")
+
+
+def _managed_memory() -> Check:
+    text, remedy = beside.problem()
+    if text:
+        return Check("managed memory", "info", text, remedy)
+    return Check("managed memory", "ok", f"with --gpu uvm by the driver's events, through {driver.DEVICE}")
 
 
 def _memory() -> Check:
@@ -293,5 +312,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _nsys_shared,
     _nsys_importer,
     _nvtx,
+    _cuda_calls,
     _gpu_work,
+    _managed_memory,
 )

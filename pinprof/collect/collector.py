@@ -61,6 +61,20 @@ class Tool:
         """Called between waits while the program runs; in how many seconds at most to call it again."""
         return float("inf")
 
+    def settle(self) -> None:
+        """While the program runs: what was recorded until now lies in its files when this returns, if it can."""
+
+    def pause(self) -> None:
+        """As `settle`; and what happens from now on need not be recorded, until `resume`."""
+        self.settle()
+
+    def resume(self) -> None:
+        """Record again."""
+
+    def under_way(self) -> ToolResult:
+        """What `result` will say, as far as it is known by then."""
+        return ToolResult({})
+
     def ended(self) -> None:
         """The program has ended, its recorders not yet."""
 

@@ -27,8 +27,8 @@ class Control:
         self.ctl, self.ack = directory / "ctl", directory / "ack"
         for path in (self.ctl, self.ack):
             os.mkfifo(path, 0o600)
-        # Opened for both directions, as perf does: no end waits for the other to be opened.
-        self._files = [os.open(path, os.O_RDWR | os.O_NONBLOCK) for path in (self.ctl, self.ack)]
+        self._files: list[int] = []
+        self.open()
 
     @property
     def paths(self) -> str:
@@ -50,6 +50,12 @@ class Control:
         while not self.acknowledged(0.02):
             waiter.wait_ready(0)
             yield
+
+    def open(self) -> None:
+        """Hold both FIFOs, again after `close`."""
+        if not self._files:
+            # For both directions, as perf does: no end waits for the other to be opened.
+            self._files = [os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC) for path in (self.ctl, self.ack)]
 
     def close(self) -> None:
         """Let go of both FIFOs."""

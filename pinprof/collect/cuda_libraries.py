@@ -6,17 +6,18 @@ Which of several copies the program loads is the dynamic linker's business: all 
 
 from __future__ import annotations
 
-import os
 import re
 import stat
+import struct
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import BinaryIO
 
-import numpy as np
-
+from pinprof import elf_headers
 from pinprof.collect import host
 from pinprof.collect.native.tracefs import Site
-from pinprof.cuda_functions import FUNCTIONS, plain_name
+from pinprof.cuda_functions import FUNCTIONS, kind_of, plain_name
+from pinprof.elf_headers import Headers
 
 _LIBRARIES = ("libcuda.so.1", "libcudart.so.*")
 _FOLDERS = (
@@ -27,14 +28,7 @@ _FOLDERS = (
 _LARGEST_SYMBOLS = 256 << 20
 _NAME = re.compile(rb"(cu(?:da)?[A-Z]\w{0,60})(?=\0)")
 
-_EHDR = np.dtype([("skip", "V40"), ("shoff", "<u8"), ("flags", "<u4"), ("sizes", "<u2", 3), ("entry", "<u2"),
-                  ("count", "<u2"), ("names", "<u2")])  # fmt: skip
-_SHDR = np.dtype([("name", "<u4"), ("type", "<u4"), ("flags", "<u8"), ("addr", "<u8"), ("offset", "<u8"),
-                  ("size", "<u8"), ("link", "<u4"), ("info", "<u4"), ("align", "<u8"), ("entry", "<u8")])  # fmt: skip
-_SYM = np.dtype(
-    [("name", "<u4"), ("info", "u1"), ("other", "u1"), ("section", "<u2"), ("value", "<u8"), ("size", "<u8")]
-)
-_SYMTAB, _DYNSYM, _FUNCTION = 2, 11, 2
+_FUNCTION = 2
 
 
 def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
@@ -47,53 +41,46 @@ def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
             continue
         if stat.S_ISREG(status.st_mode):
             files.setdefault((status.st_dev, status.st_ino), path.resolve())
-    return [Site(str(path), offset) for path in files.values() for offset in functions_in(path)]
+    return [_site(path, offset, name) for path in files.values() for offset, name in functions_in(path)]
 
 
-def functions_in(path: Path) -> list[int]:
-    """The file offsets of the watched functions that an ELF file defines; empty for any other file."""
+def _site(path: Path, offset: int, name: str) -> Site:
+    role = FUNCTIONS[name]
+    return Site(str(path), offset, kind_of(name), role.sizes, role.properties)
+
+
+def functions_in(path: Path) -> list[tuple[int, str]]:
+    """File offset and plain name of the watched functions that an ELF file defines; empty for any other file."""
     try:
         with path.open("rb") as file:
-            return sorted(set(_functions(file.fileno())))
-    except (OSError, ValueError, IndexError, OverflowError):
+            return sorted(dict(_functions(file)).items())
+    except (OSError, ValueError, IndexError, OverflowError, struct.error):
         return []
 
 
-def _functions(file: int) -> Iterator[int]:
-    head = os.pread(file, _EHDR.itemsize, 0)
-    if head[:6] != b"\x7fELF\x02\x01":  # 64 bits, little-endian
-        return
-    header = np.frombuffer(head, _EHDR)[0]
-    sections = np.frombuffer(os.pread(file, int(header["count"]) * _SHDR.itemsize, int(header["shoff"])), _SHDR)
-    for table in sections[np.isin(sections["type"], (_SYMTAB, _DYNSYM))]:
-        strings = sections[int(table["link"])]
-        if max(int(table["size"]), int(strings["size"])) > _LARGEST_SYMBOLS:
+def _functions(stream: BinaryIO) -> Iterator[tuple[int, str]]:
+    headers = Headers(stream)
+    for table in headers.sections if headers.wide else ():
+        if table.kind not in (elf_headers.SYMTAB, elf_headers.DYNSYM):
             continue
-        names = os.pread(file, int(strings["size"]), int(strings["offset"]))
-        wanted = [match.start(1) for match in _NAME.finditer(names) if plain_name(match[1].decode()) in FUNCTIONS]
-        if not wanted:
+        strings = headers.sections[table.link]
+        if max(table.size, strings.size) > _LARGEST_SYMBOLS:
             continue
-        symbols = np.frombuffer(os.pread(file, int(table["size"]), int(table["offset"])), _SYM)
-        defined = (symbols["info"] & 0xF == _FUNCTION) & (symbols["section"] > 0) & (symbols["section"] < len(sections))
-        chosen = symbols[defined & np.isin(symbols["name"], wanted)]
-        place = sections[chosen["section"]]
-        yield from (chosen["value"] - place["addr"] + place["offset"]).tolist()
+        found = {match.start(1): plain_name(match[1].decode()) for match in _NAME.finditer(headers.data(strings))}
+        wanted = {place: name for place, name in found.items() if name in FUNCTIONS}
+        for place, info, section, value in headers.symbols(table) if wanted else ():
+            if place in wanted and info & 0xF == _FUNCTION and 0 < section < len(headers.sections):
+                there = headers.sections[section]
+                yield value - there.address + there.offset, wanted[place]
 
 
 def _libraries(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
     """CUDA's libraries where the linker, a container or the program's own Python would have them."""
-    yield from _in_linker_cache()
+    wanted = "libcuda.so.1 ", "libcudart.so."
+    yield from (Path(path) for name, path in host.linker_cache() if name.startswith(wanted))
     folders = [Path(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder]
     # A virtual environment's interpreter is a link: its packages lie beside the link.
     packages = Path(executable).absolute().parent.parent.glob("lib/python3*/site-packages/nvidia/*/lib")
     for folder in (*folders, *map(Path, _FOLDERS), *packages):
         for name in _LIBRARIES:
             yield from folder.glob(name)
-
-
-def _in_linker_cache() -> Iterator[Path]:
-    listing = host.ran("/sbin/ldconfig", "-p")
-    for line in listing.stdout.splitlines() if listing else ():
-        name, arrow, path = line.strip().partition(" => ")
-        if arrow and name.startswith(("libcuda.so.1 ", "libcudart.so.")):
-            yield Path(path)

@@ -11,6 +11,7 @@ import re
 import resource
 import subprocess
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,14 @@ _NVIDIA_FIELDS = {
     "persistence": "persistence_mode",
 }
 """Our name → `nvidia-smi --query-gpu` field."""
+
+
+@cache
+def linker_cache() -> tuple[tuple[str, str], ...]:
+    """What the dynamic linker finds by name: (`libcuda.so.1 (libc6,x86-64)`, path), as ldconfig(8) prints it."""
+    listing = ran("/sbin/ldconfig", "-p")
+    rows = (line.strip().partition(" => ") for line in (listing.stdout.splitlines() if listing else ()))
+    return tuple((name, path) for name, arrow, path in rows if arrow)
 
 
 def ran(*command: str, environment: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str] | None:

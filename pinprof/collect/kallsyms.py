@@ -1,17 +1,24 @@
 """The kernel's symbols, copied while they are true: addresses change with every boot and every module loaded.
 
 Written before the program runs, so that a disk that fills up while recording cannot lose them, and again after it when
-modules came or went meanwhile.
+modules came or went meanwhile. The kernel takes a twentieth of a second to spell them out, and they take another to
+pack, so `Copying` does it beside the start of the recorders.
 """
 
 from __future__ import annotations
 
+import errno
 import gzip
+import os
 import shutil
+import signal
+import threading
 from pathlib import Path
 
 from pinprof import files
 from pinprof.collect.native.existing import reference_symbol
+from pinprof.collect.own_processes import may_fork
+from pinprof.collect.recorder import Recorder
 from pinprof.store import KALLSYMS
 
 SOURCE = Path("/proc/kallsyms")
@@ -33,6 +40,54 @@ def save(directory: Path) -> str:
     ):
         shutil.copyfileobj(source, stream, 1 << 20)
     return ""
+
+
+class Copying:
+    """`save` under way: in a forked process, or where this one has threads, in one more."""
+
+    def __init__(self, directory: Path, log: Path, *, fork: bool) -> None:
+        """Begin. `fork`: this process may be forked."""
+        self._note = "" if addresses_shown() else hidden_note()
+        self._process: Recorder | None = None
+        self._thread: threading.Thread | None = None
+        self._error: OSError | None = None
+        if self._note:
+            return
+        if fork and may_fork():
+            self._process = Recorder.forked(lambda: self._saved(directory), log)
+        else:
+            self._thread = threading.Thread(target=self._saved, args=(directory,), name="pinprof-kallsyms")
+            self._thread.start()
+
+    def note(self) -> str:
+        """Wait for its end: what `save` returns; OSError when they could not be written."""
+        if self._thread:
+            self._thread.join()
+        if self._process:
+            self._process.wait()
+            number = os.waitstatus_to_exitcode(self._process.wait_status or 0)
+            if number:
+                self._error = OSError(abs(number), os.strerror(abs(number)), KALLSYMS)
+        if self._error:
+            raise self._error
+        return self._note
+
+    def end(self) -> None:
+        """Nothing writes into the directory any more, whole or not."""
+        if self._thread:
+            self._thread.join()
+        if self._process:
+            self._process.send(signal.SIGKILL)
+            self._process.wait()
+
+    def _saved(self, directory: Path) -> int:
+        """The exit status of a process that does it."""
+        try:
+            self._note = save(directory)
+        except OSError as error:
+            self._error = error
+            return error.errno or errno.EIO
+        return 0
 
 
 def modules() -> frozenset[str]:

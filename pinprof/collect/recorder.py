@@ -6,14 +6,17 @@ import contextlib
 import os
 import re
 import signal
-from collections.abc import Mapping, Sequence
+import sys
+import traceback
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn, Self
 
 from pinprof import files
 from pinprof.errors import CollectError
 
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
+LOG_FLAGS = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
 FINISH_TIMEOUT_S = 60.0
 """For a recorder to write its file after the program has ended."""
 
@@ -33,22 +36,24 @@ class Recorder:
     finish_timeout_s = FINISH_TIMEOUT_S
 
     def __init__(self, command: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+        self._begin(lambda lifeline: _spawned(command, environment, log, lifeline))
+
+    @classmethod
+    def forked(cls, work: Callable[[], int], log: Path) -> Self:
+        """A copy of this process, which has one thread, does the work and exits with what that returns."""
+        recorder = cls.__new__(cls)
+        recorder._begin(lambda lifeline: _forked(work, log, lifeline))
+        return recorder
+
+    def _begin(self, start: Callable[[int], int]) -> None:
+        """Start the process, whose standard input is given to `start`, which returns its pid."""
         # In system-wide mode perf runs a `cat` that reads this pipe: it ends when pinprof is killed, and perf with it.
         lifeline, self._lifeline = os.pipe()
         try:
-            self.pid = os.posix_spawnp(
-                command[0],
-                list(command),
-                dict(environment),
-                file_actions=[
-                    (os.POSIX_SPAWN_DUP2, lifeline, 0),
-                    (os.POSIX_SPAWN_OPEN, 1, str(log), _LOG_FLAGS, files.PRIVATE),
-                    (os.POSIX_SPAWN_DUP2, 1, 2),
-                ],
-                setpgroup=0,
-                setsigmask=[],
-                setsigdef=[*STOP_SIGNALS, signal.SIGPIPE, signal.SIGCHLD],
-            )
+            self.pid = start(lifeline)
+        except OSError:
+            os.close(self._lifeline)
+            raise
         finally:
             os.close(lifeline)
         self._process = -1
@@ -71,6 +76,13 @@ class Recorder:
         """Whether it will never finish, as far as can be told after so many seconds of waiting for that."""
         del waited_s
         return False
+
+    def wait(self) -> None:
+        """Wait until it has ended."""
+        if self.wait_status is None:
+            with contextlib.suppress(ChildProcessError):
+                os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
+            self.reap()
 
     def reap(self) -> bool:
         """Whether the recorder has ended; does not wait."""
@@ -131,3 +143,57 @@ class Recorder:
         if status is None or not os.WIFSIGNALED(status):
             return status == 0
         return os.WTERMSIG(status) in (signal.SIGINT, signal.SIGTERM)
+
+
+_STANDARD = (0, 1, 2)
+_DEFAULTED = (*STOP_SIGNALS, signal.SIGPIPE, signal.SIGCHLD)
+"""Signals that do in a recorder what they do in any new program."""
+
+
+def _spawned(command: Sequence[str], environment: Mapping[str, str], log: Path, lifeline: int) -> int:
+    return os.posix_spawnp(
+        command[0],
+        list(command),
+        dict(environment),
+        file_actions=[
+            (os.POSIX_SPAWN_DUP2, lifeline, 0),
+            (os.POSIX_SPAWN_OPEN, 1, str(log), LOG_FLAGS, files.PRIVATE),
+            (os.POSIX_SPAWN_DUP2, 1, 2),
+        ],
+        setpgroup=0,
+        setsigmask=[],
+        setsigdef=_DEFAULTED,
+    )
+
+
+def _forked(work: Callable[[], int], log: Path, lifeline: int) -> int:
+    sys.stdout.flush()
+    sys.stderr.flush()
+    pid = os.fork()
+    if pid == 0:
+        _work(work, log, lifeline)
+    return pid
+
+
+def _work(work: Callable[[], int], log: Path, lifeline: int) -> NoReturn:
+    """In the forked child: the state that a new program finds, then the work. Nothing of the parent is cleaned up."""
+    status = 1
+    try:
+        os.setpgid(0, 0)
+        file = os.open(log, LOG_FLAGS, files.PRIVATE)
+        for source, stream in zip((lifeline, file, file), _STANDARD, strict=True):
+            os.dup2(source, stream)
+        # What others wait for the end of, such as their lifelines.
+        for file in [int(entry.name) for entry in Path("/proc/self/fd").iterdir()]:
+            if file > _STANDARD[-1]:
+                with contextlib.suppress(OSError):  # the listing's own
+                    os.close(file)
+        signal.set_wakeup_fd(-1)
+        for number in _DEFAULTED:
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, ())
+        status = work()
+    except BaseException:
+        os.write(2, traceback.format_exc().encode("utf-8", "replace"))
+    finally:
+        os._exit(status)

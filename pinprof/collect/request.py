@@ -36,8 +36,11 @@ class RecordRequest:
     """Record why threads leave the processors, and for how long."""
     cuda_calls: bool = True
     """Record when CUDA's functions are entered and left, where that can be done."""
+    probe_budget: float = 3.0
+    """What tracing these calls may cost the program, in percent of its time."""
     gpu: str = "auto"
-    """What records the work of the GPU where nsys does not: `auto`, `cupti` or `off` (cupti/)."""
+    """What records the work of the GPU where nsys does not: `auto`, `cupti`, `uvm` (as auto, and managed memory by the
+    driver's events) or `off` (cupti/, uvm/)."""
     system_wide: bool = False
     python: str = "off"
     """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from pinprof.collect.program import HeldSignals, Program, ending_note, exit_stat
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
 from pinprof.scenario import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
+from pinprof.store import LOG
 
 _OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
 """Variables that another pinprof may have set, for itself."""
@@ -30,11 +31,17 @@ class Run:
         self._request, self._directory = request, directory
         kept = {name: value for name, value in os.environ.items() if name not in _OURS}
         self._setup = Setup(request, directory, places, kept | dict(request.environment))
-        self._setup.notes.append(kallsyms.save(directory))
         self._modules = kallsyms.modules()
+        self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
+        places.callback(self._kernel.end)
         self.tools: list[Tool] = []
         for part in (*chosen(request), *map(load, beside)):
             self.tools += part.join(self._setup)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the manifest, before the run."""
+        return tuple(note for note in self._setup.notes if note)
 
     def program(self, signals: HeldSignals) -> Program:
         """The program, waiting behind its gate, or the one that runs already."""
@@ -44,12 +51,14 @@ class Run:
             return RunningProgram(self._request.pid, self._request.duration_s)
         return Program(self._request.command, self._setup.environment, signals)
 
-    def begin(self, program: Program, waiter: Waiter) -> None:
-        """Attach all tools, and start the program when they are ready."""
+    def begin(self, program: Program, waiter: Waiter, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Attach all tools, and start the program when they are ready; `meanwhile` is called in between."""
         for tool in self.tools:
             tool.attach(program)
+        meanwhile()
         for tool in self.tools:
             tool.await_ready(waiter)
+        self._setup.notes.append(self._kernel.note())
         self._before = counters.read()
         self._started_utc = datetime.now(UTC).isoformat(timespec="seconds")
         program.start()
@@ -87,15 +96,18 @@ class Run:
         )
 
 
-def record(request: RecordRequest, directory: Path) -> Outcome:
-    """Run the program to its end; what the tools saw, kallsyms.gz and the log lie in the capture's directory then."""
+def record(request: RecordRequest, directory: Path, meanwhile: Callable[[], object] = lambda: None) -> Outcome:
+    """Run the program to its end; what the tools saw, kallsyms.gz and the log lie in the capture's directory then.
+
+    `meanwhile` is called while the recorders begin and the program waits.
+    """
     with ExitStack() as places:
         run = Run(request, directory, places)
         with signals_held() as signals:
             program = run.program(signals)
             session = Session(program, run.tools, signals)
             try:
-                run.begin(program, session)
+                run.begin(program, session, meanwhile)
                 session.until_program_ends()
                 run.program_ended()
             finally:

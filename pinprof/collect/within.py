@@ -6,8 +6,10 @@ import os
 import resource
 import signal
 import time
+from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 from pinprof.collect.collector import Waiter
 from pinprof.collect.program import Program, resources
@@ -82,11 +84,37 @@ class OwnRecording:
         """Begin; CollectError when the kernel does not allow it."""
         self._process = _ThisProcess()
         with ExitStack() as places:
-            self._run = Run(request, directory, places, beside=("python",))
+            self._run = Run(request, directory, places, beside=("python", "uvm.beside"))
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)
             self._places = places.pop_all()
+
+    def settle(self) -> None:
+        """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""
+        for tool in self._run.tools:
+            tool.settle()
+
+    def pause(self) -> None:
+        """As `settle`; and what happens from now on need not be recorded, until `resume`."""
+        for tool in self._run.tools:
+            tool.pause()
+
+    def resume(self) -> None:
+        """Record again."""
+        for tool in self._run.tools:
+            tool.resume()
+
+    def under_way(self) -> tuple[tuple[Mapping[str, Any], ...], tuple[str, ...]]:
+        """The collectors' facts and notes before the end, as a manifest has them."""
+        known = [tool.under_way() for tool in self._run.tools]
+        notes = dict.fromkeys(note for result in known for note in result.notes)
+        return tuple(result.facts for result in known if result.facts), (*self._run.notes, *notes)
+
+    @property
+    def recording(self) -> bool:
+        """Whether the samples' recorder still runs."""
+        return not self._patience.recorders[0].reap()
 
     def stop(self, *, interrupted: bool = False) -> Outcome:
         """End; what was recorded lies in the capture's directory then."""

@@ -15,6 +15,7 @@ typedef void (*api_callback)(void *user, int domain, uint32_t id, const void *da
 
 struct counts {
     int32_t subscribed, unsubscribed, finalized, flushed, enabled, disabled, unified, refused;
+    int32_t unsafe; /* let go of outside a call that returns, or beside one that runs */
 };
 struct counts fake_counts;
 #ifndef VERSION
@@ -26,7 +27,18 @@ static char *names[64];
 static requested_callback requested;
 static completed_callback completed;
 static api_callback callback;
-static int subscribers;
+static int subscribers, all_calls;
+static _Atomic int running;
+static _Thread_local int returning;
+
+/* CUpti_CallbackData */
+struct call {
+    int32_t site;
+    const void *unused[5];
+    uint32_t context;
+    uint64_t *kept;
+    uint32_t correlation;
+};
 static uint8_t *buffer;
 static struct {
     uint8_t *buffer;
@@ -118,12 +130,35 @@ int fake_deliver(const uint8_t *data, size_t size)
 /* Whether the worker that hands buffers back is busy elsewhere. */
 void fake_hold(unsigned hold) { holding = hold; }
 
-/* The program allocates managed memory: cuMemAllocManaged. */
-void fake_allocate_managed(void)
+static void tell(uint32_t id, int site, uint64_t *kept)
 {
-    if (callback)
-        callback(NULL, 1, 371, NULL);
+    struct call call = {.site = site, .kept = kept};
+    if (callback && (all_calls || id == 371))
+        callback(NULL, 1, id, &call);
 }
+
+/* A call of the driver begins: the place where it keeps what its callbacks leave there. */
+uint64_t *fake_call(uint32_t id)
+{
+    uint64_t *kept = malloc(sizeof *kept);
+    *kept = 0x5555555555555555;
+    running++;
+    tell(id, 0, kept);
+    return kept;
+}
+
+/* And returns. */
+void fake_return(uint32_t id, uint64_t *kept)
+{
+    returning = 1;
+    tell(id, 1, kept);
+    returning = 0;
+    running--;
+    free(kept);
+}
+
+/* The program allocates managed memory: cuMemAllocManaged. */
+void fake_allocate_managed(void) { fake_return(371, fake_call(371)); }
 
 int cuptiGetVersion(uint32_t *version) { return *version = fake_version, 0; }
 
@@ -144,9 +179,22 @@ int cuptiSubscribe(void **subscriber, api_callback function, void *user)
 int cuptiUnsubscribe(void *subscriber)
 {
     (void)subscriber;
-    subscribers = 0;
+    subscribers = all_calls = 0;
     callback = NULL;
     fake_counts.unsubscribed++;
+    return 0;
+}
+
+int fake_busy;       /* whether a call of another thread begins as soon as calls are watched */
+uint64_t *fake_kept; /* what that call keeps */
+
+int cuptiEnableDomain(uint32_t enable, void *subscriber, int domain)
+{
+    (void)subscriber;
+    if (domain == 1)
+        all_calls = (int)enable;
+    if (all_calls && fake_busy)
+        fake_kept = fake_call(282);
     return 0;
 }
 
@@ -213,4 +261,9 @@ int cuptiActivityConfigureUnifiedMemoryCounter(void *config, uint32_t count)
     return count ? 0 : 1;
 }
 
-int cuptiFinalize(void) { return fake_counts.finalized++, 0; }
+int cuptiFinalize(void)
+{
+    fake_counts.finalized++;
+    fake_counts.unsafe += !returning || running > 1;
+    return 0;
+}

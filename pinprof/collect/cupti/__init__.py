@@ -90,7 +90,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
         environment |= {
             LIBRARY_VARIABLE: str(library), FOLDER_VARIABLE: str(folder), CUPTI_VARIABLE: ":".join(map(str, found)),
         }  # fmt: skip
-        if request.gpu == "auto":
+        if request.gpu != "cupti":
             environment[BUDGET_VARIABLE] = str(_BUDGET)
         setup.places.callback(_remove_empty, folder)
     return []
@@ -117,11 +117,7 @@ def _places(executable: str, environment: Mapping[str, str]) -> Iterator[Path]:
     yield from (Path(folder) for folder in environment.get("LD_LIBRARY_PATH", "").split(":") if folder)
     yield from map(Path, _FOLDERS)
     yield from Path("/usr/local").glob("cuda-*/extras/CUPTI/lib64")
-    listing = host.ran("/sbin/ldconfig", "-p")
-    for line in listing.stdout.splitlines() if listing else ():
-        name, arrow, path = line.strip().partition(" => ")
-        if arrow and name.startswith("libcupti.so.1"):
-            yield Path(path)
+    yield from (Path(path) for name, path in host.linker_cache() if name.startswith("libcupti.so.1"))
 
 
 def _remove_empty(folder: Path) -> None:

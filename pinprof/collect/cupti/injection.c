@@ -16,9 +16,15 @@
  * bound, and libcupti's own symbol table, which dlsym and libraries loaded later read. At the first such call this
  * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
  *
- * Nothing here runs in the program's own calls but the callback at an allocation of managed memory, which switches
- * the counters of unified memory on. They slow down migrations (a program that reads back 0.5 GiB after each kernel
- * took 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them, nor any under a budget.
+ * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, and while no other
+ * call is seen to run. cuptiFinalize in a thread of ours, beside a call that ran inside CUPTI, ended programs with
+ * SIGSEGV. Over budget, the next call of the program that returns does it; where another tool waits, a call of ours in
+ * that tool's thread. Where there is no such call, CUPTI stays as it is, and records nothing.
+ *
+ * Nothing here runs in the program's own calls but the callbacks while CUPTI is let go of, and the one at an allocation
+ * of managed memory, which switches the counters of unified memory on. These slow down migrations (a program that reads
+ * back 0.5 GiB after each kernel took 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them,
+ * nor any under a budget.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -123,7 +129,7 @@ _Static_assert(offsetof(struct memory_record, process) == 48 && offsetof(struct 
     "CUPTI's layout");
 
 enum { OLDEST_API = 18, NEWEST_API = 139999 };
-enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0 };
+enum { DOMAIN_DRIVER = 1, SITE_ENTER = 0, SITE_EXIT = 1 };
 enum { CBID_MEM_ALLOC_MANAGED = 371 };
 enum {
     COUNTER_HTOD = 1,
@@ -146,11 +152,25 @@ typedef void (*requested_callback)(uint8_t **buffer, size_t *size, size_t *recor
 typedef void (*completed_callback)(void *context, uint32_t stream, uint8_t *buffer, size_t size, size_t valid);
 typedef void (*api_callback)(void *user, int domain, uint32_t id, const void *data);
 
+struct call_data { /* CUpti_CallbackData */
+    int32_t site;
+    const char *function;
+    const void *arguments;
+    void *result;
+    const char *symbol;
+    void *context;
+    uint32_t context_number;
+    uint64_t *kept; /* from a call's entry to its exit */
+    uint32_t correlation;
+};
+_Static_assert(offsetof(struct call_data, kept) == 56, "CUPTI's layout");
+
 static struct {
     int (*get_version)(uint32_t *version);
     int (*subscribe)(void **subscriber, api_callback callback, void *user);
     int (*unsubscribe)(void *subscriber);
     int (*enable_callback)(uint32_t enable, void *subscriber, int domain, uint32_t id);
+    int (*enable_domain)(uint32_t enable, void *subscriber, int domain);
     int (*register_timestamps)(uint64_t (*now)(void));
     int (*register_callbacks)(requested_callback requested, completed_callback completed);
     int (*enable)(int activity);
@@ -170,6 +190,7 @@ static const struct {
     {"cuptiSubscribe", &cupti.subscribe},
     {"cuptiUnsubscribe", &cupti.unsubscribe},
     {"cuptiEnableCallback", &cupti.enable_callback},
+    {"cuptiEnableDomain", &cupti.enable_domain},
     {"cuptiActivityRegisterTimestampCallback", &cupti.register_timestamps},
     {"cuptiActivityRegisterCallbacks", &cupti.register_callbacks},
     {"cuptiActivityEnable", &cupti.enable},
@@ -213,6 +234,8 @@ _Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "lay
 #define LARGEST_FILE ((uint64_t)4 << 30)
 enum { BUFFER = 1 << 20, MOST_BUFFERS = 32, BATCH = 512, NAMES = 1 << 14, LONGEST_NAME = 4096 };
 enum { PERIOD_MS = 500, FIRST_PERIOD_MS = 50, FIRST_PERIODS = 40 };
+enum { UNSEEN_MS = 20, TRIES = 50 }; /* for calls that began unseen to return; for another tool's first call */
+enum { MOST_RETURNS = 1 << 20 };     /* of calls beside others that run, until CUPTI stays */
 
 /* What a call of the program takes longer while CUPTI works, which is about one for each record: 200,000 launches took
  * 8.5 instead of 6.4 us each on an H200, and as many copies 4.0 instead of 2.7 us. */
@@ -238,12 +261,23 @@ static _Atomic int active, fresh; /* CUPTI works for us; a buffer was asked for 
 static void *subscriber;
 static const int activities[] = {CONCURRENT_KERNEL, MEMCPY, MEMCPY_PEER, MEMSET, SYNCHRONIZATION, MEMORY, OVERHEAD};
 static _Atomic int unified_on;
+static _Atomic int held;                 /* CUPTI is ours, subscriber and all */
+static _Atomic int leaving;              /* the next call that returns alone lets go of CUPTI */
+static _Atomic int running;              /* calls that were seen to begin, and not to return */
+static _Atomic unsigned returned, watch; /* calls that were seen to return; number of this watch, 0 before the first */
+static int (*count_devices)(int *count); /* a call of the driver that needs no context, and does nothing */
 
 static uint64_t now(void)
 {
     struct timespec time;
     clock_gettime(CLOCK_MONOTONIC, &time);
     return (uint64_t)time.tv_sec * 1000000000u + (uint64_t)time.tv_nsec;
+}
+
+static void nap(long milliseconds)
+{
+    struct timespec period = {.tv_sec = milliseconds / 1000, .tv_nsec = milliseconds % 1000 * 1000000L};
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &period, NULL);
 }
 
 static uint64_t thread_cpu_ns(void)
@@ -509,17 +543,74 @@ static void counters_of_unified_memory(void)
     }
 }
 
+/* ---- Letting go of CUPTI ---- */
+
+/* What a call keeps from its entry to its exit, so that the exit of a call that began before the watch is not taken for
+ * that of one that was counted. */
+static uint64_t mark(void) { return (uint64_t)(uintptr_t)&running + atomic_load(&watch); }
+
+static void call_begins_or_returns(const struct call_data *call)
+{
+    if (call->site == SITE_ENTER) {
+        *call->kept = mark();
+        atomic_fetch_add(&running, 1);
+    } else if (call->site == SITE_EXIT && *call->kept == mark()) {
+        *call->kept = 0;
+        atomic_fetch_add(&returned, 1);
+        int alone = atomic_fetch_sub(&running, 1) == 1;
+        if (alone && atomic_load(&leaving) && (pid_t)header.pid == getpid() && atomic_exchange(&held, 0)) {
+            cupti.unsubscribe(subscriber);
+            cupti.finalize();
+        }
+    }
+}
+
+/* CUPTI wants a subscriber's own threads to take turns here. */
+static void set_callbacks(uint32_t on)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&one_at_a_time);
+    cupti.enable_domain(on, subscriber, DOMAIN_DRIVER);
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
+/* Count the calls that begin and return from now on. */
+static void watch_calls_of_the_driver(void)
+{
+    atomic_fetch_add(&watch, 1);
+    atomic_store(&running, 0);
+    atomic_store(&returned, 0);
+    set_callbacks(1);
+}
+
 static void called(void *user, int domain, uint32_t id, const void *data)
 {
     (void)user;
-    (void)data;
-    if (domain == DOMAIN_DRIVER && id == CBID_MEM_ALLOC_MANAGED && !atomic_exchange(&unified_on, 1))
+    if (domain != DOMAIN_DRIVER)
+        return;
+    if (atomic_load(&watch))
+        call_begins_or_returns(data);
+    else if (id == CBID_MEM_ALLOC_MANAGED && !atomic_exchange(&unified_on, 1))
         counters_of_unified_memory();
+}
+
+/* Over budget: when a call of the program returns, whenever that is. */
+static void let_go_at_a_return(void)
+{
+    watch_calls_of_the_driver();
+    nap(PERIOD_MS);
+    atomic_store(&leaving, 1);
+    while (atomic_load(&held) && atomic_load(&returned) < MOST_RETURNS)
+        nap(PERIOD_MS);
+    if (atomic_load(&held)) {
+        atomic_store(&leaving, 0);
+        set_callbacks(0);
+    }
 }
 
 /* ---- Beginning and ending ---- */
 
-/* Once: hand over what there is, and let go of CUPTI. */
+/* Once: hand over what there is, and have CUPTI record no more. */
 static void stop(enum state state)
 {
     if ((pid_t)header.pid != getpid() || !atomic_exchange(&active, 0))
@@ -531,8 +622,6 @@ static void stop(enum state state)
         if (atomic_load(&unified_on))
             cupti.disable(UNIFIED_MEMORY);
         cupti.flush_all(FLUSH_FORCED);
-        cupti.unsubscribe(subscriber);
-        cupti.finalize();
     }
     pthread_mutex_lock(&lock);
     flush_batch();
@@ -561,21 +650,25 @@ static void *flusher(void *unused)
     uint64_t last_ns = now(), before = 0;
     /* A program that calls often does so from its first calls on: it is not kept waiting for half a second. */
     for (unsigned periods = 0; atomic_load(&active); periods++) {
-        struct timespec period = {
-            .tv_nsec = (periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS) * 1000000L};
-        clock_nanosleep(CLOCK_MONOTONIC, 0, &period, NULL);
+        nap(periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS);
         if (!atomic_load(&active) || !atomic_exchange(&fresh, 0))
             continue;
         cupti.flush_all(0);
         uint64_t time_ns = now();
-        if (over_budget(time_ns - last_ns, &before))
+        if (over_budget(time_ns - last_ns, &before)) {
             stop(OVER_BUDGET);
+            let_go_at_a_return();
+        }
         last_ns = time_ns;
     }
     return NULL;
 }
 
-static void at_exit(void) { stop(ENDED); }
+static void at_exit(void)
+{
+    stop(ENDED);
+    atomic_store(&held, 0); /* CUPTI ends with the process */
+}
 
 /* ---- Making room for another tool ---- */
 
@@ -599,12 +692,33 @@ static any_function original[WATCHES];
 
 static word cupti_begin, cupti_end; /* its code calls its own functions, which is no other tool */
 
+/* Another tool's first call waits here until CUPTI is free. No call of the program may ever return: one of ours does.
+ * Where others go on running all the while, the tool gets a CUPTI that is not finalised, and that nobody else uses. */
+static void step_aside(void)
+{
+    static pthread_mutex_t one_at_a_time = PTHREAD_MUTEX_INITIALIZER;
+    if ((pid_t)header.pid != getpid() || !atomic_load(&held))
+        return;
+    pthread_mutex_lock(&one_at_a_time);
+    stop(STEPPED_BACK);
+    if (atomic_load(&held))
+        watch_calls_of_the_driver();
+    for (int tries = 0, count; tries < TRIES && atomic_load(&held) && count_devices; tries++) {
+        nap(UNSEEN_MS);
+        atomic_store(&leaving, 1);
+        count_devices(&count);
+    }
+    if (atomic_exchange(&held, 0))
+        cupti.unsubscribe(subscriber);
+    pthread_mutex_unlock(&one_at_a_time);
+}
+
 #define STAND_IN(number, symbol)                                                                                       \
     static word stand_in_##number(word a, word b, word c, word d, word e, word f)                                      \
     {                                                                                                                  \
         word caller = (word)__builtin_return_address(0);                                                               \
         if (caller < cupti_begin || caller >= cupti_end)                                                               \
-            stop(STEPPED_BACK);                                                                                        \
+            step_aside();                                                                                              \
         return original[number](a, b, c, d, e, f);                                                                     \
     }
 WATCHED(STAND_IN)
@@ -861,6 +975,10 @@ static void begin(void)
     for (unsigned i = 0; begun && i < sizeof activities / sizeof *activities; i++)
         cupti.enable(activities[i]);
     if (begun) {
+        void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+        void *symbol = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
+        memcpy(&count_devices, &symbol, sizeof symbol);
+        atomic_store(&held, 1);
         if (!budget)
             cupti.enable_callback(1, subscriber, DOMAIN_DRIVER, CBID_MEM_ALLOC_MANAGED);
         atomic_store(&active, 1);

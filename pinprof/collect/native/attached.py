@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -17,6 +16,7 @@ from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
 from pinprof.collect.native import events, unwinding
 from pinprof.collect.native.sampler import SAID, Orders
+from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
@@ -29,6 +29,9 @@ START_TIMEOUT_S = 60.0
 
 RING_VARIABLE = "PINPROF_RING_BYTES"
 """Environment variable: another size of each CPU's ring, a power of two of pages; small ones overrun."""
+
+_SETTLE_S = 0.5
+"""The longest wait for each of its answers."""
 
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
 _RING_BYTES = 4 << 20
@@ -72,7 +75,7 @@ class Attached(Tool):
             unwinding=unwinding_library(),
         )
         try:
-            self.recorder = start(orders, control, self._log)
+            self.recorder = start(orders, control, self._log, "pinprof-native", fork=not request.own_process)
         except OSError as error:
             problem = f"The collector cannot be started: {error.strerror}."
             raise _failed(problem, "`pinprof doctor` checks this machine.") from error
@@ -85,22 +88,47 @@ class Attached(Tool):
                 self._still_starting(deadline)
         self._control.close()
 
-    def result(self) -> ToolResult:
-        """What it recorded with, and why that is not whole."""
-        said = last_word(self._log)
+    def settle(self) -> None:
+        """Have it empty the rings: it answers, looks at all of them, and only then answers again."""
+        self._ask("ping", "ping")
+
+    def pause(self) -> None:
+        """The same with the events off, but for those that tell who maps what."""
+        self._ask("disable", "ping")
+
+    def resume(self) -> None:
+        """Switch them on."""
+        self._ask("enable")
+
+    def _ask(self, *commands: str) -> None:
+        """Send commands one after another, and wait for each answer as long as may be."""
+        control = self._control
+        control.open()
+        try:
+            for command in commands:
+                control.send(command)
+                control.acknowledged(_SETTLE_S)
+        finally:
+            control.close()
+
+    def under_way(self) -> ToolResult:
+        """What is known before it ends."""
         facts: dict[str, Any] = {
             "name": "native",
             "version": __version__,
             "command": list(self._shown),
             "pid": self._pid,
             "options": self._request.sampler_options(off_cpu=self._off_cpu, kernel=self._kernel),
-            "cpu_ns": self.recorder.cpu_ns,
-            **{name: said[name] for name in _SAID_FACTS if name in said},
         }
+        return ToolResult(facts, () if self._kernel else (user_only_note(),))
+
+    def result(self) -> ToolResult:
+        """What it recorded with, and why that is not whole."""
+        said, known = last_word(self._log), self.under_way()
+        told = {name: said[name] for name in _SAID_FACTS if name in said}
         notes = [str(note) for note in said.get("notes", ())]
-        if not self._kernel:
-            notes.append(user_only_note())
-        return ToolResult(facts, tuple(notes), failure=self._failure(said))
+        facts = {**known.facts, "cpu_ns": self.recorder.cpu_ns, **told}
+        return ToolResult(facts, (*notes, *known.notes), failure=self._failure(said))
 
     def _still_starting(self, deadline: float) -> None:
         """Raise when the collector has ended before the program began, or takes too long."""
@@ -186,18 +214,11 @@ def ring_bytes() -> int:
     return size
 
 
-def start(orders: Orders, control: Control, log: Path) -> Recorder:
+def start(orders: Orders, control: Control, log: Path, name: str, *, fork: bool) -> Recorder:
     """The collector's process, which keeps its orders beside its FIFOs."""
     place = control.ctl.with_name("orders.json")
     orders.save(place)
-    argv = [sys.executable, "-P", "-S", "-m", "pinprof.collect.native", str(place)]
-    return Recorder(argv, collector_environment(), log)
-
-
-def collector_environment() -> dict[str, str]:
-    """Ours, without what changes how Python starts; the package is found where this process found it."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
-    return kept | {"PYTHONPATH": str(Path(__file__).parents[3])}
+    return started("pinprof.collect.native", name, [str(place)], log, fork=fork)
 
 
 def last_word(log: Path) -> dict[str, Any]:

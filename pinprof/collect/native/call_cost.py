@@ -34,7 +34,10 @@ class EmptyFunction:
     """The function, and how to call it many times."""
 
     def __init__(self, library: str) -> None:
-        """From the library that completes stacks; OSError or LookupError where it has no such function."""
+        """From the library that completes stacks; OSError or LookupError where it has no such function.
+
+        It must not be probed yet: how long an untraced call takes is measured here.
+        """
         loaded = ctypes.CDLL(library)
         try:
             address = ctypes.cast(loaded.pinprof_unwind_nothing, ctypes.c_void_p).value or 0
@@ -42,13 +45,13 @@ class EmptyFunction:
         except AttributeError as error:
             raise LookupError(str(error)) from error
         self.site = Site(str(Path(library).resolve()), _offset(address))
+        self._untraced = min(self._took() for _ in range(_ROUNDS))
 
     def overhead(self, specs: Sequence[EventSpec]) -> dict[str, int] | None:
         """`inside` and `around` in ns, traced by the events for entering and leaving; None where that cannot be told.
 
         OSError when the events cannot be opened.
         """
-        plain = min(self._took() for _ in range(_ROUNDS))
         with contextlib.ExitStack() as opened:
             files = []
             for spec in specs:
@@ -73,7 +76,7 @@ class EmptyFunction:
             return None
         return {
             "inside": round(min(inside)),
-            "around": max(round((min(rounds) - plain) / _CALLS), 0),
+            "around": max(round((min(rounds) - self._untraced) / _CALLS), 0),
         }
 
     def _took(self) -> int:

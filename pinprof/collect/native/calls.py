@@ -10,12 +10,14 @@ from __future__ import annotations
 import errno
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import open_control
+from pinprof.collect.cupti import FOLDER_VARIABLE
 from pinprof.collect.native import events, tracefs
 from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
 from pinprof.collect.native.sampler import Orders
@@ -25,7 +27,11 @@ from pinprof.collect.recorder import Recorder
 from pinprof.store import CALLS_DATA, CALLS_LOG
 
 _START_TIMEOUT_S = 20.0
-_SAID_FACTS = ("recording_cpu_ns", "lost_records", "call_overhead_ns")
+CRASHED = (
+    "CUDA calls were not traced: the kernel has crashed since it was started, and may not survive probes; restart the "
+    "machine for them."
+)
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "call_overhead_ns", "probes")
 
 
 def _join(setup: Setup) -> Sequence[Tool]:
@@ -33,11 +39,17 @@ def _join(setup: Setup) -> Sequence[Tool]:
     request = setup.request
     if not request.cuda_calls or not tracefs.supported() or any(part.traces_cuda for part in chosen(request)):
         return []
+    if tracefs.kernel_crashed():
+        setup.notes.append(CRASHED)
+        return []
     from pinprof.collect.cuda_libraries import find_sites
 
     executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
     sites = find_sites(executable, setup.environment)
-    return [CallTracer(setup, sites)] if sites else []
+    own = Path(executable).resolve()
+    # A program that runs has its libraries open, or may have; one with CUDA inside is opened to be started.
+    when_opened = not request.pid and not request.own_process and all(Path(site.path) != own for site in sites)
+    return [CallTracer(setup, sites, when_opened=when_opened)] if sites else []
 
 
 class CallTracer(Tool):
@@ -45,13 +57,18 @@ class CallTracer(Tool):
 
     recorder: Recorder
 
-    def __init__(self, setup: Setup, sites: Sequence[Site]) -> None:
+    def __init__(self, setup: Setup, sites: Sequence[Site], *, when_opened: bool) -> None:
+        """`when_opened`: no process of the program has one of the files open yet."""
         self._control = setup.places.enter_context(open_control())
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
-        self._refusal = ""
+        self._refusal, self._when_opened = "", when_opened
+        self._budget = setup.request.probe_budget
+        self._environment, self._own_process = setup.environment, setup.request.own_process
 
     def attach(self, program: Program) -> None:
         """Start the process."""
+        from pinprof.cuda_functions import COPIES
+
         control = self._control
         orders = Orders(
             output=str(self._data.resolve()),
@@ -62,9 +79,12 @@ class CallTracer(Tool):
             command=("pinprof", "record", "--cuda-calls"),
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
+            probe_budget=self._budget,
+            when_opened=self._when_opened,
+            seen_beside=(self._environment.get(FOLDER_VARIABLE, ""), COPIES),
             unwinding=unwinding_library(),
         )
-        self.recorder = start(orders, control, self._log)
+        self.recorder = start(orders, control, self._log, "pinprof-calls", fork=not self._own_process)
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until calls are recorded; where they cannot be, the recording goes on without them."""

@@ -27,7 +27,8 @@ IDENTITY = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_TIME 
 """What every event records of a sample; also whose trailer (thread, time, CPU, id) other records carry."""
 STACK = pe.SAMPLE_CALLCHAIN
 
-CALL_ENTER, CALL_LEAVE = "call-enter", "call-leave"
+CALL_ENTER, CALL_ENTER_BARE, CALL_LEAVE = "call-enter", "call-enter-bare", "call-leave"
+"""Each with `/KIND` behind it."""
 
 _COMMON = pe.SAMPLE_ID_ALL | pe.USE_CLOCKID | pe.EXCLUDE_GUEST | pe.EXCLUDE_HV
 
@@ -41,6 +42,8 @@ class EventSpec:
     attr: EventAttr
     always_on: bool = False
     """It counts from the moment it is opened; else between `enable` and `disable`."""
+    held_back: bool = False
+    """`enable` leaves it off: something else switches it on when it is wanted."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
     path: str = ""
@@ -91,13 +94,26 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
     return [*specs, mappings()]
 
 
-def call_events(tracepoints: Tracepoints) -> list[EventSpec]:
-    """Watched functions being entered, with arguments and the program's stack, and returning, with their result."""
-    stack, exclude = pe.SAMPLE_RAW | STACK, pe.EXCLUDE_CALLCHAIN_KERNEL
-    return [
-        event(CALL_ENTER, pe.TYPE_TRACEPOINT, tracepoints.enter, 1, kernel=True, also=stack, flags=exclude),
-        event(CALL_LEAVE, pe.TYPE_TRACEPOINT, tracepoints.leave, 1, kernel=True, also=pe.SAMPLE_RAW),
-    ]
+def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
+    """For each kind of watched functions: entered, with arguments and the program's stack; the same without the stack,
+    held back; and returned, with the result.
+    """
+    plain, exclude = pe.SAMPLE_RAW, pe.EXCLUDE_CALLCHAIN_KERNEL
+    specs = []
+    for kind, points in kinds.items():
+        for name, point, fields, flags in (
+            (CALL_ENTER, points.enter, plain | STACK, exclude),
+            (CALL_ENTER_BARE, points.enter, plain, 0),
+            (CALL_LEAVE, points.leave, plain, 0),
+        ):
+            spec = event(f"{name}/{kind}", pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
+            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE))
+    return specs
+
+
+def counter(point: int) -> EventSpec:
+    """Watched functions being entered, counted without a record."""
+    return EventSpec("count", EventAttr(pe.TYPE_TRACEPOINT, point, 0, flags=pe.EXCLUDE_GUEST | pe.EXCLUDE_HV))
 
 
 def mappings(*, data: bool = False) -> EventSpec:

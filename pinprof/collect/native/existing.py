@@ -119,6 +119,24 @@ def threads(pid: int) -> list[int]:
         return []
 
 
+def family(pid: int) -> list[int]:
+    """The threads of a process and of all its descendants; of those whose parent has ended, none.
+
+    /proc/PID/task/TID/children, which kernels without CONFIG_PROC_CHILDREN lack: there, of the process alone.
+    """
+    found: list[int] = []
+    todo = [pid]
+    while todo:
+        mine = threads(todo.pop())
+        found += mine
+        for thread in mine:
+            try:
+                todo += map(int, (_PROC / f"{thread}/task/{thread}/children").read_bytes().split())
+            except OSError:
+                continue
+    return found
+
+
 def kernel_build_id() -> bytes:
     """The running kernel's build id, from its own notes; empty where they are hidden."""
     try:

@@ -38,7 +38,7 @@ BUILD_ID = 1 << 34
 """Since Linux 5.12; an older kernel refuses bits that it does not know with EINVAL."""
 
 # perf_event_type, and what perf adds to files (tools/lib/perf/include/perf/event.h)
-RECORD_MMAP, RECORD_COMM, RECORD_FORK, RECORD_MMAP2, RECORD_LOST_SAMPLES = 1, 3, 7, 10, 13
+RECORD_MMAP, RECORD_COMM, RECORD_EXIT, RECORD_FORK, RECORD_MMAP2, RECORD_LOST_SAMPLES = 1, 3, 4, 7, 10, 13
 RECORD_FINISHED_ROUND = 68
 MISC_KERNEL, MISC_USER = 1, 2
 MISC_FORK_EXEC = 1 << 13

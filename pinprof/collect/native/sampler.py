@@ -9,38 +9,37 @@ line behind `pinprof-native: `.
 from __future__ import annotations
 
 import contextlib
-import errno
 import json
 import os
 import resource
 import select
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event, unwinding
 from pinprof.collect.native.events import EventSpec
+from pinprof.collect.native.opened import online_cpus, open_all
 from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features, lost_samples, trailer
-from pinprof.collect.native.ring import Ring, map_rings, share
+from pinprof.collect.native.probing import Probes
+from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Site
 from pinprof.files import written
 
 SAID = "pinprof-native: "
-LEAST_RING_BYTES = 32 << 10
-"""Room for ninety call chains between two readings."""
 
 _POLL_MS = 500
 """The longest that records stay in a ring: what a killed collector loses."""
 _POLL_BLIND_MS = 50
 """The same once a ring's event has ended, which wakes nobody any more while others still write into the ring."""
+_ROOM = 4
+"""Threads whose events' ids fit into the head of a file: what reads where the end of the file is missing."""
 _NICE = -10
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
-_ONLINE = Path("/sys/devices/system/cpu/online")
 
 
 @dataclass(frozen=True)
@@ -59,6 +58,12 @@ class Orders:
     version: str
     probes: tuple[Site, ...] = ()
     """Functions whose calls are recorded."""
+    probe_budget: float = 3.0
+    """What tracing these calls may cost the program, in percent of its time."""
+    when_opened: bool = False
+    """Trace them once one of their files is opened: nothing has it open now."""
+    seen_beside: tuple[str, str] = ("", "")
+    """Where another recorder writes, once it sees a kind of these functions as well, and which kind that is."""
     unwinding: str = ""
     """The library that completes stacks; empty to leave them as the kernel gives them."""
 
@@ -72,106 +77,35 @@ class Orders:
         raw: dict[str, Any] = json.loads(path.read_text("utf-8"))
         raw["events"] = tuple(EventSpec.from_json(entry) for entry in raw["events"])
         raw["probes"] = tuple(Site(**entry) for entry in raw["probes"])
-        return cls(**{**raw, "control": tuple(raw["control"]), "command": tuple(raw["command"])})
-
-
-class Refused(Exception):
-    """The kernel does not let an event be opened, or its ring be mapped; `what` names the step."""
-
-    def __init__(self, what: str, error: OSError) -> None:
-        super().__init__(f"{what}: {error.strerror}")
-        self.what = what
-        self.number = error.errno or 0
-
-
-@dataclass
-class Opened:
-    """The events, instance by instance."""
-
-    specs: list[EventSpec]
-    files: list[list[int]]
-    """Per event its file descriptors, one per CPU and target."""
-    rings: list[Ring]
-    notes: list[str]
-
-
-def open_all(orders: Orders, cpus: Sequence[int]) -> Opened:
-    """Open every event on every CPU, with as much of it as this kernel knows; Refused when that cannot be."""
-    _raise_file_limit()
-    targets = [-1] if orders.pid is None else existing.threads(orders.pid)
-    if not targets:
-        raise Refused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
-    wanted = ev.for_target(orders.events, inherit=orders.pid is not None)
-    attempts = ev.for_older_kernels(wanted)
-    if orders.unwinding:
-        attempts = [*(unwinding.with_copies(specs) for specs in attempts), *attempts]
-    for specs in attempts:
-        try:
-            return _open(specs, targets, cpus, orders.ring_bytes)
-        except Refused as error:
-            if error.number != errno.EINVAL:
-                raise
-            refusal = error
-    raise refusal
-
-
-def _open(specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int], ring_bytes: int) -> Opened:
-    opened = Opened([], [], [], [])
-    on_cpu: dict[int, list[int]] = {cpu: [] for cpu in cpus}
-    try:
-        for spec in specs:
-            try:
-                files = list(_instances(spec, targets, on_cpu))
-            except OSError as error:
-                if not spec.optional:
-                    raise Refused(spec.name, error) from error
-                opened.notes.append(f"{spec.name} was not recorded: {error.strerror}.")
-                continue
-            opened.specs.append(spec)
-            opened.files.append(files)
-        present = [files for files in on_cpu.values() if files]
-        opened.rings = map_rings([files[0] for files in present], ring_bytes, LEAST_RING_BYTES)
-        for files, ring in zip(present, opened.rings, strict=True):
-            share(files, ring)
-    except (OSError, Refused) as error:
-        for file in chain.from_iterable(on_cpu.values()):
-            os.close(file)
-        if isinstance(error, Refused):
-            raise
-        raise Refused("the ring", error) from error
-    return opened
-
-
-def _instances(spec: EventSpec, targets: Sequence[int], on_cpu: Mapping[int, list[int]]) -> Iterator[int]:
-    """Open one event for every target on every CPU that is there, noting it in `on_cpu`."""
-    mine: list[tuple[int, int]] = []
-    attr, keep = spec.kernel_attr()
-    try:
-        for cpu in on_cpu:
-            for target in targets:
-                try:
-                    mine.append((cpu, perf_event.open_event(attr, target, cpu)))
-                except OSError as error:
-                    # ENODEV: the CPU went offline just now. ESRCH: one of several threads ended just now.
-                    if error.errno != errno.ENODEV and not (error.errno == errno.ESRCH and len(targets) > 1):
-                        raise
-    except OSError:
-        for _, file in mine:
-            os.close(file)
-        raise
-    del keep
-    for cpu, file in mine:
-        on_cpu[cpu].append(file)
-        yield file
+        for name in ("control", "command", "seen_beside"):
+            raw[name] = tuple(raw[name])
+        return cls(**raw)
 
 
 class Sampler:
     """One recording, from opened events to the finished file."""
 
-    def __init__(self, orders: Orders) -> None:
+    def __init__(self, orders: Orders, probes: Probes | None = None) -> None:
+        """`probes`: what governs the events of calls, where there are such."""
         self._orders = orders
+        self._probes = probes
         self._cpus = online_cpus()
-        self._opened = open_all(orders, self._cpus)
+        self._opened = open_all(
+            orders.events,
+            orders.pid,
+            self._cpus,
+            orders.ring_bytes,
+            copies=bool(orders.unwinding),
+            later=probes.later if probes else (),
+        )
+        try:
+            self._begin(orders)
+        except BaseException:
+            self._opened.close()
+            raise
+
+    def _begin(self, orders: Orders) -> None:
+        """Everything behind the opened events; OSError when the file cannot be written."""
         events = [
             (spec, [perf_event.event_id(file) for file in files])
             for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
@@ -179,8 +113,11 @@ class Sampler:
         self._described = [(unwinding.as_written(spec), numbers) for spec, numbers in events]
         copied = any(spec.attr.sample_stack_user for spec in self._opened.specs)
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
-        self._file = PerfFile(Path(orders.output), self._described)
+        room = _ROOM * len(self._opened.cpus) * len(events) if self._probes else 0
+        self._file = PerfFile(Path(orders.output), self._described, room)
         self._list_existing()
+        if self._probes:
+            self._probes.govern(self._opened, self._recognise)
         self._poll = select.poll()
         for ring in self._opened.rings:
             self._poll.register(ring.file, select.POLLIN)
@@ -199,16 +136,22 @@ class Sampler:
         """Carry records until a signal is noted in `stopped` (`wake` becomes readable) or pinprof hangs up."""
         self._poll.register(wake, select.POLLIN)
         while not stopped and not self._ended:
-            for file, happened in self._poll.poll(self._interval_ms):
+            wait = self._probes.wait_ms(self._interval_ms) if self._probes else self._interval_ms
+            for file, happened in self._poll.poll(wait):
                 if file == self._ctl:
                     self._obey(os.read(self._ctl, 4096))
+                elif self._probes and self._probes.opening and file == self._probes.opening.file:
+                    self._poll.unregister(file)
+                    self._begin_calls()
                 elif file == 0:
                     self._ended = True
                 elif file != wake and happened & (select.POLLHUP | select.POLLERR):
                     # Its task has ended, which poll would tell again and again.
                     self._poll.unregister(file)
                     self._interval_ms = _POLL_BLIND_MS
-            self._drain()
+            written = self._drain()
+            if self._probes:
+                self._probes.look(written)
 
     def finish(self) -> dict[str, Any]:
         """Switch the events off, write what is left and the end of the file; what there is to say about it all."""
@@ -216,6 +159,7 @@ class Sampler:
             perf_event.disable(file)
         self._last_ns = time.monotonic_ns()
         self._drain()
+        told = self._probes.finish() if self._probes else {}
         lost = self._losses()
         self._file.finish(self._features())
         notes = self._opened.notes
@@ -228,26 +172,13 @@ class Sampler:
             "ring_bytes": self._opened.rings[0].data_bytes,
             "cpus": len(self._opened.rings),
             "notes": notes,
+            **told,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
         }
 
-    def spec(self, name: str) -> EventSpec:
-        """An event as this kernel knows it; LookupError for one that was not opened."""
-        return next(spec for spec in self._opened.specs if spec.name == name)
-
-    def happened(self, name: str) -> bool:
-        """Whether an event did, be it recorded or lost."""
-        for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if spec.name == name and any(perf_event.count(file) for file in files):
-                return True
-        return False
-
     def close(self) -> None:
         """Let go of the rings and the events."""
-        for ring in self._opened.rings:
-            ring.close()
-        for file in chain.from_iterable(self._opened.files):
-            os.close(file)
+        self._opened.close()
 
     def save_what_is_written(self) -> None:
         """After a write failed: try to make a whole file of the records before that."""
@@ -263,12 +194,13 @@ class Sampler:
             times_ns=(self._first_ns, self._last_ns),
         )
 
-    def _drain(self) -> None:
-        """Write what all rings hold, in one go."""
+    def _drain(self) -> int:
+        """Write what all rings hold, in one go; how many bytes that was in the rings."""
         rings = self._opened.rings
         pieces: list[bytes | memoryview] = []
         for ring in rings:
             pieces += ring.pending()
+        size = sum(map(len, pieces))
         if pieces:
             if self._unwinder:
                 pieces = [self._unwinder.rewrite(*pieces)]
@@ -276,21 +208,51 @@ class Sampler:
             for ring in rings:
                 ring.release()
             self._rounds += 1
+        return size
+
+    def _recognise(self, event: int, numbers: Sequence[int]) -> None:
+        """An event that was opened again: its records carry these ids as well."""
+        if self._unwinder:
+            self._unwinder.add(self._opened.specs[event], numbers)
+        self._described[event][1].extend(numbers)
 
     def _obey(self, commands: bytes) -> None:
         for command in commands.split(b"\n"):
             if command == b"enable":
                 self._first_ns = min(self._first_ns, time.monotonic_ns())
                 self._switch(perf_event.enable)
+                self._await_calls()
             elif command == b"disable":
                 self._switch(perf_event.disable)
             if command:
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._ack, b"ack\n")
 
+    def _await_calls(self) -> None:
+        """Before the program begins: notice when it opens a file with functions to trace, or trace them now."""
+        if not self._probes or self._probes.begun:
+            return
+        if opening := self._probes.watch():
+            self._poll.register(opening.file, select.POLLIN)
+        else:
+            self._begin_calls()
+
+    def _begin_calls(self) -> None:
+        """Trace calls from now on."""
+        assert self._probes is not None
+        assert self._orders.pid is not None
+        tasks = Tasks(self._orders.pid, self._orders.output, self._file.data_offset, self._written_so_far)
+        if refusal := self._probes.begin(tasks):
+            self._opened.notes.append(f"CUDA calls were not traced: {refusal}.")
+        self._file.tell_ids()
+
+    def _written_so_far(self) -> int:
+        self._drain()
+        return self._file.data_offset + self._file.data_bytes
+
     def _switch(self, change: Any) -> None:
         for spec, files in zip(self._opened.specs, self._opened.files, strict=True):
-            if not spec.always_on:
+            if not spec.always_on and not spec.held_back:
                 for file in files:
                     change(file)
 
@@ -303,41 +265,20 @@ class Sampler:
     def _losses(self) -> int:
         """Note in the file how many records of each event found no room; their sum."""
         total = 0
-        for (spec, numbers), files in zip(self._described, self._opened.files, strict=True):
-            for number, file in zip(numbers, files, strict=True):
-                lost = perf_event.lost_records(file, spec.attr.read_format)
+        for (spec, numbers), files, before in zip(self._described, self._opened.files, self._opened.lost, strict=True):
+            # Instances that are open by now are the last ones; what those before them lost counts for the first.
+            if not numbers:
+                continue
+            losses = [perf_event.lost_records(file, spec.attr.read_format) for file in files]
+            for number, lost in zip(
+                (numbers[0], *numbers[len(numbers) - len(files) :]), (before, *losses), strict=True
+            ):
                 if lost:
                     self._file.write([lost_samples(spec, number, lost)])
-                total += lost
+            total += before + sum(losses)
         return total
-
-
-def online_cpus() -> list[int]:
-    """The CPUs that are online, by number."""
-    try:
-        text = _ONLINE.read_text()
-    except OSError:
-        return list(range(os.cpu_count() or 1))
-    return parse_cpus(text)
-
-
-def parse_cpus(text: str) -> list[int]:
-    """`0-3,8` → 0, 1, 2, 3, 8 (Documentation/admin-guide/cputopology.rst)."""
-    cpus: list[int] = []
-    for part in filter(None, text.strip().split(",")):
-        first, _, last = part.partition("-")
-        cpus += range(int(first), int(last or first) + 1)
-    return cpus
 
 
 def _cpu_ns() -> int:
     used = resource.getrusage(resource.RUSAGE_SELF)
     return round((used.ru_utime + used.ru_stime) * 1e9)
-
-
-def _raise_file_limit() -> None:
-    """As many open files as the system allows: each event is one on each CPU."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        with contextlib.suppress(OSError, ValueError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

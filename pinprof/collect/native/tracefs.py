@@ -1,12 +1,17 @@
-"""Uprobes through tracefs: two tracepoints, one hit when any of the probed functions is entered, one when it returns.
+"""Uprobes through tracefs: for each kind of functions two tracepoints, hit when one is entered and when it returns.
 
 Probes that share a tracepoint are registered and removed together, in milliseconds; as events of the uprobe PMU each
 would cost a tenth of a second to close. And a tracepoint can be inherited by children: a uprobe PMU event cannot,
 since the kernel then reads the file's name at an address of the child (perf_uprobe_event_init), and fork(2) fails.
 
 tracefs is mounted for this process alone, in a mount namespace of its own. What is defined there is the machine's all
-the same, so it carries the definer's process id, and what dead ones left behind is removed first.
-Source: Documentation/trace/uprobetracer.rst.
+the same, so it carries the definer's process id and its PID namespace, and what dead ones left behind is removed first.
+
+Definitions that share a tracepoint are freed one by one, and only with the last the kernel looks whether an event still
+uses them (__unregister_trace_uprobe): to remove them too early makes the kernel crash. So they stay as long as their
+definer has an event open or mapped, for the next recording to remove. Where the kernel has crashed before, in whatever
+part of it, no probe is set at all.
+Sources: Documentation/trace/uprobetracer.rst and admin-guide/tainted-kernels.rst, kernel/trace/trace_uprobe.c.
 """
 
 from __future__ import annotations
@@ -16,9 +21,12 @@ import ctypes
 import os
 import platform
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+from pinprof.collect import host
 
 ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "%x2", "%x3")}
 """The registers of a function's first four integer arguments."""
@@ -28,8 +36,19 @@ _PLACE = Path("/sys/kernel/tracing")
 """Made by the kernel for it, whether it is mounted there or not: a folder of our own would outlive a killed process."""
 _CLONE_NEWNS = 0x20000
 _MS_REC_PRIVATE, _MNT_DETACH = 1 << 14 | 1 << 18, 2
+_TAINTED = Path("/proc/sys/kernel/tainted")
+_CRASHED = 1 << 7
+"""TAINT_DIE: the kernel has met an oops or a BUG since it was started."""
+_SELF = Path("/proc/self")
+_EVENT = "anon_inode:[perf_event]"
+_MOST_ELEMENTS, _ARRAYS = 64, 2
+"""The kernel reads so many elements at most in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
+_LOCATION_BYTE = 8
+"""Of CUmemAllocationProp, CUmemPoolProps and cudaMemPoolProps."""
+_SETTLE_S = 0.05
+"""Tasks that end while an event is closed let go of their part of it by themselves, a moment later."""
 _PLAIN = re.compile(r"/[\w./+,@=~:-]{1,1000}", re.ASCII)
-_GROUP = re.compile(r"^[pr]:(pinprof_(\d+))/(\w+) ", re.MULTILINE)
+_GROUP = re.compile(r"^[pr]:(pinprof_(\d+)_(\d+))/(\w+) ", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -39,11 +58,17 @@ class Site:
     path: str
     offset: int
     """The offset of its first instruction in the file."""
+    kind: str = "other"
+    """Functions of one kind share their tracepoints: a word of letters."""
+    sizes: int | None = None
+    """Which argument points to an array of sizes to be read: of all functions of a kind, or of none."""
+    properties: int | None = None
+    """Which argument points to properties, whose location is read in its place."""
 
 
 @dataclass(frozen=True)
 class Tracepoints:
-    """The ids of the two tracepoints."""
+    """The ids of a kind's two tracepoints."""
 
     enter: int
     leave: int
@@ -54,25 +79,52 @@ def supported() -> bool:
     return platform.machine() in ARGUMENTS
 
 
-@contextlib.contextmanager
-def probes(sites: Sequence[Site]) -> Iterator[Tracepoints]:
-    """Define both tracepoints while the block runs; OSError when this process may not, or nothing can be probed.
+def kernel_crashed() -> bool:
+    """Whether the kernel has crashed since it was started: its tracing may be broken, and break the rest of it."""
+    return bool((host.number(_TAINTED) or 0) & _CRASHED)
 
-    A site that the kernel refuses, such as a file on a filesystem without an inode for it, is left out.
+
+@contextlib.contextmanager
+def probes(sites: Sequence[Site]) -> Iterator[dict[str, Tracepoints]]:
+    """Define the tracepoints of each kind while the block runs; OSError when this process may not, or nothing can be
+    probed. A kind of which nothing can be probed is left out.
+
+    A site that the kernel refuses, such as a file on a filesystem without an inode for it, is left out. Every event on
+    them has to be closed, by this process, before the block ends.
     """
     with _mounted() as root:
-        _remove(root, (group for group, pid, _ in _defined(root) if not Path(f"/proc/{pid}").exists()))
-        group = f"pinprof_{os.getpid()}"
+        _remove(root, abandoned(_definitions(root)))
+        group = f"pinprof_{_pid_namespace()}_{os.getpid()}"
         try:
-            fetched = " ".join(f"a{n}={register}:u64" for n, register in enumerate(ARGUMENTS[platform.machine()]))
             with _spelled({site.path for site in sites}) as path:
-                for kind, name, arguments in (("p", ENTER, fetched), ("r", LEAVE, "value=$retval:u64")):
-                    places = [f"{path[site.path]}:{site.offset:#x}" for site in sites if site.path in path]
-                    _define(root, [f"{kind}:{group}/{name} {place} {arguments}" for place in places])
-            ids = [int((root / "events" / group / name / "id").read_text()) for name in (ENTER, LEAVE)]
-            yield Tracepoints(*ids)
+                yield _defined(root, group, [(site, path[site.path]) for site in sites if site.path in path])
         finally:
-            _remove(root, [group])
+            if not events_held():
+                time.sleep(_SETTLE_S)
+                _remove(root, [group])
+
+
+def abandoned(definitions: str) -> set[str]:
+    """The groups in `uprobe_events` whose definers have ended; a definer of another PID namespace counts as alive."""
+    mine = _pid_namespace()
+    return {
+        match[1]
+        for match in _GROUP.finditer(definitions)
+        if int(match[2]) == mine and not Path(f"/proc/{match[3]}").exists()
+    }
+
+
+def events_held() -> bool:
+    """Whether this process has a perf event open or mapped."""
+    for file in (_SELF / "fd").iterdir():
+        with contextlib.suppress(OSError):  # the listing's own
+            if str(file.readlink()) == _EVENT:
+                return True
+    return _EVENT in (_SELF / "maps").read_text("utf-8", "replace")
+
+
+def _pid_namespace() -> int:
+    return (_SELF / "ns/pid").stat().st_ino
 
 
 @contextlib.contextmanager
@@ -113,6 +165,41 @@ def _spelled(paths: Iterable[str]) -> Iterator[dict[str, str]]:
         yield names
 
 
+def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[str, Tracepoints]:
+    """Define the tracepoints of sites whose files are spelled so; the last error when of no kind anything was taken."""
+    made: dict[str, Tracepoints] = {}
+    refusal = None
+    for kind in dict.fromkeys(site.kind for site, _ in sites):
+        mine = [(site, f"{path}:{site.offset:#x}") for site, path in sites if site.kind == kind]
+        names = [f"{kind}_{when}" for when in (ENTER, LEAVE)]
+        try:
+            _define(root, [f"p:{group}/{names[0]} {place} {fetched(site)}" for site, place in mine])
+            _define(root, [f"r:{group}/{names[1]} {place} value=$retval:u64" for _, place in mine])
+            made[kind] = Tracepoints(*(int((root / "events" / group / name / "id").read_text()) for name in names))
+        except OSError as error:
+            refusal = error
+    if refusal is not None and not made:
+        raise refusal
+    return made
+
+
+def fetched(site: Site) -> str:
+    """What is read when a function is entered, as a definition says it.
+
+    An array of fewer sizes than are read (cuda_functions.READ_PIECES) is read beyond its end: what lies there, or
+    nothing. This module has what it needs in itself, since the collector is started while the program waits.
+    """
+    registers = ARGUMENTS[platform.machine()]
+    words = [
+        f"a{n}={f'+{_LOCATION_BYTE}({register})' if n == site.properties else register}:u64"
+        for n, register in enumerate(registers)
+    ]
+    if site.sizes is not None:
+        register = registers[site.sizes]
+        words += [f"s{part}=+{8 * _MOST_ELEMENTS * part}({register}):u64[{_MOST_ELEMENTS}]" for part in range(_ARRAYS)]
+    return " ".join(words)
+
+
 def _define(root: Path, lines: Iterable[str]) -> None:
     """Write definitions one by one; the last error when not one was taken."""
     file = os.open(root / "uprobe_events", os.O_WRONLY | os.O_APPEND)
@@ -130,16 +217,17 @@ def _define(root: Path, lines: Iterable[str]) -> None:
         raise refusal
 
 
-def _defined(root: Path) -> list[tuple[str, int, str]]:
-    """(group, process id, tracepoint) of every definition of pinprof's."""
-    text = (root / "uprobe_events").read_text("utf-8", "replace")
-    return [(match[1], int(match[2]), match[3]) for match in _GROUP.finditer(text)]
+def _definitions(root: Path) -> str:
+    return (root / "uprobe_events").read_text("utf-8", "replace")
 
 
 def _remove(root: Path, groups: Iterable[str]) -> None:
     """Remove what these groups define; what is still in use stays until its next finder removes it."""
     wanted = set(groups)
-    for group, name in {(group, name) for group, _, name in _defined(root) if group in wanted}:
+    found = {(match[1], match[4]) for match in _GROUP.finditer(_definitions(root))}
+    for group, name in sorted(found):
+        if group not in wanted:
+            continue
         with contextlib.suppress(OSError):
             file = os.open(root / "uprobe_events", os.O_WRONLY | os.O_APPEND)
             try:

@@ -102,7 +102,7 @@ struct event {
 };
 
 struct unwinder {
-    struct event *events;
+    struct event *events; /* ascending by id */
     size_t event_count;
     struct process *processes; /* open addressing by pid, 0 is empty */
     size_t process_room, process_count;
@@ -1020,10 +1020,15 @@ static size_t complete(struct unwinder *u, const struct process *p, const uint64
 
 static const struct event *event_of(const struct unwinder *u, uint64_t id)
 {
-    for (size_t n = 0; n < u->event_count; n++)
-        if (u->events[n].id == id)
-            return &u->events[n];
-    return NULL;
+    size_t low = 0, high = u->event_count;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (u->events[middle].id < id)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low < u->event_count && u->events[low].id == id ? &u->events[low] : NULL;
 }
 
 static uint64_t word(const uint8_t *at)
@@ -1117,6 +1122,14 @@ static size_t rewrite_sample(
     return length;
 }
 
+static void insert(struct unwinder *u, uint64_t id, uint64_t sample_type)
+{
+    size_t place = u->event_count++;
+    for (; place && u->events[place - 1].id > id; place--)
+        u->events[place] = u->events[place - 1];
+    u->events[place] = (struct event){id, sample_type};
+}
+
 EXPORT struct unwinder *pinprof_unwind_new(const uint64_t *ids, const uint64_t *sample_types, size_t count)
 {
     struct unwinder *u = calloc(1, sizeof *u);
@@ -1124,10 +1137,20 @@ EXPORT struct unwinder *pinprof_unwind_new(const uint64_t *ids, const uint64_t *
         free(u);
         return NULL;
     }
-    u->event_count = count;
     for (size_t n = 0; n < count; n++)
-        u->events[n] = (struct event){ids[n], sample_types[n]};
+        insert(u, ids[n], sample_types[n]);
     return u;
+}
+
+/* One more event; false when there is no memory for it. */
+EXPORT int pinprof_unwind_add(struct unwinder *u, uint64_t id, uint64_t sample_type)
+{
+    struct event *events = realloc(u->events, (u->event_count + 1) * sizeof *events);
+    if (!events)
+        return 0;
+    u->events = events;
+    insert(u, id, sample_type);
+    return 1;
 }
 
 struct piece {

@@ -6,7 +6,8 @@ Looks come as decays do: how long the last one is ago says nothing of the next. 
 with them, not even one that they cause: a thread that waits for a processor often gets it when a look ends, and what it
 does first would hardly be seen if looks kept their distance. Where a look takes long (many threads), looks become
 fewer: they take MOST_SHARE of one processor at most. What was seen becomes a gzip member of OUTPUT every SEGMENT_S,
-written by a child, for which looking need not stop. SIGINT or the end of the lifeline ask for the last one.
+written by a child, for which looking need not stop. SIGUSR1 asks for one at once; SIGUSR2 does so too, and then nobody
+looks until SIGUSR1. SIGINT or the end of the lifeline ask for the last one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import select
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from pinprof.collect.proc import alive
@@ -30,8 +32,8 @@ SEGMENT_S = 60.0
 MOST_ROWS = 500_000
 """The most that a segment holds, so that memory is bounded."""
 MOST_SHARE = 0.1
-_IDLE_S = 0.02
-"""Between two searches while nothing runs Python."""
+_IDLE_S, _BEGINNING_S, _RESTING_S = 0.02, 0.004, 0.004
+"""Between two looks while nothing runs Python, and while something is about to; between two wakings while it rests."""
 
 
 class Watch:
@@ -41,7 +43,8 @@ class Watch:
         self._pid, self._period_s, self._output = pid, 1 / rate, output
         self._processes = Processes(pid)
         self._timeline = self._fresh()
-        self._stopping = False
+        self._stopping = self._resting = False
+        self._cutting = 0
         self._writer = 0
         self._names: dict[tuple[int, int], str] = {}
         self._failed = 0
@@ -52,31 +55,54 @@ class Watch:
         """Finish soon."""
         self._stopping = True
 
+    def cut(self, number: int, _: object) -> None:
+        """End the segment soon; by SIGUSR2 rest then, by SIGUSR1 look on."""
+        self._cutting = number
+
     def run(self) -> int:
         """Until the program has ended or we are told to stop; 0 when everything seen was stored."""
         checked = due = 0.0
         while not self._stopping:
             looked = time.monotonic()
-            took = self._look(round(due * 1e9))
-            # A look now and then takes long because it lists threads, or this machine stood still.
-            self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
+            if not self._resting:
+                took = self._look(round(due * 1e9))
+                # A look now and then takes long because it lists threads, or this machine stood still.
+                self._usual_s += 0.05 * (min(took, 4 * self._usual_s) - self._usual_s)
             if looked > checked + 0.05:
                 checked = looked
                 if not alive(self._pid) or _hung_up():
                     break
+            if self._cutting:
+                self._cut()
+            if self._resting:
+                time.sleep(_RESTING_S)
+                continue
             self._processes.update()
             if looked > self._timeline.start_ns / 1e9 + SEGMENT_S or self._timeline.size > MOST_ROWS:
                 self._store_beside()
-            mean = max(self._period_s, self._usual_s / MOST_SHARE) if self._processes.interpreters else _IDLE_S
+            mean = _BEGINNING_S if self._processes.beginning else _IDLE_S
+            if self._processes.interpreters:
+                mean = max(self._period_s, self._usual_s / MOST_SHARE)
             now = time.monotonic()
             due = max(looked + random.expovariate(1 / mean), now)
             time.sleep(due - now)
         for name in sorted(self._processes.unknown):
             print(UNKNOWN + name, flush=True)
-        self._await_writer()
-        self._timeline.names = self._names
-        self._timeline.save(self._output, time.monotonic_ns())
+        self._store(self._timeline)
         return self._failed
+
+    def _cut(self) -> None:
+        """Do as the signal said; what began while nobody looked holds nothing."""
+        number, self._cutting = self._cutting, 0
+        if not self._resting:
+            self._store(self._timeline)
+        self._timeline, self._resting = self._fresh(), number == signal.SIGUSR2
+
+    def _store(self, segment: Timeline) -> None:
+        """Write a segment behind those before it."""
+        self._await_writer()
+        segment.names = self._names
+        segment.save(self._output, time.monotonic_ns())
 
     def _look(self, due_ns: int) -> float:
         """Look at everything once; the processor time it took."""
@@ -121,12 +147,14 @@ def _hung_up() -> bool:
     return bool(ready) and not os.read(0, 64)
 
 
-def main() -> int:
+def main(arguments: Sequence[str]) -> int:
     """0 when everything was kept that was seen."""
-    pid, rate, output = sys.argv[1:]
+    pid, rate, output = arguments
     watch = Watch(int(pid), int(rate), Path(output))
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, watch.stop)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, watch.cut)
     with contextlib.suppress(OSError):
         # On a busy machine it would look late. It sleeps nearly always, and its children, which write, go with others.
         os.sched_setscheduler(0, os.SCHED_FIFO | os.SCHED_RESET_ON_FORK, os.sched_param(1))
@@ -139,4 +167,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -6,12 +6,12 @@ import contextlib
 import ctypes
 import os
 import re
-import sys
+import signal
 import time
 
 from pinprof import __version__
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
-from pinprof.collect.native.attached import collector_environment
+from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.recorder import Recorder
@@ -22,6 +22,8 @@ RATE = 1000
 """Looks a second, unless the user says otherwise."""
 READY_TIMEOUT_S = 5.0
 """Nothing is lost but lines when it takes longer."""
+_SETTLE_S, _LOOK_S = 0.5, 0.001
+"""How long to wait for a segment, and how often to look."""
 _PR_SET_PTRACER = 0x59616D61
 
 
@@ -31,16 +33,15 @@ class Lines(Tool):
     recorder: Recorder
 
     def __init__(self, setup: Setup) -> None:
-        self._rate = setup.request.python_rate or RATE
+        self._rate, self._own_process = setup.request.python_rate or RATE, setup.request.own_process
         self._log, self._output = setup.directory / LOG, setup.directory / PYTHON_STACKS
 
     def attach(self, program: Program) -> None:
         """Start the reader; it looks as soon as the program runs Python."""
-        # -P: not what lies in the current directory.
-        argv = [sys.executable, "-P", "-m", "pinprof.collect.python_frames"]
-        argv += [str(program.pid), str(self._rate), str(self._output.resolve())]
+        arguments = [str(program.pid), str(self._rate), str(self._output.resolve())]
+        module, fork = "pinprof.collect.python_frames", not self._own_process
         try:
-            self.recorder = Recorder(argv, collector_environment(), self._log)
+            self.recorder = started(module, "pinprof-python", arguments, self._log, fork=fork)
         except OSError as error:
             problem = f"The reader of Python lines cannot be started: {error.strerror}."
             raise CollectError(problem, "Record with --python off.", "python-lines") from error
@@ -53,10 +54,35 @@ class Lines(Tool):
         while time.monotonic() < deadline and self.recorder.wait_status is None and READY not in self._said():
             waiter.wait_ready(0.01)
 
+    def settle(self) -> None:
+        """Have it end the segment, and wait until that lies in the file."""
+        self._cut(signal.SIGUSR1)
+
+    def pause(self) -> None:
+        """The same, and no more looks."""
+        self._cut(signal.SIGUSR2)
+
+    def resume(self) -> None:
+        """Have it look again, within some milliseconds."""
+        self.recorder.send(signal.SIGUSR1)
+
+    def _cut(self, number: int) -> None:
+        before, looks = self._stored(), round(_SETTLE_S / _LOOK_S)
+        self.recorder.send(number)
+        while self._stored() == before and looks and not self.recorder.reap():
+            # Counted rather than timed: a test may have stopped the clock.
+            time.sleep(_LOOK_S)
+            looks -= 1
+
+    def under_way(self) -> ToolResult:
+        """Its entry among the collectors."""
+        return ToolResult(
+            {"name": "python-lines", "version": __version__, "command": [], "options": {"rate": self._rate}}
+        )
+
     def result(self) -> ToolResult:
         """How it went; what it did not see costs lines, not the recording."""
-        facts = {"name": "python-lines", "version": __version__, "command": [], "options": {"rate": self._rate}}
-        notes = []
+        facts, notes = self.under_way().facts, []
         if unknown := sorted(set(re.findall(rf"^{UNKNOWN}([ -~]+)$", self._said(), re.MULTILINE))):
             notes.append(
                 f"No Python lines of {', '.join(unknown)}: pinprof reads CPython 3.11 to 3.15 itself; older ones have "
@@ -67,6 +93,13 @@ class Lines(Tool):
             what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
             notes.append(f"The reader of Python lines ended before the program did: {what}.")
         return ToolResult(facts, tuple(notes))
+
+    def _stored(self) -> int:
+        """How many bytes lie in the file."""
+        try:
+            return self._output.stat().st_size
+        except OSError:
+            return 0
 
     def _said(self) -> str:
         with contextlib.suppress(OSError):

@@ -12,12 +12,10 @@ import struct
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from elftools.common.exceptions import ELFError
-from elftools.elf.elffile import ELFFile
-
+from pinprof import elf_headers
 from pinprof.collect.python_frames.memory import Gone, read, word
+from pinprof.elf_headers import Headers
 
 _COOKIE = b"xdebugpy"
 _NAMED = re.compile(r"libpython3\.\d+[a-z]*\.so.*|python[\d.]*t?d?|uwsgi")
@@ -166,20 +164,25 @@ def _runtime_of(path: str, _identity: tuple[int, int, int]) -> tuple[int, int, l
     """A file's `_PyRuntime`, `Py_Version` (0 unknown) and (file page, virtual page) of what is loaded; or None."""
     try:
         with Path(path).open("rb") as stream:
-            elf = ELFFile(stream)
-            section = elf.get_section_by_name(".PyRuntime")
-            if section is None or elf.elfclass != 64 or not elf.little_endian:
+            elf = Headers(stream)
+            section = elf.section(".PyRuntime")
+            if section is None or not elf.wide:
                 return None
-            names: Any = elf.get_section_by_name(".gnu.hash")
-            symbol = names.get_symbol("Py_Version") if names is not None else None
             pages = [
-                (part["p_offset"] & -_PAGE, part["p_vaddr"] & -_PAGE)
-                for part in elf.iter_segments()
-                if part["p_type"] == "PT_LOAD"
+                (part.offset & -_PAGE, part.address & -_PAGE) for part in elf.segments if part.kind == elf_headers.LOAD
             ]
-            return section["sh_addr"], symbol["st_value"] if symbol else 0, pages
-    except (ELFError, ValueError, struct.error):
+            return section.address, _value_of(elf, b"Py_Version"), pages
+    except (ValueError, IndexError, struct.error):
         return None
+
+
+def _value_of(elf: Headers, name: bytes) -> int:
+    """The address of a symbol that the dynamic linker finds; 0 where there is none."""
+    table = next((section for section in elf.sections if section.kind == elf_headers.DYNSYM), None)
+    if table is None:
+        return 0
+    place = elf.data(elf.sections[table.link]).find(b"\0%s\0" % name) + 1
+    return next((value for at, _, _, value in elf.symbols(table) if at == place), 0) if place else 0
 
 
 def _layout(pid: int, runtime: int, version_at: int) -> Layout | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 
@@ -13,7 +14,9 @@ from pinprof.collect.python_frames.memory import Gone
 _SOON_S, _SELDOM_S = 0.02, 0.5
 """Between two attempts to find an interpreter in a process: doubling from one to the other."""
 _SHARE = 0.02
-"""The part of the time that the search may take."""
+"""The part of the time that the search may take in the long run."""
+_AT_ONCE_S = 0.2
+"""The processor time that it may take at once: the first look into an interpreter's file takes tens of milliseconds."""
 _SETTLED_S = 0.1
 """Once it has been tried for so long, a process has become what it is."""
 _OURS = b"\0pinprof.collect"
@@ -26,7 +29,11 @@ class Processes:
     def __init__(self, pid: int) -> None:
         self._root = pid
         self.interpreters: dict[int, Interpreter] = {}
-        self._next = 0.0
+        self.beginning: dict[int, Interpreter] = {}
+        """Processes that will run Python but do not yet."""
+        self._searched = self._next = 0.0
+        self._owed_s = 0.0
+        """The processor time that the search took and the time since then does not yet allow."""
         self._attempts: dict[int, tuple[float, float]] = {}
         """pid → (when to try next, how long to wait then)."""
         self.unknown: set[str] = set()
@@ -34,21 +41,31 @@ class Processes:
 
     def update(self) -> None:
         """Look for interpreters that began, if it is time to."""
+        for pid, interpreter in list(self.beginning.items()):
+            try:
+                interpreter.list_threads()
+                self._sort(pid, interpreter)
+            except Gone:
+                self.beginning.pop(pid)
         begun, used = time.monotonic(), time.thread_time()
         if begun < self._next:
             return
         present = {pid for pid in tree(self._root) if alive(pid)}
         self._attempts = {pid: attempt for pid, attempt in self._attempts.items() if pid in present}
+        self.beginning = {pid: interpreter for pid, interpreter in self.beginning.items() if pid in present}
         for pid in present - self.interpreters.keys():
             due, pause = self._attempts.get(pid, (0.0, _SOON_S))
             if begun >= due:
                 self._attempts[pid] = begun + pause, min(2 * pause, _SELDOM_S)
                 self._try(pid)
-        self._next = begun + min(max(_SOON_S, (time.thread_time() - used) / _SHARE), _SELDOM_S)
+        self._owed_s = max(self._owed_s - _SHARE * (begun - self._searched), 0.0) + time.thread_time() - used
+        self._searched = begun
+        self._next = begun + min(max(_SOON_S, (self._owed_s - _AT_ONCE_S) / _SHARE), _SELDOM_S)
 
     def gone(self, pid: int) -> None:
         """A process whose interpreter is not there any more: it has ended, or become another program."""
         self.interpreters.pop(pid, None)
+        self.beginning.pop(pid, None)
         self._attempts.pop(pid, None)
 
     def _try(self, pid: int) -> None:
@@ -64,10 +81,14 @@ class Processes:
             if self._attempts[pid][1] > _SETTLED_S and (name := layout.interpreter_name(pid)):
                 self.unknown.add(name)
             return
-        try:
-            interpreter = Interpreter(pid, *place)
-        except Gone:
-            return
+        with contextlib.suppress(Gone):
+            self._sort(pid, Interpreter(pid, *place))
+
+    def _sort(self, pid: int, interpreter: Interpreter) -> None:
+        """Among those that run, or those that will."""
         if interpreter.running:
             self.interpreters[pid] = interpreter
+            self.beginning.pop(pid, None)
             self._attempts.pop(pid, None)
+        else:
+            self.beginning[pid] = interpreter

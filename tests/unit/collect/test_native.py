@@ -5,20 +5,22 @@ import mmap
 import os
 import platform
 import struct
+import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from pinprof import collect
-from pinprof.collect import RecordRequest, native, permission
+from pinprof.collect import RecordRequest, native, own_processes, permission
 from pinprof.collect import perf as perf_tool
-from pinprof.collect.native import attached, call_cost, events, existing, perf_event, perf_file, sampler
+from pinprof.collect.native import attached, call_cost, events, existing, opened, perf_event, perf_file, sampler
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.ring import Ring
 from pinprof.errors import CollectError, ToolMissing, UsageError
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
+from pinprof.read.perf.header import read_header
 from pinprof.read.symbols.elf import read_elf
 
 STANDARD = events.standard(frequency=499, fault_period=8, off_cpu=True, kernel=True)
@@ -241,7 +243,7 @@ def test_a_process_that_is_gone_is_passed_over() -> None:
     ("text", "cpus"), [("0-3,8\n", [0, 1, 2, 3, 8]), ("0\n", [0]), ("", []), ("0-255", list(range(256)))]
 )
 def test_offline_cpus_leave_gaps_in_the_list(text: str, cpus: list[int]) -> None:
-    assert sampler.parse_cpus(text) == cpus
+    assert opened.parse_cpus(text) == cpus
 
 
 def test_a_cpu_that_goes_offline_meanwhile_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -252,7 +254,7 @@ def test_a_cpu_that_goes_offline_meanwhile_is_left_out(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(perf_event, "open_event", open_event)
     on_cpu: dict[int, list[int]] = {0: [], 1: [], 2: []}
-    assert list(sampler._instances(STANDARD[0], [7], on_cpu)) == [100, 102]
+    assert list(opened.instances(STANDARD[0], [7], on_cpu)) == [100, 102]
     assert on_cpu == {0: [100], 1: [], 2: [102]}
 
 
@@ -342,7 +344,7 @@ def test_rings_of_many_cpus_stay_within_bounds(monkeypatch: pytest.MonkeyPatch) 
 def test_the_environment_of_the_collector_cannot_change_its_python(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", "/somebody/elses")
     monkeypatch.setenv("PYTHONSTARTUP", "/somebody/elses.py")
-    environment = attached.collector_environment()
+    environment = own_processes.collector_environment()
     assert {name for name in environment if name.startswith("PYTHON")} == {"PYTHONPATH"}
     assert (Path(environment["PYTHONPATH"]) / "pinprof/collect/native/sampler.py").is_file()
 
@@ -357,3 +359,47 @@ def test_the_cost_of_a_call_is_read_from_pairs_of_records() -> None:
     assert call_cost._intervals(records, enter=1, leave=2) == [250, 400]
     for size in range(len(records)):
         assert call_cost._intervals(records[:size], enter=1, leave=2) in ([], [250], [250, 400])
+
+
+def test_events_that_were_opened_again_have_all_their_ids_in_the_file(tmp_path: Path) -> None:
+    described = [(STANDARD[0], [11, 12]), (STANDARD[1], [13])]
+    path = tmp_path / "perf.data"
+    file = perf_file.PerfFile(path, described)
+    file.write([struct.pack("<IHH", 3, 0, 24) + bytes(16)])
+    described[0][1].extend([21, 22])
+    described[1][1].append(23)
+    written = perf_file.features(described, version="1", command=(), kernel_build_id=b"", times_ns=(0, 1))
+    file.finish(written)
+    file.close()
+    with path.open("rb") as stream:
+        header = read_header(stream, str(path))
+    assert [source.ids for source in header.sources] == [(11, 12, 21, 22), (13, 23)]
+    assert [source.name for source in header.sources] == [STANDARD[0].name, STANDARD[1].name]
+
+
+def test_an_event_can_be_let_go_of_and_opened_again() -> None:
+    spec = events.event("switches", perf_event.TYPE_SOFTWARE, perf_event.SW_CONTEXT_SWITCHES, 1, kernel=False)
+    try:
+        held = opened.open_all([events.mappings(), spec], os.getpid(), opened.online_cpus(), 1 << 16, copies=False)
+    except opened.Refused as error:
+        pytest.skip(str(error))
+    try:
+        assert len(held.files[1]) == len(held.cpus) * len(existing.threads(os.getpid()))
+        held.let_go([1])
+        assert held.files[1] == []
+        ids = held.reopen(1, existing.family(os.getpid()))
+        assert ids == [perf_event.event_id(file) for file in held.files[1]]
+        with pytest.raises(OSError, match="No such process"):
+            held.reopen(1, [2**22 + 1])
+    finally:
+        held.close()
+
+
+def test_a_family_is_a_process_with_its_descendants() -> None:
+    child = subprocess.Popen(["sh", "-c", "sleep 60 & read line; kill $!"], stdin=subprocess.PIPE)
+    try:
+        assert {os.getpid(), child.pid} <= set(existing.family(os.getpid()))
+        assert existing.family(child.pid)[0] == child.pid
+        assert existing.family(2**22 + 1) == []
+    finally:
+        child.communicate(b"\n")

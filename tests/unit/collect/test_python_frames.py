@@ -19,6 +19,7 @@ import pytest
 
 from pinprof.collect.python_frames import __main__ as watching
 from pinprof.collect.python_frames import layout
+from pinprof.collect.python_frames import processes as searching
 from pinprof.collect.python_frames.code import line_starts
 from pinprof.collect.python_frames.interpreter import NO_STACK, UNKNOWN, Interpreter, Tables
 from pinprof.collect.python_frames.memory import Gone, read
@@ -141,6 +142,64 @@ def test_a_thread_is_seen_after_it_returned_from_far_below(python: str) -> None:
     assert failed <= 2, "the memory of its deeper frames is not mapped any more"
 
 
+def test_an_interpreter_that_begins_is_seen_as_soon_as_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However long it took to find it: finding it again is not what it takes."""
+    now, used, found = [100.0], [0.0], []
+
+    class Beginning:
+        threads = 0
+
+        def __init__(self, *_: object) -> None:
+            found.append(self)
+
+        @property
+        def running(self) -> bool:
+            return self.threads > 5
+
+        def list_threads(self) -> None:
+            self.threads += 1
+
+    def of_process(_: int) -> tuple[str, int]:
+        used[0] += 0.15
+        return "layout", 0
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: used[0])
+    monkeypatch.setattr(searching, "time", clock)
+    monkeypatch.setattr(searching, "Interpreter", Beginning)
+    monkeypatch.setattr(
+        searching, "contents", lambda path: b"python" if path == f"/proc/{os.getpid()}/cmdline" else b""
+    )
+    monkeypatch.setattr(layout, "of_process", of_process)
+    monkeypatch.setattr(searching, "tree", lambda _: [os.getpid()])
+    processes = searching.Processes(os.getpid())
+    for _ in range(7):
+        assert not processes.interpreters
+        processes.update()
+        now[0] += 0.001
+    assert list(processes.interpreters.values()) == found
+    assert len(found) == 1
+    assert not processes.beginning
+
+
+def test_the_search_for_interpreters_takes_a_share_of_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, used, tries = [100.0], [0.0], []
+
+    def of_process(_: int) -> None:
+        used[0] += 0.05
+        tries.append(now[0])
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], thread_time=lambda: used[0])
+    monkeypatch.setattr(searching, "time", clock)
+    monkeypatch.setattr(layout, "of_process", of_process)
+    monkeypatch.setattr(searching, "tree", lambda _: [os.getpid()])
+    processes = searching.Processes(os.getpid())
+    while now[0] < 160:
+        processes.update()
+        now[0] += 0.01
+    assert 3 <= sum(at < 100.5 for at in tries) <= 5, "soon at first"
+    assert len(tries) == pytest.approx(60 / 0.5, abs=10)
+
+
 def test_a_process_that_ended_is_gone() -> None:
     with running(sys.executable, "print(flush=True); import time; time.sleep(60)") as pid:
         place = layout.of_process(pid)
@@ -210,7 +269,7 @@ def test_a_look_comes_as_soon_after_another_as_at_any_time(monkeypatch: pytest.M
         now[0] += seconds
 
     clock = SimpleNamespace(monotonic=lambda: now[0], monotonic_ns=lambda: 0, thread_time=lambda: 0.0, sleep=sleep)
-    processes = SimpleNamespace(interpreters={1: Seen()}, update=lambda: None, unknown=set())
+    processes = SimpleNamespace(interpreters={1: Seen()}, beginning={}, update=lambda: None, unknown=set())
     monkeypatch.setattr(watching, "time", clock)
     monkeypatch.setattr(watching, "_hung_up", lambda: False)
     monkeypatch.setattr(watch, "_processes", processes)

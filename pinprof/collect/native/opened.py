@@ -1,0 +1,198 @@
+"""The events of a recording, open on every CPU, and the rings that they write to."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import resource
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+
+from pinprof.collect.native import events as ev
+from pinprof.collect.native import existing, perf_event, unwinding
+from pinprof.collect.native.events import EventSpec
+from pinprof.collect.native.ring import Ring, map_rings, share
+
+LEAST_RING_BYTES = 32 << 10
+"""Room for ninety call chains between two readings."""
+_ONLINE = Path("/sys/devices/system/cpu/online")
+
+
+class Refused(Exception):
+    """The kernel does not let an event be opened, or its ring be mapped; `what` names the step."""
+
+    def __init__(self, what: str, error: OSError) -> None:
+        super().__init__(f"{what}: {error.strerror}")
+        self.what = what
+        self.number = error.errno or 0
+
+
+@dataclass
+class Opened:
+    """The events, instance by instance."""
+
+    specs: list[EventSpec]
+    files: list[list[int]]
+    """Per event its file descriptors, one per CPU and target."""
+    rings: list[Ring]
+    notes: list[str]
+    cpus: list[int]
+    """Of each ring."""
+    lost: list[int]
+    """Per event the records that instances which are closed by now found no room for."""
+
+    def reopen(self, event: int, targets: Sequence[int]) -> list[int]:
+        """Open an event that was let go of, for these threads and all that they start; the ids of its instances.
+
+        OSError when that cannot be; it stays closed then.
+        """
+        on_cpu: dict[int, list[int]] = {cpu: [] for cpu in self.cpus}
+        files = list(instances(self.specs[event], targets, on_cpu))
+        try:
+            for cpu, ring in zip(self.cpus, self.rings, strict=True):
+                share(on_cpu[cpu], ring)
+            ids = [perf_event.event_id(file) for file in files]
+        except OSError:
+            _close(files)
+            raise
+        self.files[event] = files
+        return ids
+
+    def also(self, event: int, targets: Sequence[int]) -> list[int]:
+        """Open an event for more threads, as `reopen` does."""
+        before = self.files[event]
+        ids = self.reopen(event, targets)
+        self.files[event] = [*before, *self.files[event]]
+        return ids
+
+    def let_go(self, events: Sequence[int]) -> None:
+        """Close events, and note what they lost; what they wrote stays in the rings."""
+        for event in events:
+            spec, files = self.specs[event], self.files[event]
+            self.files[event] = []
+            self.lost[event] += sum(perf_event.lost_records(file, spec.attr.read_format) for file in files)
+            _close(files)
+
+    def close(self) -> None:
+        """Let go of the rings and the events."""
+        for ring in self.rings:
+            ring.close()
+        _close(chain.from_iterable(self.files))
+
+
+def open_all(
+    specs: Sequence[EventSpec],
+    pid: int | None,
+    cpus: Sequence[int],
+    ring_bytes: int,
+    *,
+    copies: bool,
+    later: Collection[str] = (),
+) -> Opened:
+    """Open every event on every CPU, with as much of it as this kernel knows; Refused when that cannot be.
+
+    `pid` is None for all processes. `later`: names of events that have no instances yet, for `reopen`. `copies`:
+    with the top of the stack in each sample that has a call chain.
+    """
+    _raise_file_limit()
+    targets = [-1] if pid is None else existing.threads(pid)
+    if not targets:
+        raise Refused("the program", ProcessLookupError(errno.ESRCH, "it has ended before it began"))
+    wanted = ev.for_target(specs, inherit=pid is not None)
+    attempts = ev.for_older_kernels(wanted)
+    if copies:
+        attempts = [*(unwinding.with_copies(attempt) for attempt in attempts), *attempts]
+    for attempt in attempts:
+        try:
+            return _open(attempt, targets, cpus, ring_bytes, later)
+        except Refused as error:
+            if error.number != errno.EINVAL:
+                raise
+            refusal = error
+    raise refusal
+
+
+def _open(
+    specs: Sequence[EventSpec], targets: Sequence[int], cpus: Sequence[int], ring_bytes: int, later: Collection[str]
+) -> Opened:
+    opened = Opened([], [], [], [], [], [])
+    on_cpu: dict[int, list[int]] = {cpu: [] for cpu in cpus}
+    try:
+        for spec in specs:
+            try:
+                files = [] if spec.name in later else list(instances(spec, targets, on_cpu))
+            except OSError as error:
+                if not spec.optional:
+                    raise Refused(spec.name, error) from error
+                opened.notes.append(f"{spec.name} was not recorded: {error.strerror}.")
+                continue
+            opened.specs.append(spec)
+            opened.files.append(files)
+            opened.lost.append(0)
+        opened.cpus = [cpu for cpu, files in on_cpu.items() if files]
+        present = [on_cpu[cpu] for cpu in opened.cpus]
+        opened.rings = map_rings([files[0] for files in present], ring_bytes, LEAST_RING_BYTES)
+        for files, ring in zip(present, opened.rings, strict=True):
+            share(files, ring)
+    except (OSError, Refused) as error:
+        _close(chain.from_iterable(on_cpu.values()))
+        if isinstance(error, Refused):
+            raise
+        raise Refused("the ring", error) from error
+    return opened
+
+
+def instances(spec: EventSpec, targets: Sequence[int], on_cpu: Mapping[int, list[int]]) -> Iterator[int]:
+    """Open one event for every target on every CPU that is there, noting it in `on_cpu`."""
+    mine: list[tuple[int, int]] = []
+    attr, keep = spec.kernel_attr()
+    try:
+        for cpu in on_cpu:
+            for target in targets:
+                try:
+                    mine.append((cpu, perf_event.open_event(attr, target, cpu)))
+                except OSError as error:
+                    # ENODEV: the CPU went offline just now. ESRCH: one of several threads ended just now.
+                    if error.errno != errno.ENODEV and not (error.errno == errno.ESRCH and len(targets) > 1):
+                        raise
+    except OSError:
+        _close(file for _, file in mine)
+        raise
+    del keep
+    for cpu, file in mine:
+        on_cpu[cpu].append(file)
+        yield file
+
+
+def _close(files: Iterable[int]) -> None:
+    for file in files:
+        os.close(file)
+
+
+def online_cpus() -> list[int]:
+    """The CPUs that are online, by number."""
+    try:
+        text = _ONLINE.read_text()
+    except OSError:
+        return list(range(os.cpu_count() or 1))
+    return parse_cpus(text)
+
+
+def parse_cpus(text: str) -> list[int]:
+    """`0-3,8` → 0, 1, 2, 3, 8 (Documentation/admin-guide/cputopology.rst)."""
+    cpus: list[int] = []
+    for part in filter(None, text.strip().split(",")):
+        first, _, last = part.partition("-")
+        cpus += range(int(first), int(last or first) + 1)
+    return cpus
+
+
+def _raise_file_limit() -> None:
+    """As many open files as the system allows: each event is one on each CPU."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

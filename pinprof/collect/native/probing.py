@@ -1,0 +1,375 @@
+"""The probes of a recording while it runs: their anchors, what they cost, and what becomes of a kind over budget.
+
+A probed function traps wherever an event on it is open in a process, enabled or not: two to four microseconds a call
+that nothing records. So a kind that is given up is closed. The last event on a tracepoint takes the kernel a tenth of a
+second to close; an anchor, an event of this process that is never switched on, keeps the tracepoints registered, and
+the program's events come and go in milliseconds. Everything is closed here, before the definitions are removed.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pinprof.collect.native import events as ev
+from pinprof.collect.native import existing, perf_event
+from pinprof.collect.native.budget import Budget, Level, Prices, untraced_rate
+from pinprof.collect.native.call_cost import EmptyFunction
+from pinprof.collect.native.opened import Opened
+from pinprof.collect.native.opening import Opening
+from pinprof.collect.native.tasks import Tasks
+from pinprof.collect.native.tracefs import Tracepoints
+
+_OFTEN_NS, _SELDOM_NS = 5_000_000, 400_000_000
+"""Between two looks at the rates: while records come fast, and at most."""
+_FAST_BYTES = 64 << 10
+_LOOK_SHARE = 20
+"""A look may take a twentieth of the time between two."""
+_WINDOW_S = 0.005
+_FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 40_000_000, 500_000_000
+"""Between two windows in which the calls of a kind that is given up are counted: each twice as long, up to this."""
+_MOST_THREADS = 1024
+"""Threads that are counted in a window, one event each."""
+_MOST_REOPENED = 16384
+"""Events that are opened for a kind to come back; a program of more threads on more CPUs does without."""
+
+
+@dataclass
+class Episode:
+    """A time in which a kind was recorded with less."""
+
+    kind: str
+    level: Level
+    from_ns: int
+    to_ns: int = 0
+    calls: float = 0.0
+    """Recorded without a stack, or about how many were not recorded."""
+
+    def told(self) -> dict[str, Any]:
+        """For the manifest."""
+        lacking = "stacks" if self.level == Level.BARE else "calls"
+        times = {"from_ns": self.from_ns, "to_ns": self.to_ns}
+        return {"kind": self.kind, "without": lacking, **times, "calls": round(self.calls)}
+
+
+@dataclass
+class _Kind:
+    """One kind of functions: the places of its three events, and what is noted of it."""
+
+    enter: int
+    bare: int
+    leave: int
+    point: int
+    episode: Episode | None = None
+    counted: int = 0
+    """Of the event that tells the calls, at the last look."""
+    rate: float = 0.0
+    """Calls a second while it is given up."""
+    estimated_ns: int = 0
+    """Up to when these are summed."""
+    window_ns: int = 0
+    """When to count next."""
+    pause_ns: int = _FIRST_PAUSE_NS
+
+    @property
+    def events(self) -> tuple[int, int, int]:
+        """All of them."""
+        return self.enter, self.bare, self.leave
+
+
+class Probes:
+    """What governs the events of calls."""
+
+    def __init__(
+        self,
+        points: Mapping[str, Tracepoints],
+        pid: int,
+        percent: float,
+        empty: EmptyFunction | None,
+        beside: tuple[str, str] = ("", ""),
+        files: Sequence[str] = (),
+    ) -> None:
+        """`empty`: what a call's price is measured with. OSError when the kernel lets no event be opened.
+
+        `files`: those with the functions, where calls are to be traced once one of them is opened; else from `govern`.
+        `beside`: the folder in which another recorder writes, once it sees the calls of a kind as well, and that kind.
+        """
+        self._points, self._pid, self._percent, self._empty = points, pid, percent, empty
+        self._beside = beside
+        self._anchors: list[int] = []
+        self._kinds: dict[str, _Kind] = {}
+        self._episodes: list[Episode] = []
+        self._overhead: dict[str, int] | None = None
+        self._pending = self._calls = self._cost_ns = 0
+        self._looked_ns, self._least_ns = 0, _OFTEN_NS
+        self._prices = Prices()
+        self._files = files
+        self.opening: Opening | None = None
+        """Holds whoever opens these files."""
+        self.begun = False
+        """Events on the functions are open, or were."""
+        if not files:
+            self._anchor()
+
+    @property
+    def later(self) -> Collection[str]:
+        """The names of events that are opened by `begin`."""
+        return frozenset(spec.name for spec in ev.call_events(self._points)) if self._files else ()
+
+    def _anchor(self) -> None:
+        self.begun = True
+        try:
+            for point in (each for pair in self._points.values() for each in (pair.enter, pair.leave)):
+                spec = ev.counter(point)
+                attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED).attr
+                self._anchors.append(perf_event.open_event(attr, os.getpid(), -1))
+        except OSError:
+            self.close()
+            raise
+
+    def govern(self, opened: Opened, recognise: Callable[[int, Sequence[int]], None]) -> None:
+        """Take charge of the opened events; `recognise` is told of each that is opened again, and its new ids."""
+        self._opened, self._recognise = opened, recognise
+        places = {spec.name: place for place, spec in enumerate(opened.specs)}
+        for kind, points in self._points.items():
+            enter, bare, leave = (
+                places[f"{name}/{kind}"] for name in (ev.CALL_ENTER, ev.CALL_ENTER_BARE, ev.CALL_LEAVE)
+            )
+            self._kinds[kind] = _Kind(enter, bare, leave, points.enter)
+        if self.begun:
+            self._start()
+
+    def watch(self) -> Opening | None:
+        """From now on whoever opens one of the files waits for `begin`; None where that cannot be, or need not."""
+        if self._files and not self.begun:
+            with contextlib.suppress(OSError):
+                self.opening = Opening(self._files)
+        return self.opening
+
+    def begin(self, tasks: Tasks) -> str:
+        """Open the events for all that the program consists of, on; why not, if not."""
+        try:
+            self._anchor()
+            opened_ns: dict[int, int] = {}
+            mine = tasks.alive()
+            events = [event for kind in self._kinds.values() for event in kind.events]
+            for event in events:
+                self._recognise(event, self._opened.reopen(event, mine))
+                opened_ns[event] = time.monotonic_ns()
+            # Who was started meanwhile has inherited what was open in its parent by then.
+            for thread, started_ns in tasks.since():
+                for event in events:
+                    if started_ns < opened_ns[event]:
+                        with contextlib.suppress(ProcessLookupError):
+                            self._recognise(event, self._opened.also(event, [thread]))
+            for kind in self._kinds.values():
+                for file in (file for event in (kind.enter, kind.leave) for file in self._opened.files[event]):
+                    perf_event.enable(file)
+            # While the rings are not emptied: a program that begins with a flood of calls would fill them.
+            self._start()
+        except (OSError, MemoryError) as error:
+            self._opened.let_go([event for kind in self._kinds.values() for event in kind.events])
+            self._kinds.clear()
+            # The program has ended, and somebody else opened a file.
+            ended = isinstance(error, ProcessLookupError)
+            return "" if ended else str(getattr(error, "strerror", None) or error)
+        finally:
+            self.let_open()
+        return ""
+
+    def let_open(self) -> None:
+        """Nobody waits to open the files any more."""
+        if self.opening:
+            self.opening.close()
+
+    def _start(self) -> None:
+        self._prices = self._measured()
+        self._looked_ns = time.monotonic_ns()
+        self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
+
+    def look(self, written: int) -> None:
+        """After so many bytes of records: see what calls cost, and give up or take back what the budget says."""
+        if not self._working:
+            return
+        self._pending += written
+        now = time.monotonic_ns()
+        passed = now - self._looked_ns
+        fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
+        if fast or passed >= _SELDOM_NS:
+            self._look(now, passed)
+        for name, kind in self._kinds.items():
+            if self._budget.level(name) == Level.COUNTED and now >= kind.window_ns:
+                self._window(name, kind)
+
+    def wait_ms(self, longest: int) -> int:
+        """How long nothing has to be done here, in milliseconds, `longest` at most."""
+        if not self._working:
+            return longest
+        given_up = [kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED]
+        if not given_up:
+            return longest
+        due = min(kind.window_ns for kind in given_up) - time.monotonic_ns()
+        return min(max(due // 1_000_000 + 1, 0), longest)
+
+    def finish(self) -> dict[str, Any]:
+        """What there is to say, once the events are off."""
+        now = time.monotonic_ns()
+        if self._working:
+            self._look(now, max(now - self._looked_ns, 1), change=False)
+        for kind in self._kinds.values():
+            self._end_episode(kind, now)
+        said: dict[str, Any] = {
+            "probes": {
+                "budget_percent": self._percent,
+                "cost_ns": self._cost_ns,
+                "price_ns": {"full": self._prices.full, "bare": self._prices.bare},
+                "given_up": [episode.told() for episode in self._episodes],
+            }
+        }
+        if self._overhead and self._calls:
+            said["call_overhead_ns"] = self._overhead
+        return said
+
+    @property
+    def _working(self) -> bool:
+        """Events are governed by now."""
+        return self.begun and bool(self._kinds)
+
+    def close(self) -> None:
+        """Let go of the anchors, last of all events."""
+        self.let_open()
+        while self._anchors:
+            os.close(self._anchors.pop())
+
+    def _measured(self) -> Prices:
+        """What a call costs here; the usual where that cannot be measured: the recording is whole without."""
+        if self._empty is None or self._empty.site.kind not in self._kinds:
+            return Prices()
+        kind, specs = self._kinds[self._empty.site.kind], self._opened.specs
+        try:
+            self._overhead = self._empty.overhead([specs[kind.enter], specs[kind.leave]])
+            bare = self._empty.overhead([specs[kind.bare], specs[kind.leave]])
+        except OSError:
+            return Prices()
+        if not self._overhead or not bare:
+            return Prices()
+        return Prices(max(self._overhead["around"], 1), max(min(bare["around"], self._overhead["around"]), 1))
+
+    def _look(self, now: int, passed: int, *, change: bool = True) -> None:
+        self._looked_ns, self._pending = now, 0
+        calls = {}
+        for name, kind in self._kinds.items():
+            level = self._budget.level(name)
+            if level == Level.COUNTED:
+                continue
+            total = self._total(kind, level)
+            calls[name], kind.counted = total - kind.counted, total
+            self._calls += calls[name]
+            self._cost_ns += calls[name] * self._prices.of(level)
+            if kind.episode:
+                kind.episode.calls += calls[name]
+        if change:
+            folder, kind_beside = self._beside
+            if kind_beside in self._kinds and _holds_something(folder):
+                self._budget.seen_twice(kind_beside)
+            for name, level in self._budget.looked(now, calls).items():
+                price = self._prices.of(Level.BARE if level == Level.BARE else Level.FULL)
+                self._kinds[name].rate = untraced_rate(calls.get(name, 0), passed, price)
+                self._set(name, level)
+        self._least_ns = max(_OFTEN_NS, _LOOK_SHARE * (time.monotonic_ns() - now))
+
+    def _total(self, kind: _Kind, level: Level) -> int:
+        event = kind.enter if level == Level.FULL else kind.bare
+        return sum(perf_event.count(file) for file in self._opened.files[event])
+
+    def _set(self, name: str, level: Level) -> None:
+        """Record a kind so from now on."""
+        kind, opened, now = self._kinds[name], self._opened, time.monotonic_ns()
+        if level == Level.COUNTED:
+            self._end_episode(kind, now)
+            for file in (file for event in kind.events for file in opened.files[event]):
+                perf_event.disable(file)
+            opened.let_go(kind.events)
+            kind.estimated_ns, kind.pause_ns = now, _FIRST_PAUSE_NS
+            kind.window_ns = now + kind.pause_ns
+            self._begin_episode(name, kind, level, now)
+            return
+        if not opened.files[kind.enter] and not self._reopen(kind):
+            self._budget.stays_given_up(name)
+            return
+        on, off = (kind.enter, kind.bare) if level == Level.FULL else (kind.bare, kind.enter)
+        for change, events in ((perf_event.disable, (off,)), (perf_event.enable, (on, kind.leave))):
+            for file in (file for event in events for file in opened.files[event]):
+                change(file)
+        now = time.monotonic_ns()
+        self._end_episode(kind, now)
+        kind.counted = self._total(kind, level)
+        if level == Level.BARE:
+            self._begin_episode(name, kind, level, now)
+
+    def _reopen(self, kind: _Kind) -> bool:
+        """Open a kind's events again for all threads that the program has by now; whether that could be."""
+        targets = existing.family(self._pid)
+        if not targets or len(targets) * len(self._opened.cpus) * len(kind.events) > _MOST_REOPENED:
+            return False
+        try:
+            for event in kind.events:
+                self._recognise(event, self._opened.reopen(event, targets))
+        except (OSError, MemoryError):
+            self._opened.let_go(kind.events)
+            return False
+        return True
+
+    def _begin_episode(self, name: str, kind: _Kind, level: Level, now: int) -> None:
+        kind.episode = Episode(name, level, now)
+        self._episodes.append(kind.episode)
+
+    def _end_episode(self, kind: _Kind, now: int) -> None:
+        if kind.episode:
+            if kind.episode.level == Level.COUNTED:
+                self._estimate(kind, now, kind.rate)
+            kind.episode.to_ns, kind.episode = now, None
+
+    def _estimate(self, kind: _Kind, now: int, rate: float) -> None:
+        """Sum the calls of a kind that is given up as if the time since the last sum went at this rate."""
+        assert kind.episode
+        kind.episode.calls += rate * (now - kind.estimated_ns) * 1e-9
+        kind.estimated_ns = now
+
+    def _window(self, name: str, kind: _Kind) -> None:
+        """Count a kind's calls for a moment, without records."""
+        spec = ev.counter(kind.point)
+        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED).attr
+        with contextlib.ExitStack() as opened:
+            files: list[int] = []
+            for thread in existing.family(self._pid)[:_MOST_THREADS]:
+                with contextlib.suppress(OSError):  # it has ended just now
+                    files.append(perf_event.open_event(attr, thread, -1))
+                    opened.callback(os.close, files[-1])
+            begun = time.monotonic_ns()
+            for file in files:
+                perf_event.enable(file)
+            if files:
+                time.sleep(_WINDOW_S)
+            passed = time.monotonic_ns() - begun
+            count = sum(perf_event.count(file) for file in files)
+        # Counted, a call is entered through one trap instead of two, and nothing is written.
+        price = self._prices.bare // 2
+        self._cost_ns += count * price
+        kind.rate = untraced_rate(count, passed, price)
+        now = time.monotonic_ns()
+        self._estimate(kind, now, kind.rate)
+        kind.window_ns = now + kind.pause_ns
+        kind.pause_ns = min(2 * kind.pause_ns, _LONGEST_PAUSE_NS)
+        self._budget.counted(name, kind.rate)
+
+
+def _holds_something(folder: str) -> bool:
+    """Whether a file in it has been written to."""
+    with contextlib.suppress(OSError):
+        return any(entry.stat().st_size > 0 for entry in os.scandir(folder))
+    return False

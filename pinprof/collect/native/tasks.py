@@ -1,0 +1,52 @@
+"""Which threads a program consists of, by what the kernel has told of their beginnings and ends.
+
+/proc does not say whose descendant a process is whose parent has ended; the records do, and when each was started.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Iterator
+
+from pinprof.collect.native import existing, perf_event
+
+_HEADER = struct.Struct("<IHH")
+_TASK = struct.Struct("<IIIIQ")
+"""`u32 pid, ppid, tid, ptid; u64 time` (perf_event.h, PERF_RECORD_FORK and PERF_RECORD_EXIT)."""
+_PIECE = 1 << 20
+
+
+class Tasks:
+    """Reads the records that a file holds so far; `written` first empties the rings, and tells where records end."""
+
+    def __init__(self, pid: int, file: str, start: int, written: Callable[[], int]) -> None:
+        self._path, self._place, self._written = file, start, written
+        self._alive = dict.fromkeys(existing.threads(pid), 0)
+
+    def alive(self) -> list[int]:
+        """Every thread, ascending."""
+        for _ in self._read():
+            pass
+        return sorted(self._alive)
+
+    def since(self) -> list[tuple[int, int]]:
+        """Threads that have begun since the last look, and when (CLOCK_MONOTONIC); some may have ended."""
+        return [(thread, begun) for thread, begun in self._read() if thread in self._alive]
+
+    def _read(self) -> Iterator[tuple[int, int]]:
+        end = self._written()
+        with open(self._path, "rb", buffering=_PIECE) as file:  # noqa: PTH123 - a buffer of this size
+            file.seek(self._place)
+            while self._place + _HEADER.size <= end:
+                kind, _, size = _HEADER.unpack(file.read(_HEADER.size))
+                assert size >= _HEADER.size, "a record that the kernel made"
+                body = file.read(size - _HEADER.size)
+                self._place += size
+                if kind not in (perf_event.RECORD_FORK, perf_event.RECORD_EXIT) or len(body) < _TASK.size:
+                    continue
+                _, _, thread, _, when = _TASK.unpack_from(body)
+                if kind == perf_event.RECORD_EXIT:
+                    self._alive.pop(thread, None)
+                else:
+                    self._alive[thread] = when
+                    yield thread, when

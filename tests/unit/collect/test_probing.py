@@ -1,0 +1,192 @@
+"""What becomes of the events of a kind that costs too much; the kernel's part is played, no probe is set."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from pinprof.collect.native import existing, opened, perf_event, probing
+from pinprof.collect.native.events import call_events, mappings
+from pinprof.collect.native.opened import Opened
+from pinprof.collect.native.perf_event import EventAttr
+from pinprof.collect.native.probing import Probes
+from pinprof.collect.native.tracefs import Tracepoints
+
+POINTS = {"copies": Tracepoints(11, 12), "memory": Tracepoints(21, 22)}
+MS = 1_000_000
+
+
+class Kernel:
+    """Events on two tracepoints of each kind, on a clock of its own; `rate` says how often a second each is entered."""
+
+    def __init__(self) -> None:
+        self.now_ns = self.opened = 0
+        self.rate = {11: 0.0, 21: 0.0}
+        self.points: dict[int, int] = {}
+        self.counts: dict[int, float] = {}
+        self.on: set[int] = set()
+        self.made = {11: 0.0, 21: 0.0}
+
+    def open_event(self, attr: EventAttr, pid: int, cpu: int) -> int:
+        file = os.open("/dev/null", os.O_RDONLY)
+        self.points[file], self.counts[file] = attr.config, 0.0
+        self.opened += 1
+        if not attr.flags & perf_event.DISABLED:
+            self.on.add(file)
+        else:
+            self.on.discard(file)
+        return file
+
+    def passes(self, nanoseconds: int) -> None:
+        self.now_ns += nanoseconds
+        for point, rate in self.rate.items():
+            self.made[point] += rate * nanoseconds * 1e-9
+        for file in self.on:
+            self.counts[file] += self.rate.get(self.points[file], 0.0) * nanoseconds * 1e-9
+
+    def count(self, file: int) -> int:
+        os.fstat(file)  # an event that is closed cannot be read
+        return int(self.counts[file])
+
+
+@pytest.fixture
+def kernel(monkeypatch: pytest.MonkeyPatch) -> Kernel:
+    played = Kernel()
+    monkeypatch.setattr(perf_event, "open_event", played.open_event)
+    monkeypatch.setattr(perf_event, "enable", played.on.add)
+    monkeypatch.setattr(perf_event, "disable", played.on.discard)
+    monkeypatch.setattr(perf_event, "count", played.count)
+    monkeypatch.setattr(perf_event, "event_id", lambda file: 1000 + file)
+    monkeypatch.setattr(perf_event, "lost_records", lambda file, _: 0)
+    monkeypatch.setattr(opened, "share", lambda files, ring: None)
+    monkeypatch.setattr(existing, "family", lambda pid: [pid])
+    clock = SimpleNamespace(
+        monotonic_ns=lambda: played.now_ns, sleep=lambda seconds: played.passes(round(seconds * 1e9))
+    )
+    monkeypatch.setattr(probing, "time", clock)
+    return played
+
+
+class Watched:
+    """The probes of a program, and their events."""
+
+    def __init__(self, kernel: Kernel) -> None:
+        self.kernel = kernel
+        self.again: list[int] = []
+        specs = [mappings(), *call_events(POINTS)]
+        files = [[kernel.open_event(spec.attr, 7, 0)] for spec in specs]
+        ring: Any = SimpleNamespace(close=lambda: None)
+        self.opened = Opened(specs, files, [ring], [], [0], [0] * len(specs))
+        self.probes = Probes(POINTS, 7, 3.0, None)
+        self.probes.govern(self.opened, lambda event, _: self.again.append(event))
+        kernel.on.clear()
+        kernel.on.update(file for spec, each in zip(specs, files, strict=True) if not spec.held_back for file in each)
+
+    def run(self, seconds: float) -> None:
+        for _ in range(round(seconds * 100)):
+            self.kernel.passes(10 * MS)
+            self.probes.look(1 << 20)
+
+    def names(self) -> set[str]:
+        """Events that are open and on."""
+        on = self.kernel.on
+        pairs = zip(self.opened.specs[1:], self.opened.files[1:], strict=True)
+        return {spec.name for spec, files in pairs if any(file in on for file in files)}
+
+    def finish(self) -> dict[str, Any]:
+        told: dict[str, Any] = self.probes.finish()["probes"]
+        return told
+
+
+@pytest.fixture
+def watched(kernel: Kernel) -> Iterator[Watched]:
+    made = Watched(kernel)
+    yield made
+    made.probes.close()
+    made.opened.close()
+
+
+FULL = {"call-enter/copies", "call-leave/copies", "call-enter/memory", "call-leave/memory"}
+REST = {"call-enter/memory", "call-leave/memory"}
+
+
+def test_within_the_budget_everything_is_recorded(watched: Watched) -> None:
+    watched.kernel.rate |= {11: 2000, 21: 2000}
+    watched.run(10)
+    assert watched.names() == FULL
+    told = watched.finish()
+    assert told["given_up"] == []
+    # 40,000 calls at the usual 5 µs.
+    assert told["cost_ns"] == pytest.approx(200 * MS, rel=0.01)
+
+
+def test_what_loses_its_stacks_keeps_its_events(watched: Watched) -> None:
+    watched.kernel.rate[11] = 8000
+    watched.run(5)
+    assert watched.names() == {"call-enter-bare/copies", "call-leave/copies", *REST}
+    assert watched.again == []
+    (episode,) = watched.finish()["given_up"]
+    assert (episode["kind"], episode["without"]) == ("copies", "stacks")
+    # Those before the switch had stacks.
+    assert episode["calls"] == pytest.approx(8000 * (5 - episode["from_ns"] * 1e-9), rel=0.01)
+
+
+def test_a_flood_is_closed_and_counted_in_windows(watched: Watched) -> None:
+    watched.kernel.rate |= {11: 50_000, 21: 500}
+    watched.run(10)
+    assert watched.names() == REST
+    assert [len(files) for files in watched.opened.files[1:4]] == [0, 0, 0], "what stays open traps"
+    (episode,) = watched.finish()["given_up"]
+    assert (episode["kind"], episode["without"]) == ("copies", "calls")
+    assert episode["from_ns"] <= 50 * MS
+    untraced = watched.kernel.made[11] * (1 - episode["from_ns"] / watched.kernel.now_ns)
+    # Windows take their own cost off the time they looked at.
+    assert untraced <= episode["calls"] <= 1.15 * untraced
+
+
+def test_a_flood_that_is_over_is_traced_again_by_new_events(watched: Watched) -> None:
+    watched.kernel.rate[11] = 50_000
+    watched.run(1)
+    watched.kernel.rate[11] = 100
+    watched.run(10)
+    assert watched.names() == FULL
+    assert watched.again == [1, 2, 3]
+    (episode, *later) = watched.finish()["given_up"]
+    assert episode["without"] == "calls"
+    assert 2_000 * MS <= episode["to_ns"] - episode["from_ns"] <= 8_000 * MS
+    assert {each["without"] for each in later} <= {"stacks"}, "it may come back in two steps"
+
+
+def test_what_cannot_be_opened_again_stays_given_up(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched.kernel.rate[11] = 50_000
+    watched.run(1)
+    watched.kernel.rate[11] = 0
+    monkeypatch.setattr(probing, "_MOST_REOPENED", 2)
+    watched.run(100)
+    assert watched.names() == REST
+    (episode,) = watched.finish()["given_up"]
+    assert episode["to_ns"] == watched.kernel.now_ns
+
+
+def test_no_event_stays_open(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+    closed: list[int] = []
+    really = os.close
+
+    def close(file: int) -> None:
+        closed.append(file)
+        really(file)
+
+    monkeypatch.setattr(os, "close", close)
+    made = Watched(kernel)
+    kernel.rate[11] = 50_000
+    made.run(3)
+    kernel.rate[11] = 0
+    made.run(10)
+    assert made.again
+    made.probes.close()
+    made.opened.close()
+    assert len(closed) == kernel.opened

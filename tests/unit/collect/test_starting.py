@@ -1,0 +1,179 @@
+"""What a recording starts with: forked recorders, the kernel's symbols beside them, files that nobody opens unseen."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import signal
+import struct
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect import kallsyms, own_processes
+from pinprof.collect.native import perf_event, perf_file
+from pinprof.collect.native.events import standard
+from pinprof.collect.native.opening import Opening
+from pinprof.collect.native.tasks import Tasks
+from pinprof.collect.recorder import Recorder
+from pinprof.read.perf import data as perf_data
+
+
+def test_a_forked_recorder_finds_what_a_new_program_finds(tmp_path: Path) -> None:
+    log, held = tmp_path / "log", os.open("/dev/null", os.O_RDONLY)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
+
+    def work() -> int:
+        print(sorted(int(file.name) for file in Path("/proc/self/fd").iterdir())[:4], flush=True)
+        print(signal.pthread_sigmask(signal.SIG_BLOCK, []), os.getpgid(0) == os.getpid(), flush=True)
+        print(signal.getsignal(signal.SIGINT) is signal.SIG_DFL, os.read(0, 1), flush=True)
+        return 7
+
+    try:
+        recorder = Recorder.forked(lambda: _printed(work), log)
+        os.close(recorder._lifeline)
+        recorder._lifeline = -1
+        recorder.wait()
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        os.close(held)
+    assert recorder.wait_status is not None
+    assert os.waitstatus_to_exitcode(recorder.wait_status) == 7
+    files, state, rest = log.read_text().splitlines()
+    assert files.startswith("[0, 1, 2, ")
+    assert str(held) not in files
+    assert (state, rest) == ("set() True", "True b''")
+
+
+def _printed(work: object) -> int:
+    """pytest has its own standard output, which is no file."""
+    sys.stdout = os.fdopen(1, "w", closefd=False)
+    assert callable(work)
+    status = work()
+    assert isinstance(status, int)
+    return status
+
+
+def test_what_fails_in_a_forked_recorder_lies_in_its_log(tmp_path: Path) -> None:
+    recorder = Recorder.forked(lambda: 1 // 0, tmp_path / "log")
+    recorder.wait()
+    assert not recorder.ended_well
+    assert "ZeroDivisionError" in (tmp_path / "log").read_text()
+
+
+def test_a_process_with_threads_is_not_forked() -> None:
+    code = (
+        "import threading; from pinprof.collect.own_processes import may_fork; alone = may_fork(); "
+        "end = threading.Event(); other = threading.Thread(target=end.wait); other.start(); "
+        "both = may_fork(); end.set(); other.join(); raise SystemExit(0 if alone and not both else 1)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize("fork", [True, False])
+def test_the_kernels_symbols_are_copied_beside(fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = tmp_path / "kallsyms"
+    source.write_text("ffffffff81000000 T _text\nffffffff81000100 T fault\n")
+    monkeypatch.setattr(kallsyms, "SOURCE", source)
+    monkeypatch.setattr(kallsyms, "may_fork", lambda: True)
+    copying = kallsyms.Copying(tmp_path, tmp_path / "log", fork=fork)
+    assert copying.note() == ""
+    copying.end()
+    assert gzip.decompress((tmp_path / "kallsyms.gz").read_bytes()) == source.read_bytes()
+    assert not any(thread.name == "pinprof-kallsyms" for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("fork", [True, False])
+def test_symbols_that_cannot_be_written_are_an_error(
+    fork: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = tmp_path / "kallsyms"
+    source.write_text("ffffffff81000000 T _text\n")
+    monkeypatch.setattr(kallsyms, "SOURCE", source)
+    monkeypatch.setattr(kallsyms, "may_fork", lambda: True)
+    copying = kallsyms.Copying(tmp_path / "nowhere", tmp_path / "log", fork=fork)
+    with pytest.raises(FileNotFoundError):
+        copying.note()
+    copying.end()
+
+
+def test_who_opens_a_guarded_file_waits(tmp_path: Path) -> None:
+    file = tmp_path / "libcuda.so.1"
+    file.write_text("content")
+    try:
+        opening = Opening([str(file)])
+    except OSError:
+        pytest.skip("no process may be held here")
+    with subprocess.Popen(["cat", file], stdout=subprocess.PIPE) as reader:
+        try:
+            held = own_readable(opening.file)
+            assert held
+            assert reader.poll() is None
+        finally:
+            opening.close()
+        assert reader.stdout is not None
+        assert reader.stdout.read() == b"content"
+
+
+def own_readable(file: int) -> bool:
+    import select
+
+    return bool(select.select([file], [], [], 60)[0])
+
+
+def test_threads_of_a_program_are_known_by_what_the_kernel_told(tmp_path: Path) -> None:
+    def told(kind: int, thread: int, when: int) -> bytes:
+        return struct.pack("<IHHIIIIQ", kind, 0, 32, 1, 1, thread, 1, when)
+
+    fork, end = perf_event.RECORD_FORK, perf_event.RECORD_EXIT
+    other = struct.pack("<IHH", perf_event.RECORD_FINISHED_ROUND, 0, 8)
+    records = [told(fork, 1 << 22, 5), other, told(fork, (1 << 22) + 1, 6), told(end, 1 << 22, 7)]
+    path = tmp_path / "calls.data"
+    path.write_bytes(b"head" + b"".join(records))
+    tasks = Tasks(os.getpid(), str(path), 4, lambda: path.stat().st_size)
+    alive = tasks.alive()
+    assert os.getpid() in alive
+    assert (1 << 22) + 1 in alive
+    assert 1 << 22 not in alive
+    with path.open("ab") as more:
+        more.write(told(fork, (1 << 22) + 2, 8) + told(fork, (1 << 22) + 3, 9))
+    assert tasks.since() == [((1 << 22) + 2, 8), ((1 << 22) + 3, 9)]
+
+
+def test_ids_that_come_later_are_in_the_head_of_a_file_without_an_end(tmp_path: Path) -> None:
+    first, second = standard(frequency=99, fault_period=64, off_cpu=False, kernel=True)[:2]
+    later: list[int] = []
+    path = tmp_path / "calls.data"
+    file = perf_file.PerfFile(path, [(first, [1, 2]), (second, later)], room=4)
+    later += [7, 8]
+    assert file.tell_ids()
+    assert [source.ids for source in perf_data.load(path).header.sources] == [(1, 2), (7, 8)]
+    later += [9]
+    assert not file.tell_ids()
+    file.finish({})
+    file.close()
+    assert [source.ids for source in perf_data.load(path).header.sources] == [(1, 2), (7, 8, 9)]
+
+
+def test_a_fork_is_named_and_runs_the_module(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+from pinprof.collect.own_processes import started
+
+folder = Path(sys.argv[1])
+log = folder / "log"
+recorder = started("pinprof.collect.uvm", "pinprof-uvm", ["0", str(folder)], log, fork=True)
+while not log.exists() or "ready" not in log.read_text():
+    pass
+print(Path(f"/proc/{recorder.pid}/comm").read_text().strip())
+recorder.finish()
+recorder.wait()
+sys.exit(not recorder.ended_well)
+"""
+    done = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "pinprof-uvm\n"), done.stderr
+    assert own_processes.collector_environment()["PYTHONPATH"]
