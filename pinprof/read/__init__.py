@@ -6,6 +6,7 @@ beside them.
 
 from __future__ import annotations
 
+import importlib
 import os
 import pkgutil
 import re
@@ -21,6 +22,7 @@ from pinprof import files
 from pinprof.errors import CaptureError, FormatError, PinprofError, readable, unreadable
 from pinprof.model import Capture
 from pinprof.read.packed import is_packed
+from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.store import MEMORY, PYTHON_STACKS, part, refuse_links
 from pinprof.units import format_counted
@@ -29,9 +31,9 @@ __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbol
 
 READERS: tuple[str, ...] = (
     "pinprof.read.perf:DATA",
-    "pinprof.read.nsys.export:READER",
     "pinprof.read.nsys.capture:READER",
     "pinprof.read.perf:CAPTURE",
+    "pinprof.read.nsys.export:READER",
     "pinprof.read.nsys.tool:READER",
     "pinprof.read.formats.speedscope:READER",
     "pinprof.read.formats.chrome_trace:READER",
@@ -53,15 +55,28 @@ _HEAD_BYTES = 1 << 16
 
 
 def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
-    """The capture in a directory or file; `-` is standard input, which may be a pipe.
+    """The capture in a directory, file or packed directory; `-` is standard input, which may be a pipe.
 
     CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
     """
+    from pinprof.read import archive
+
+    path = Path(path)
+    with _seekable(path) as place:
+        if place.is_dir() or not archive.is_archive(place):
+            return _with_side_files(path, place, options)
+        with archive.unpacked(place, str(path)) as directory, _shown_as(path, directory):
+            return replace(_with_side_files(directory, directory, options), path=str(path))
+
+
+def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
+    """The capture at `place`, with what lies beside it; `path` is what it is called."""
     from pinprof.read import machine_rates
     from pinprof.read.python import frames as python_frames
 
-    path = Path(path)
-    capture = _read(path, options)
+    capture = _with_summable_ranges(_read(path, place, options))
+    if capture.traced is not None:
+        capture = replace(capture, traced=_with_summable_ranges(capture.traced))
     stacks = part(path, PYTHON_STACKS)
     capture = python_frames.settle(capture, stacks, keep_interpreter=options.interpreter_frames)
     if memory := part(path, MEMORY):
@@ -75,18 +90,28 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     return machine_rates.brought(capture, path)
 
 
-def _read(path: Path, options: ReadOptions) -> Capture:
+def _with_summable_ranges(capture: Capture) -> Capture:
+    ranges, notes = summable(capture.ranges)
+    return replace(capture, ranges=ranges).with_notes(*notes) if notes else capture
+
+
+def _read(path: Path, place: Path, options: ReadOptions) -> Capture:
     """The capture as its reader makes it."""
-    with _seekable(path) as place:
-        reader = _reader_of(place, str(path))
-        with _decompressed(place, reader) as (file, damage):
-            try:
-                capture = reader.read(file, options)
-            except PinprofError as error:
-                error.problem = error.problem.replace(str(file), str(path))
-                raise
+    reader = _reader_of(place, str(path))
+    with _decompressed(place, reader) as (file, damage), _shown_as(path, file):
+        capture = reader.read(file, options)
     capture = capture.with_notes(f"The file ends early: {damage}.") if damage else capture
     return capture if file == path else replace(capture, path=str(path))
+
+
+@contextmanager
+def _shown_as(path: Path, copy: Path) -> Iterator[None]:
+    """Errors name the path that was given, not that of a temporary copy."""
+    try:
+        yield
+    except PinprofError as error:
+        error.problem = error.problem.replace(str(copy), str(path))
+        raise
 
 
 def seal_symbols(directory: Path) -> frozenset[int]:
@@ -96,6 +121,12 @@ def seal_symbols(directory: Path) -> frozenset[int]:
     """
     seal = _reader_of(directory, str(directory)).seal
     return seal(directory) if seal else frozenset()
+
+
+def load_sealing() -> None:
+    """Import what `seal_symbols` needs, so that it takes less time."""
+    for name in ("nsys.capture", "perf.capture", "symbols.elf", "symbols.dwarf"):
+        importlib.import_module(f"{__name__}.{name}")
 
 
 def _readers() -> Iterator[Reader]:

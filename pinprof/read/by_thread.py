@@ -7,15 +7,19 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Int32, Int64, pack
+from pinprof.columns import Int32, Int64, is_uniform, pack
 
 
 def threads(pid: Int32, tid: Int32) -> Iterator[NDArray[np.int64]]:
     """The rows of each thread, in order."""
+    if is_uniform(pid) and is_uniform(tid):
+        if len(pid):
+            yield np.arange(len(pid))
+        return
     thread = pack(pid, tid)
     rows = np.argsort(thread, kind="stable")
     bounds = np.flatnonzero(np.diff(thread[rows])) + 1
-    yield from np.split(rows, bounds) if len(rows) else ()
+    yield from np.split(rows, bounds)
 
 
 def outermost(start: Int64, end: Int64, pid: Int32, tid: Int32) -> NDArray[np.int64]:

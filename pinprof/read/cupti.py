@@ -27,6 +27,7 @@ from pinprof.activity import (
     OpKind,
     PageFaultTable,
 )
+from pinprof.cuda_functions import FUNCTIONS, Function
 from pinprof.model import Int64, UInt8
 from pinprof.read.symbols.demangle import demangle
 from pinprof.units import format_counted, format_ns
@@ -349,13 +350,16 @@ def _joined_with(calls: ApiCallTable, operations: GpuOpTable) -> Int64:
 
     CUPTI counts calls in their order, and so do traced calls: the n-th copy of a size in a process belongs to the n-th
     call that copies that size. Where the two numbers differ for a size, or work would begin before its call, none of
-    that size is joined.
+    that size is joined. What is left belongs to calls whose arguments do not say a size, batches above all: the copies
+    that CUPTI counts as one call's to the n-th of these.
     """
     joined = np.zeros(len(operations), np.int64)
     if calls.size_bytes is None or calls.copy_kind is None:
         return joined
     work = np.flatnonzero(operations.kind == OpKind.COPY)
-    made = np.flatnonzero((calls.copy_kind != UNRECORDED) & (calls.status == 0) & (calls.size_bytes >= 0))
+    copying = (calls.copy_kind != UNRECORDED) & (calls.status == 0)
+    whole = (calls.size_bytes >= 0) & ~_batched(calls)
+    made = np.flatnonzero(copying & whole)
     work = work[np.lexsort((operations.correlation_id[work], operations.size_bytes[work], operations.pid[work]))]
     made = made[np.lexsort((calls.start_ns[made], calls.size_bytes[made], calls.pid[made]))]
     of_work = list(zip(operations.pid[work].tolist(), operations.size_bytes[work].tolist(), strict=True))
@@ -371,7 +375,32 @@ def _joined_with(calls: ApiCallTable, operations: GpuOpTable) -> Int64:
         rows, causes = work[begin:end], made[first:last]
         if len(rows) == len(causes) and np.all(operations.start_ns[rows] >= calls.start_ns[causes]):
             joined[rows] = calls.correlation_id[causes]
+    _join_rest(joined, operations, calls, np.flatnonzero(copying & ~whole), copying & whole & (calls.size_bytes > 0))
     return joined
+
+
+def _batched(calls: ApiCallTable) -> NDArray[np.bool_]:
+    """Calls of several copies."""
+    pieces = [FUNCTIONS.get(name, Function()).pieces is not None for name in calls.names]
+    return np.asarray(np.array([*pieces, False], np.bool_)[calls.name])
+
+
+def _join_rest(
+    joined: Int64, operations: GpuOpTable, calls: ApiCallTable, made: Int64, sized: NDArray[np.bool_]
+) -> None:
+    """Let copies without a call have the calls `made`, in processes whose `sized` calls all have their copies."""
+    left = np.flatnonzero((operations.kind == OpKind.COPY) & (joined == 0))
+    lonely = sized & ~np.isin(calls.correlation_id, joined)
+    for pid in np.setdiff1d(operations.pid[left], calls.pid[lonely]).tolist():
+        rows = left[operations.pid[left] == pid]
+        causes = made[calls.pid[made] == pid]
+        causes = causes[np.argsort(calls.start_ns[causes], kind="stable")]
+        numbers, of = np.unique(operations.correlation_id[rows], return_inverse=True)
+        if len(numbers) != len(causes):
+            continue
+        cause = causes[of.reshape(-1)]
+        if np.all(operations.start_ns[rows] >= calls.start_ns[cause]):
+            joined[rows] = calls.correlation_id[cause]
 
 
 def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:

@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from pinprof.errors import FormatError, readable, unreadable
 from pinprof.model import RangeTable
 from pinprof.read.packed import PackedError, unpacked
@@ -29,6 +31,8 @@ from pinprof.units import format_counted
 _MAX = 2**63 - 1
 _MAX_BYTES = 1 << 30
 _OPEN = -1
+_LONGEST_SUM = 2.0**62
+"""Nanoseconds, 146 years: what all ranges together may last."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,18 @@ def parse_ranges(text: bytes) -> LoadedRanges:
         ranges = [entry._replace(end=latest, ended=False) if entry.end == _OPEN else entry for entry in ranges]
     ranges.sort(key=lambda entry: (entry.start, -entry.end, entry.depth))
     return LoadedRanges(_table(ranges), bad, unclosed)
+
+
+def summable(ranges: RangeTable) -> tuple[RangeTable, tuple[str, ...]]:
+    """Ranges whose lengths sum to what 64 bits hold, and what to say where the longest had to be left out for it."""
+    length = (ranges.end_ns - ranges.start_ns).astype(np.float64)
+    if length.sum() < _LONGEST_SUM:
+        return ranges, ()
+    order = np.argsort(length, kind="stable")
+    kept = np.zeros(len(length), np.bool_)
+    kept[order] = np.cumsum(length[order]) < _LONGEST_SUM
+    what = format_counted(int(np.count_nonzero(~kept)), "range lasts", "ranges last")
+    return ranges.take(kept), (f"{what} longer than can be; left out, for the file is damaged.",)
 
 
 def _parse(line: bytes) -> _Range | None:

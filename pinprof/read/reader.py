@@ -8,6 +8,7 @@ from enum import IntEnum
 from pathlib import Path
 
 from pinprof.model import Capture
+from pinprof.read.symbols.kept import KeptSymbols
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +23,8 @@ class ReadOptions:
     """NVTX ranges (`ranges.jsonl`)."""
     interpreter_frames: bool = False
     """Keep the Python interpreter's own functions in stacks that have Python functions."""
+    kept: KeptSymbols | None = None
+    """Symbol tables that captures of this boot share; of captures without symbols of their own."""
 
 
 class Certainty(IntEnum):

@@ -20,12 +20,12 @@ from pinprof.activity import (
     PageFaultTable,
     SchedTable,
 )
-from pinprof.columns import PairIndex
+from pinprof.columns import PairIndex, is_uniform, narrowed, packed, uniform
 from pinprof.cuda_functions import plain_name
 from pinprof.model import Int32, Int64
 from pinprof.read.by_thread import outermost
 from pinprof.read.nsys import schema
-from pinprof.read.nsys.source import Numbers
+from pinprof.read.nsys.numbers import Numbers
 from pinprof.read.nsys.tables import Tables, address_column, amount_column, enum_column, id_column, time_order
 
 _OPERATIONS = (
@@ -43,6 +43,8 @@ def read_cuda(tables: Tables) -> tuple[ApiCallTable, GpuOpTable]:
     """Calls, folded, and GPU work, which points to the outer call where the inner one caused it."""
     calls, inner, outer = _calls(tables)
     operations = _operations(tables)
+    if not len(inner.rows):
+        return calls, operations
     row = inner.find(operations.pid, operations.correlation_id)
     # One more element, read by -1: the id of no inner call.
     moved = np.where(row >= 0, np.append(outer, -1)[row], operations.correlation_id)
@@ -55,25 +57,25 @@ def _calls(tables: Tables) -> tuple[ApiCallTable, PairIndex, Int64]:
     order = time_order(raw["start"], raw["end"])
     raw = {name: values[order] for name, values in raw.items()}
     outer = outermost(raw["start"], raw["end"], raw["pid"], raw["tid"])
-    folded = np.bincount(outer, minlength=len(outer)) - 1
-    kept = np.flatnonzero(outer == np.arange(len(outer)))
+    own = outer == np.arange(len(outer))
+    kept = slice(None) if own.all() else np.flatnonzero(own)
+    folded = (np.bincount(outer, minlength=len(outer)) - 1).astype(np.int32)
     name, names = _plain_names(*tables.names(raw["name"]))
     correlation = id_column(raw["correlation_id"])
-    inside = np.flatnonzero((outer != np.arange(len(outer))) & (correlation > 0))
-    api = enum_column(raw["api"][kept])
+    api = enum_column(raw["api"])
     table = ApiCallTable(
         start_ns=raw["start"][kept],
         end_ns=raw["end"][kept],
         name=name[kept],
-        pid=raw["pid"][kept],
-        tid=raw["tid"][kept],
+        pid=packed(raw["pid"][kept]),
+        tid=packed(raw["tid"][kept]),
         correlation_id=correlation[kept],
-        status=raw["status"][kept],
-        api=np.where(api <= Api.DRIVER, api, np.uint8(UNRECORDED)),
-        folded=folded[kept].astype(np.int32),
+        status=packed(raw["status"][kept]),
+        api=packed(np.where(api <= Api.DRIVER, api, np.uint8(UNRECORDED))[kept]),
+        folded=packed(folded[kept]),
         names=names,
     )
-    return table, PairIndex.of(raw["pid"], correlation, inside), correlation[outer]
+    return table, PairIndex.of(raw["pid"], correlation, np.flatnonzero(~own & (correlation > 0))), correlation[outer]
 
 
 def _plain_names(index: Int32, names: tuple[str, ...]) -> tuple[Int32, tuple[str, ...]]:
@@ -88,13 +90,13 @@ def _operations(tables: Tables) -> GpuOpTable:
     counts = [len(piece["start"]) for _, piece in pieces]
 
     def column(name: str, dtype: Any, missing: int) -> NDArray[Any]:
-        whole = np.full(sum(counts), missing, dtype)
-        at = 0
-        for (_, piece), count in zip(pieces, counts, strict=True):
-            if name in piece:
-                whole[at : at + count] = piece.pop(name)
-            at += count
-        return whole[order]
+        parts = [
+            piece.pop(name).astype(dtype, copy=False) if name in piece else uniform(missing, count, dtype)
+            for (_, piece), count in zip(pieces, counts, strict=True)
+        ]
+        if all(map(is_uniform, parts)) and len(values := {int(part[0]) for part in parts if len(part)}) == 1:
+            return uniform(values.pop(), len(start), dtype)
+        return np.concatenate(parts)[order]
 
     for _, piece in pieces:
         if schema.LAUNCH_SHAPE[0] in piece:
@@ -109,10 +111,10 @@ def _operations(tables: Tables) -> GpuOpTable:
         start_ns=start[order],
         end_ns=column("end", np.int64, 0),
         kind=kind,
-        name=name,
+        name=narrowed(name),
         pid=column("pid", np.int32, -1),
         device=column("device", np.int32, -1),
-        stream=column("stream", np.int32, -1),
+        stream=narrowed(column("stream", np.int32, -1)),
         correlation_id=id_column(column("correlation_id", np.int32, -1)),
         size_bytes=amount_column(column("size_bytes", np.int64, 0)),
         copy_kind=copy_kind,
@@ -122,7 +124,7 @@ def _operations(tables: Tables) -> GpuOpTable:
         sync=enum_column(column("sync", np.int8, -1)),
         address=address_column(column("address", np.int64, schema.MISSING)),
         names=names,
-        threads=column("threads", np.int64, 0),
+        threads=narrowed(column("threads", np.int64, 0)),
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import Activity, OpKind, SchedTable
-from pinprof.columns import pack, pairs_of
+from pinprof.columns import distinct, pack, pairs_of
 from pinprof.errors import CaptureError
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, ClockSync, RangeTable
@@ -37,7 +37,7 @@ _PROCESS_TREE = "ProcessTree"
 
 def certainty(path: Path, head: bytes) -> Certainty:
     """Certain of a parquetdir folder, by its tables. A file that is SQLite is likely an export; `read` tells."""
-    if any((path / f"{table}.parquet").is_file() for table in schema.KNOWN_TABLES):
+    if path.is_dir() and any((path / f"{table}.parquet").is_file() for table in schema.KNOWN_TABLES):
         return Certainty.CERTAIN
     return Certainty.LIKELY if head.startswith(MAGIC) else Certainty.NO
 
@@ -67,9 +67,7 @@ def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
     end_ns = max(int(column.max(initial=0)) for column in ends)
     ranges, marks, given_names = read_nvtx(tables, end_ns)
     spoke = tables.read(schema.DIAGNOSTICS)["pid"]
-    traced = np.unique(
-        np.concatenate([*(t.pid for t in (calls, gpu_ops, faults, memory, os_calls, ranges, marks)), spoke])
-    )
+    traced = distinct(*(table.pid for table in (calls, gpu_ops, faults, memory, os_calls, ranges, marks)), spoke)
     traced = traced[traced > 0]
     ours = traced if len(traced) and facts.get(schema.SAMPLING_SCOPE) != _PROCESS_TREE else None
     cpu = read_samples(tables, facts, ours, resolver)
@@ -159,7 +157,7 @@ def _thread_names(
     tables: Tables, given: Mapping[tuple[int, int], str], seen: Iterable[Any]
 ) -> dict[tuple[int, int], str]:
     """Names of the threads that something was recorded of; those that the program gave by NVTX win."""
-    there = np.unique(np.concatenate([pack(table.pid, table.tid) for table in seen]))
+    there = distinct(*(pack(table.pid, table.tid) for table in seen))
     raw = tables.read(schema.THREADS)
     rows = np.flatnonzero(np.isin(pack(raw["pid"], raw["tid"]), there))
     index, names = tables.names(raw["name"][rows])

@@ -18,7 +18,7 @@ from pinprof.columns import pack, pairs_of
 from pinprof.model import Bool, Int32, Int64, RangeTable
 from pinprof.read.by_thread import threads
 from pinprof.read.nsys import schema
-from pinprof.read.nsys.source import Numbers
+from pinprof.read.nsys.numbers import Numbers
 from pinprof.read.nsys.tables import Tables, time_order
 
 _NAMELESS = "(no name)"

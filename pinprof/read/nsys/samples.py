@@ -16,7 +16,7 @@ from pinprof.columns import pack, unpack
 from pinprof.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema
-from pinprof.read.nsys.source import Numbers
+from pinprof.read.nsys.numbers import Numbers
 from pinprof.read.nsys.tables import Tables, address_column, time_order
 from pinprof.read.symbols.resolver import Resolver
 

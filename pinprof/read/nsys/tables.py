@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.columns import packed, uniform
 from pinprof.model import Int32, Int64, UInt8, UInt64
+from pinprof.read.nsys.numbers import DTYPES, Numbers, missing
 from pinprof.read.nsys.schema import MISSING, STRINGS, TableSchema
-from pinprof.read.nsys.source import DTYPES, Numbers, Source
+from pinprof.read.nsys.source import Source
 
 _UNKNOWN = "[unknown]"
 _DENSE = 1 << 20
@@ -43,8 +45,7 @@ class Tables:
                 count = len(next(iter(numbers.values()))) if numbers else self.source.rows(table)
                 for column, name in columns.items():
                     if name is None:
-                        missing = MISSING if column.bits == 64 else -1
-                        numbers[column.name] = np.full(count, missing, DTYPES[column.bits])
+                        numbers[column.name] = uniform(missing(column), count, DTYPES[column.bits])
                 return numbers
             self.notes.append(
                 f"The table {table} lacks the column {' and '.join(lacking)} that every known version of nsys writes: "
@@ -99,20 +100,24 @@ def time_order(start: Int64, end: Int64 | None = None) -> NDArray[np.int64] | sl
 
 def enum_column(values: NDArray[Any]) -> UInt8:
     """Enum values as the model has them: NULL is 255."""
-    return values.astype(np.uint8)
+    return packed(values.astype(np.uint8))
 
 
 def address_column(values: NDArray[Any]) -> UInt64:
     """Addresses as the model has them: unsigned, NULL is 0."""
-    return np.where(values == MISSING, 0, values).view(np.uint64)
+    missing = values == MISSING
+    return (np.where(missing, 0, values) if missing.any() else values).view(np.uint64)
 
 
-def id_column(values: NDArray[Any]) -> Int64:
-    """Unsigned 32-bit ids, of which -1 is NULL."""
+def id_column(values: NDArray[Any]) -> NDArray[Any]:
+    """Unsigned 32-bit ids, of which -1 is NULL; of 32 bits where these are enough."""
+    if int(values.min(initial=0)) >= -1:
+        return values
     wide = values.astype(np.int64)
     return np.where(wide < -1, wide & 0xFFFF_FFFF, wide)
 
 
 def amount_column(values: NDArray[Any]) -> Int64:
     """Sizes and counts: NULL and what is below zero are 0."""
-    return np.maximum(values.astype(np.int64), 0)
+    wide = values.astype(np.int64)
+    return np.maximum(wide, 0, out=wide)

@@ -18,15 +18,16 @@ from pinprof import files, store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
-from pinprof.read import cupti, range_sources
+from pinprof.read import cupti, range_sources, uvm
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.perf import cuda_calls, stack_copies
+from pinprof.read.perf import call_tracing, cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
 from pinprof.read.reader import ReadOptions
+from pinprof.read.recording_threads import without_recording_threads
 from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.read.thread_names import with_nvtx_names
@@ -99,7 +100,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     symbols = store.part(directory, store.SYMBOLS)
     sealed = SealedSymbols.load(symbols) if symbols else None
     kallsyms = options.kallsyms or store.part(directory, store.KALLSYMS)
-    resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs, sealed=sealed)
+    kept = options.kept if sealed is None else None
+    resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs, sealed=sealed, kept=kept)
     ranges = range_sources.load(directory, options.ranges, measured_only=bool(manifest.scenario))
     notes = ranges.notes
     if resolver.kernel_hidden:
@@ -109,13 +111,17 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         )
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if calls := store.part(directory, store.CALLS_DATA):
-        called = cuda_calls.load(calls, resolver)
-        activity = replace(called.activity, call_overhead=cuda_calls.overhead(manifest))
-        capture = replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
-    if seen := cupti.read_folder(directory / store.GPU, capture.activity):
-        capture = replace(capture.with_notes(*seen[1]), activity=seen[0])
+        given_up = call_tracing.given_up(manifest)
+        called = cuda_calls.load(calls, resolver, given_up)
+        activity = replace(called.activity, call_overhead=call_tracing.overhead(manifest), given_up=given_up)
+        begun = int(capture.samples.time_ns.min(initial=given_up[0].start_ns)) if given_up else 0
+        notes = call_tracing.notes(given_up, begun, call_tracing.budget_percent(manifest))
+        capture = replace(capture.with_notes(*called.notes, *notes), activity=activity, call_stacks=called.stacks)
+    for recorder, folder in ((cupti, store.GPU), (uvm, store.UVM)):
+        if seen := recorder.read_folder(directory / folder, capture.activity):
+            capture = replace(capture.with_notes(*seen[1]), activity=seen[0])
     capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
-    return replace(capture, path=str(directory), marks=ranges.marks)
+    return without_recording_threads(replace(capture, path=str(directory), marks=ranges.marks))
 
 
 def _lines_left(resolver: Resolver) -> tuple[str, ...]:

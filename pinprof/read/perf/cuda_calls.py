@@ -7,16 +7,15 @@ is its innermost caller in the program's own code, else the innermost function t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CallOverhead, CopyKind
-from pinprof.cuda_functions import FUNCTIONS, STATED, Function, plain_name
+from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
+from pinprof.cuda_functions import FUNCTIONS, READ_PIECES, STATED, Function, plain_name
 from pinprof.errors import PinprofError
-from pinprof.manifest import Manifest
 from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import outermost
@@ -33,9 +32,10 @@ _CREATE_CONTEXT = ("cuInit", "cuCtxCreate", "cuDevicePrimaryCtxRetain")
 _ENTER, _LEAVE = "call-enter", "call-leave"
 _FUNCTION, _ARGUMENTS, _RESULT = 1, 2, 3
 """Places in the payload: `struct uprobe_trace_entry_head` (kernel/trace/trace_uprobe.c), then what was fetched."""
+_MOST_PIECE = np.uint64(1 << 48)
+"""Bytes: a piece beyond this is damage."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
-_TOOL, _MOST_NS = "cuda-calls", 1_000_000_000
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 
 
@@ -49,14 +49,14 @@ class CudaCalls:
     """Of the callers; the calls' `stack` points into it."""
 
 
-def load(path: Path, resolver: Resolver) -> CudaCalls:
-    """The calls of a capture; of a damaged file what is whole."""
+def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> CudaCalls:
+    """The calls of a capture; of a damaged file what is whole. `given_up`: when kinds of calls were not traced."""
     try:
         recording = perf_data.load(path)
     except PinprofError as error:
         return CudaCalls(Activity(SOURCE), (f"CUDA calls cannot be read: {error.problem}",))
     raw = recording.raw
-    names = [source.name for source in recording.header.sources]
+    names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
         return CudaCalls(Activity(SOURCE, recorded=TRACED), ())
     samples = raw.samples
@@ -64,23 +64,30 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     for time, record in sorted(raw.tasks, key=lambda task: task[0]):
         spaces.apply(time, record, recording.header.features.build_ids)
     stacks = perf_data.stacks_of(samples, raw, spaces, resolver)
-    entered, left, open_calls = _pairs(
+    entered, left, still = _pairs(
         samples.clock,
         samples.pid,
         samples.tid,
         np.isin(samples.source, np.flatnonzero([name == _LEAVE for name in names])),
         raw.payload[:, _FUNCTION],
     )
+    traced = ~_across(given_up, samples.clock[entered], samples.clock[left], samples.source[entered], kinds)
+    entered, left = entered[traced], left[traced]
     named = entered[stacks.node[entered] != NO_NODE]
     left = left[stacks.node[entered] != NO_NODE]
     calls, arguments = _table(
-        samples.clock, samples.pid, samples.tid, named, left, raw.payload, stacks.table, stacks.node
+        samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
     memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks)
     notes = []
+    end = np.full(len(still), np.iinfo(np.int64).max)
+    open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
     if open_calls:
         what = format_counted(open_calls, "CUDA call", "CUDA calls")
         notes.append(f"{what} had not returned when the recording ended; left out.")
+    if cut := int((arguments.pieces > READ_PIECES).sum()):
+        what = format_counted(cut, "batched call has", "batched calls have")
+        notes.append(f"{what} more than {READ_PIECES} pieces: the sizes of these count, and not those of the others.")
     if raw.lost_samples:
         what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
         notes.append(f"{what} lost: the calls' counts are too low.")
@@ -88,19 +95,21 @@ def load(path: Path, resolver: Resolver) -> CudaCalls:
     return CudaCalls(activity, tuple(notes), stacks.table)
 
 
-def overhead(manifest: Manifest) -> CallOverhead | None:
-    """What the tracer wrote of its own cost; None where it did not, or wrote what is none."""
-    for collector in manifest.collectors:
-        raw = collector.get("call_overhead_ns")
-        if collector.get("name") == _TOOL and isinstance(raw, Mapping):
-            inside, around = raw.get("inside"), raw.get("around")
-            if type(inside) is int and type(around) is int and 0 <= inside < _MOST_NS and 0 <= around < _MOST_NS:
-                return CallOverhead(inside, around)
-    return None
+def _across(given_up: Sequence[GivenUp], start: Int64, end: Int64, source: Int32, kinds: Sequence[str]) -> np.ndarray:
+    """Per pair of an entry and a return, whether its kind was given up between them: they are not of one call, or what
+    is known of it is not whole. `kinds`: of each source.
+    """
+    result = np.zeros(len(start), np.bool_)
+    for kind in set(kinds):
+        gaps = [part for part in given_up if part.untraced and part.kind == kind]
+        mine = np.isin(source, np.flatnonzero([each == kind for each in kinds]))
+        begins = np.array(sorted(part.start_ns for part in gaps), np.int64)
+        result |= mine & (np.searchsorted(begins, start) < np.searchsorted(begins, end))
+    return result
 
 
-def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, int]:
-    """Rows where calls were entered and where the same were left, by start; how many were never left.
+def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, Int64]:
+    """Rows where calls were entered and where the same were left, by start; those of calls that were never left.
 
     A function returns before its caller does. One whose return was lost is given up when its caller returns.
     """
@@ -120,8 +129,9 @@ def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: U
                 del stack[depth:]
                 break
     starts = np.array(entered, np.int64)
+    never = np.array([row for rows in inside.values() for row in rows], np.int64)
     by_start = np.argsort(time[starts], kind="stable") if len(starts) else starts
-    return starts[by_start], np.array(left, np.int64)[by_start], sum(map(len, inside.values()))
+    return starts[by_start], np.array(left, np.int64)[by_start], never
 
 
 def _table(
@@ -131,6 +141,7 @@ def _table(
     entered: Int64,
     left: Int64,
     payload: UInt64,
+    batches: tuple[Int64, UInt64],
     stacks: StackTable,
     node: Int32,
 ) -> tuple[ApiCallTable, Arguments]:
@@ -155,9 +166,12 @@ def _table(
     roles = [FUNCTIONS.get(name, Function()) for name in names]
     arguments = payload[row, _ARGUMENTS:]
     size, rows = (_argument(arguments, called, [getattr(role, part) for role in roles]) for part in ("size", "rows"))
+    size = _product(size, np.array([role.unit for role in roles] or [1], np.uint64)[called]).view(np.uint64)
     many = np.array([role.rows is not None for role in roles] or [False], np.bool_)[called]
     size = np.where(many, _product(size, rows), size.astype(np.int64))
     has_size = np.array([role.size is not None for role in roles] or [False], np.bool_)[called]
+    pieces = _argument(arguments, called, [role.pieces for role in roles])
+    size = np.where(has_size, size, _batched(row, pieces, *batches))
     table = ApiCallTable(
         start_ns=time[row],
         end_ns=time[left[kept]],
@@ -171,7 +185,7 @@ def _table(
         else np.zeros(0, np.uint8),
         folded=folded.astype(np.int32),
         names=names,
-        size_bytes=np.where(has_size & (size >= 0), size, -1),
+        size_bytes=np.maximum(size, -1),
         site=caller.copy(),
         sites=tuple(sites),
         stack=node[row],
@@ -180,11 +194,25 @@ def _table(
     )
     stated = _stated(arguments, called, roles)
     _state_by_inner(stated, stacks, node[entered], outer, kept)
-    pointer, target, source = (
+    pointer, target, source, properties = (
         _argument(arguments, called, [getattr(role, part) for role in roles])
-        for part in ("pointer", "target", "source")
+        for part in ("pointer", "target", "source", "properties")
     )
-    return table, Arguments(pointer, target, source, stated)
+    location = properties & np.uint64(0xFFFFFFFF)
+    location[location > max(Location)] = Location.UNKNOWN
+    return table, Arguments(pointer, target, source, stated, pieces, location.astype(np.uint8))
+
+
+def _batched(row: Int64, pieces: UInt64, rows: Int64, sizes: UInt64) -> Int64:
+    """Per call what its first READ_PIECES pieces are together, -1 for a call that is no batch; `rows` have `sizes`."""
+    order = np.argsort(rows, kind="stable")
+    place = np.searchsorted(rows[order], row)
+    found = np.flatnonzero((np.append(rows[order], -1)[place] == row) & (pieces > 0))
+    mine = sizes[order[place[found]]]
+    mine = np.where(np.arange(sizes.shape[1]) < pieces[found, None], mine, np.uint64(0))
+    total = np.full(len(row), -1, np.int64)
+    total[found] = np.where((mine < _MOST_PIECE).all(1), mine.sum(1), np.uint64(2**64 - 1)).astype(np.int64)
+    return total
 
 
 def _context_inside(duration: Int64, stacks: StackTable, node: Int32, outer: Int64, kept: Int64) -> Int64:

@@ -27,6 +27,7 @@ from pinprof.activity import (
     UNRECORDED,
     ApiCallTable,
     CopyKind,
+    Location,
     MemoryKind,
     MemoryOperation,
     MemoryUsageTable,
@@ -37,15 +38,11 @@ from pinprof.read.perf.places import NOTHING, Places
 from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
 from pinprof.read.perf.stream import TaskRecord
 
-_KINDS = (
-    (("Managed",), MemoryKind.MANAGED),
-    (("Host",), MemoryKind.PINNED),
-    (("Malloc", "MemAlloc", "Free"), MemoryKind.DEVICE),
-)
 _MOST_BYTES = 2**63 - 1
 _SHARED, _ANONYMOUS = 0x01, ("//anon", "/dev/zero", "/anon_hugepage")
 _NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")
 """Names of mappings that are no files of data (fs/proc/task_mmu.c); /dev/shm is memory, /dev/nvidia* the driver's."""
+_ON_HOST = (Location.HOST, Location.HOST_NUMA, Location.HOST_NUMA_CURRENT)
 _HOST_TARGET = (CopyKind.DEVICE_TO_HOST, CopyKind.HOST_TO_HOST)
 _HOST_SOURCE = (CopyKind.HOST_TO_DEVICE, CopyKind.HOST_TO_HOST)
 
@@ -74,6 +71,10 @@ class _Process:
     """(kind, address) → size that was asked for, and bytes that the range has."""
     adrift: dict[MemoryKind, list[int]] = field(default_factory=lambda: defaultdict(list))
     """Sizes of what was allocated at unknown addresses."""
+    hosted: list[int] = field(default_factory=list)
+    """Those of the host's memory that comes from pools or has handles; functions of the device's memory free it."""
+    pools: set[int] = field(default_factory=set)
+    """`Location` of the pools that it made."""
 
     def forked(self) -> _Process:
         """Its child: with the same mappings, but nothing is page-locked for it."""
@@ -98,6 +99,10 @@ class Arguments:
     """0 where the function has none."""
     stated: UInt8
     """`CopyKind` as far as names and arguments tell."""
+    pieces: UInt64
+    """Of batched calls, 0 for others."""
+    location: UInt8
+    """`Location` as properties state it, UNKNOWN where the function has none."""
 
 
 def settle(
@@ -105,14 +110,6 @@ def settle(
 ) -> CudaMemory:
     """The calls with the sizes of frees and the columns about memory, and what was allocated and freed."""
     return _Replay(calls, arguments, areas, tasks).run()
-
-
-def kind_of(name: str) -> MemoryKind | None:
-    """The memory that a function makes or gives back; None for every other function."""
-    role = FUNCTIONS.get(name)
-    if role is None or not (role.grants or role.pointer is not None):
-        return None
-    return next((kind for words, kind in _KINDS if any(word in name for word in words)), None)
 
 
 class _Replay:
@@ -129,7 +126,7 @@ class _Replay:
         self._calls, self._arguments = calls, arguments
         self._size = calls.size_bytes.copy()
         self._roles = [FUNCTIONS.get(name, Function()) for name in calls.names]
-        self._kinds = [kind_of(name) for name in calls.names]
+        self._kinds = [role.memory for role in self._roles]
         self._areas, self._tasks = sorted(areas), tasks
         self._programs = {(record.pid, record.path) for _, record in tasks if isinstance(record, MapRecord)}
         self._made: dict[tuple[int, int], list[DataArea]] = defaultdict(list)
@@ -137,6 +134,7 @@ class _Replay:
             self._made[area.pid, area.tid].append(area)
         self._processes: dict[int, _Process] = defaultdict(_Process)
         self._granted = np.full(len(calls), -1, np.int64)
+        self._location = arguments.location.copy()
         self._usage: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
         copies = np.array([role.copies is not None for role in self._roles] or [False], np.bool_)
         self._copies = np.flatnonzero(copies[calls.name])
@@ -159,15 +157,17 @@ class _Replay:
         yield from ((time, record) for time, record in self._tasks)
         yield from ((area.clock, area) for area in self._areas)
         calls = self._calls
-        concerned = np.array([kind is not None for kind in self._kinds] or [False], np.bool_)
+        concerned = [role.memory is not None or role.properties is not None for role in self._roles]
         makes = [role.grants or role.size is not None for role in self._roles]
-        for row in np.flatnonzero(concerned[calls.name] & (calls.status == 0)).tolist():
+        for row in np.flatnonzero(np.array(concerned or [False], np.bool_)[calls.name] & (calls.status == 0)).tolist():
             yield int(calls.end_ns[row] if makes[calls.name[row]] else calls.start_ns[row]), row
 
     def _apply(self, change: DataArea | TaskRecord | int) -> None:
         if isinstance(change, int):
             role = self._roles[self._calls.name[change]]
-            if role.grants or role.size is not None:
+            if role.memory is None:
+                self._processes[int(self._calls.pid[change])].pools.add(int(self._arguments.location[change]))
+            elif role.grants or role.size is not None:
                 self._allocate(change, role)
             elif self._arguments.pointer[change]:
                 self._free(change)
@@ -192,6 +192,11 @@ class _Replay:
         calls, kind = self._calls, self._kinds[self._calls.name[row]]
         assert kind is not None
         process, size = self._processes[int(calls.pid[row])], int(self._size[row])
+        self._location[row] = location = self._where(row, role, process)
+        if location in _ON_HOST:
+            self._usage.append((row, size, 0, MemoryKind.PINNED, MemoryOperation.ALLOCATE))
+            process.hosted.append(size)
+            return
         address, length = 0, size
         if role.pointer is not None:
             address = int(self._arguments.pointer[row])
@@ -203,6 +208,12 @@ class _Replay:
             process.owned.put(address, address + length, kind)
         else:
             process.adrift[kind].append(size)
+
+    def _where(self, row: int, role: Function, process: _Process) -> int:
+        """The location of memory with a handle, or from a pool where all pools that the process made lie alike."""
+        if role.pool is not None:
+            return next(iter(process.pools)) if len(process.pools) == 1 else Location.UNKNOWN
+        return int(self._arguments.location[row])
 
     def _mapped_in(self, row: int, kind: MemoryKind, process: _Process) -> tuple[int, int]:
         """Where an allocation lies, and how long its mapping is: the smallest one made inside the call that can hold
@@ -231,6 +242,8 @@ class _Replay:
         process, address = self._processes[int(calls.pid[row])], int(self._arguments.pointer[row])
         held = [each for each in (kind, MemoryKind.MANAGED) if (each, address) in process.live]
         unknown = process.adrift[kind] or process.adrift[MemoryKind.MANAGED]
+        if not unknown and kind == MemoryKind.DEVICE and process.hosted:
+            kind, unknown = MemoryKind.PINNED, process.hosted
         if held:
             kind = held[0]
             self._size[row], length = process.live.pop((kind, address))
@@ -252,7 +265,8 @@ class _Replay:
                 place = first + mine
                 looks.owned[place], looks.mapped[place] = process.owned.at(at), process.mapped.at(at)
                 looks.whole[place] = process.whole
-                looks.adrift[place] = bool(process.adrift[MemoryKind.PINNED] or process.adrift[MemoryKind.MANAGED])
+                adrift = process.hosted or process.adrift[MemoryKind.PINNED] or process.adrift[MemoryKind.MANAGED]
+                looks.adrift[place] = bool(adrift)
 
     def _with_kinds(self) -> ApiCallTable:
         rows, arguments = self._copies, self._arguments
@@ -284,6 +298,7 @@ class _Replay:
             from_file=from_file,
             host_address=address,
             granted_bytes=self._granted,
+            location=self._location,
         )
 
     def _memory_usage(self) -> MemoryUsageTable:

@@ -10,6 +10,7 @@ Sources: include/uapi/linux/perf_event.h, kernel/events/callchain.c; tools/perf/
 
 from __future__ import annotations
 
+import struct
 from dataclasses import replace
 
 import numpy as np
@@ -29,9 +30,9 @@ class DeferredChains:
 
     def take(self, tid: int, body: bytes) -> None:
         """One record of a thread; struct.error or IndexError where it is shorter than it says."""
+        cookie, count = struct.unpack_from("<QQ", body)
         words = np.frombuffer(body, "<u8", len(body) >> 3)
-        cookie, count = (int(word) for word in words[:2].tolist() or (0, 0))
-        if len(words) < 2 or count > len(words) - 2:
+        if count > len(words) - 2:
             raise IndexError(f"a call chain of {count} entries in {len(body)} bytes")
         self._tids.append(tid)
         self._cookies.append(cookie)

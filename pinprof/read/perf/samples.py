@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import Table
+from pinprof.cuda_functions import BATCHES, READ_PIECES
 from pinprof.model import Bool, Int32, Int64, UInt64
 from pinprof.read.interning import Interner
 from pinprof.read.perf import records as rec
@@ -31,8 +32,15 @@ MAX_WEIGHT = 1 << 48
 PAYLOAD_WORDS = 6
 """Kept of a tracepoint's own fields, in 8-byte words: the common ones, and five of its own."""
 
+WIDE_WORDS = PAYLOAD_WORDS + READ_PIECES
+"""The same where sizes of a batch stand behind them."""
+
 _MAX_RECORD = 1 << 16
 _MODE_USER, _MODE_KERNEL, _MODE_GUEST, _MODE_BY_VALUE = 0, 1, 2, 3
+
+
+BATCH_EVENTS = tuple(f"{name}/{BATCHES}" for name in ("call-enter", "call-enter-bare"))
+"""Events whose own fields go on with the sizes of a batch (collect/native/tracefs.py)."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +81,8 @@ class SampleGatherer:
         self._chains: list[Int32] = []
         self._chained = 0
         self._payloads: list[UInt64] = []
+        self._wide_sources: tuple[int, ...] = ()
+        self._wide: list[tuple[Int64, UInt64]] = []
         self._kept = 0
         self._promises: list[tuple[Int64, UInt64]] = []
 
@@ -84,6 +94,7 @@ class SampleGatherer:
     def sources_changed(self, sources: list[EventSource]) -> None:
         """Derive layouts and the id table from the events known by now."""
         self.layouts = [rec.sample_layout(source.attr) for source in sources]
+        self._wide_sources = tuple(at for at, source in enumerate(sources) if source.name in BATCH_EVENTS)
         pairs = sorted((number, index) for index, source in enumerate(sources) for number in source.ids)
         self._ids = np.array([number for number, _ in pairs], np.uint64)
         self._id_sources = np.array([index for _, index in pairs], np.int32)
@@ -96,6 +107,12 @@ class SampleGatherer:
     def payload(self) -> UInt64:
         """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample where any event has them, else none."""
         return np.concatenate(self._payloads) if self._payloads else _zeros(0).reshape(0, PAYLOAD_WORDS)
+
+    def batches(self) -> tuple[Int64, UInt64]:
+        """The samples that have sizes of a batch, and these: READ_PIECES columns."""
+        none = (np.zeros(0, np.int64), _zeros(0).reshape(0, READ_PIECES))
+        rows, sizes = zip(*(none, *self._wide), strict=True)
+        return np.concatenate(rows), np.concatenate(sizes)
 
     def promised(self) -> tuple[Int64, UInt64]:
         """The samples whose user call chain comes in a record of its own, and the cookie that it will have."""
@@ -112,7 +129,7 @@ class SampleGatherer:
         words, at = words_of(buffer, end, starts)
         size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
         source = self._sources_of(words, at, size)
-        promises = len(self._promises)
+        promises, wide = len(self._promises), len(self._wide)
         chunk = RawSamples.of(len(at))
         valid = np.zeros(len(at), np.bool_)
         payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in self.layouts) else None
@@ -120,7 +137,12 @@ class SampleGatherer:
             rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(self.layouts) > 1 else slice(None)
             end_of_chain = self._gather(chunk, valid, rows, words, at[rows], size[rows], index, layout)
             if payload is not None and layout.raw and len(end_of_chain):
-                payload[rows] = _payload(words, end_of_chain, at[rows] + size[rows])
+                if index in self._wide_sources:
+                    whole = _payload(words, end_of_chain, at[rows] + size[rows], WIDE_WORDS)
+                    payload[rows] = whole[:, :PAYLOAD_WORDS]
+                    self._wide.append((np.arange(len(at))[rows], whole[:, PAYLOAD_WORDS:]))
+                else:
+                    payload[rows] = _payload(words, end_of_chain, at[rows] + size[rows])
         if not valid.all():
             known = source >= 0
             self.unknown_records += int((~known).sum())
@@ -128,8 +150,9 @@ class SampleGatherer:
             chunk = chunk.take(valid)
         if payload is not None:
             self._payloads.append(payload[valid])
+        place = self._kept + np.cumsum(valid) - 1
+        self._wide[wide:] = [(place[row[valid[row]]], sizes[valid[row]]) for row, sizes in self._wide[wide:]]
         if len(self._promises) > promises:
-            place = self._kept + np.cumsum(valid) - 1
             self._promises[promises:] = [(place[row], cookie) for row, cookie in self._promises[promises:]]
         self._kept += len(chunk.clock)
         self.count += len(starts)
@@ -252,9 +275,9 @@ def _own(words: UInt64, base: Int64, place: int) -> UInt64:
     return np.where(np.isin(mode, rec.MISC_GUEST), np.uint64(GUEST), words[base + place])
 
 
-def _payload(words: UInt64, place: Int64, bound: Int64) -> UInt64:
-    """The first fields of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
-    wanted = place[:, None] + np.arange(PAYLOAD_WORDS + 1)
+def _payload(words: UInt64, place: Int64, bound: Int64, count: int = PAYLOAD_WORDS) -> UInt64:
+    """The first words of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
+    wanted = place[:, None] + np.arange(count + 1)
     raw = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))
     half = np.uint64(32)
     return np.asarray((raw[:, :-1] >> half) | (raw[:, 1:] << half))

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from pinprof.model import Int32, UInt64
+from pinprof.model import Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.header import EventSource, Header, name_sources
@@ -45,6 +45,8 @@ class Raw:
     """(pid, tid) → when that thread last ended."""
     payload: UInt64
     """Per sample its tracepoint's own fields (perf_samples.PAYLOAD_WORDS columns); no row without tracepoints."""
+    batches: tuple[Int64, UInt64]
+    """The samples that have sizes of a batch, and these (samples.py)."""
     areas: list[rec.DataArea]
     """Memory mapped without code, in file order; recordings of tracepoints only."""
     kernel_reference: tuple[str, int]
@@ -138,6 +140,7 @@ class RecordReader:
             switches=self._switches.result(),
             exits=self._exits,
             payload=self._samples.payload(),
+            batches=self._samples.batches(),
             areas=self._areas,
             kernel_reference=self._kernel_reference,
             # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.

@@ -8,8 +8,9 @@ the same native callers come from few lines, and these are known, best first, fr
 - looks right before and after such calls, where they all saw one line.
 
 The first line of these for which nearly all speak is that of all such calls, but for long ones that looks saw in
-another. Where looks saw such calls in several lines, a call has the one of them that the nearest look saw, else that
-of the calls next to it with the same callers. What this leaves open keeps its native caller as its site: lines that
+another. Calls of one function with the same callers go first, where looks saw enough of them. Where looks saw such
+calls in several lines, a call has the one of them that the nearest look saw, else that of the calls next to it with the
+same callers. What this leaves open keeps its native caller as its site: lines that
 run long would take it all.
 
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
@@ -24,7 +25,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pinprof.activity import ApiCallTable
-from pinprof.model import UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
+from pinprof.columns import pack
+from pinprof.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import threads
 from pinprof.read.python.native_callers import NO_LINE, Callers, Votes, callers_of, votes_of_samples
@@ -78,7 +80,11 @@ def with_lines(
     callers = [callers_of(native, node, loops) for node in distinct.tolist()]
     group = np.array([groups.setdefault(each, len(groups)) for each in callers], np.int64)[of_call.reshape(-1)]
     by_samples = votes_of_samples(list(groups), capture, lines[seen])
-    line = _like_neighbours(_decide(looked, group, len(groups), by_samples), calls, group, stacks)
+    same = np.unique(pack(group, calls.name), return_inverse=True)[1].reshape(-1).astype(np.int64)
+    line = _decide(looked, group, len(groups), by_samples, same)
+    line = _like_neighbours(line, calls, same, stacks)
+    bare = native.parent[calls.stack] == NO_NODE
+    line = np.where(bare, looked.inside, line)
     line[~looked.seen] = NO_LINE
     by_native = np.array([_calls_from_native_code(native, node, loops) for node in distinct.tolist()], np.bool_)
     line[by_native[of_call.reshape(-1)]] = NO_LINE
@@ -139,11 +145,15 @@ def _look(calls: ApiCallTable, stacks: PythonStacks, lines: Int32) -> _Looked:
     return _Looked(inside, within, before_line, after_line, nearer_before, many, seen)
 
 
-def _decide(looked: _Looked, group: Int64, groups: int, by_samples: Votes) -> Int32:
-    """The line of each call; `group` is the number of its native callers."""
-    well = Votes.of(group, looked.inside)
-    open_ = well.total(groups) == 0
-    by_looks = Votes.of(group, np.where(open_[group], looked.within, NO_LINE).astype(np.int32), well)
+def _decide(looked: _Looked, group: Int64, groups: int, by_samples: Votes, same: Int64) -> Int32:
+    """The line of each call; `group` is the number of its native callers, `same` of these and the function called.
+
+    Where looks saw a function often enough, they decide for its calls. The others count too where they did not: long
+    calls are seen most, and may hide the line of short ones with the same callers.
+    """
+    by_looks, by_function = (_seen_by_looks(looked, number) for number in (group, same))
+    functions = int(same.max()) + 1
+    known = (by_function.total(functions) >= _FEWEST)[same]
     open_ = by_looks.total(groups) == 0
     certain = by_looks.certain(groups)
     enough = open_ & (by_samples.total(groups) >= _FEWEST)
@@ -154,21 +164,32 @@ def _decide(looked: _Looked, group: Int64, groups: int, by_samples: Votes) -> In
     certain = np.where(neither, Votes.of(group, agreed).only(neither).certain(groups), certain)
     near = np.where(looked.nearer_before, looked.before, looked.after)
     far = np.where(looked.nearer_before, looked.after, looked.before)
-    near, far = (np.where(by_looks.usual(group, side, groups), side, NO_LINE) for side in (near, far))
+    near, far = (
+        np.where(by_function.usual(same, side, functions) | ~known & by_looks.usual(group, side, groups), side, NO_LINE)
+        for side in (near, far)
+    )
     chosen = np.where(looked.many, looked.inside, NO_LINE)
-    for answer in (certain[group], looked.inside, near, far):
+    for answer in (np.where(known, by_function.certain(functions)[same], certain[group]), looked.inside, near, far):
         chosen = np.where(chosen == NO_LINE, answer, chosen)
     return chosen.astype(np.int32)
 
 
-def _like_neighbours(line: Int32, calls: ApiCallTable, group: Int64, stacks: PythonStacks) -> Int32:
-    """Open calls with the line of the calls with the same callers before and after them, where these agree or are near.
+def _seen_by_looks(looked: _Looked, group: Int64) -> Votes:
+    """Votes of looks well inside calls; of any inside for groups without."""
+    groups = int(group.max()) + 1
+    well = Votes.of(group, looked.inside)
+    open_ = well.total(groups) == 0
+    return Votes.of(group, np.where(open_[group], looked.within, NO_LINE).astype(np.int32), well)
+
+
+def _like_neighbours(line: Int32, calls: ApiCallTable, same: Int64, stacks: PythonStacks) -> Int32:
+    """Open calls with the line of those before and after them, of one function and callers, that agree or are near.
 
     Only calls that looks decided count, so lines of which no look saw such a call spread to none.
     """
-    order = np.lexsort((calls.start_ns, group, calls.tid, calls.pid))
+    order = np.lexsort((calls.start_ns, same, calls.tid, calls.pid))
     known, place = line[order] != NO_LINE, np.arange(len(order))
-    alike = np.stack([calls.pid[order].astype(np.int64), calls.tid[order], group[order]])
+    alike = np.stack([calls.pid[order].astype(np.int64), calls.tid[order], same[order]])
     before = np.maximum.accumulate(np.where(known, place, -1))
     after = np.minimum.accumulate(np.where(known, place, len(order))[::-1])[::-1]
     first, last = np.maximum(before, 0), np.minimum(after, len(order) - 1)

@@ -153,8 +153,8 @@ static const char *take_text(struct cursor *c)
 static struct cursor from(const struct section *s, uint64_t offset)
 {
     if (!s->bytes || offset >= s->size)
-        return (struct cursor){NULL, NULL, true};
-    return (struct cursor){s->bytes + offset, s->bytes + s->size, false};
+        return (struct cursor){NULL, NULL, true, 0};
+    return (struct cursor){s->bytes + offset, s->bytes + s->size, false, 0};
 }
 
 static const char *text_at(const struct section *s, uint64_t offset)
@@ -392,7 +392,7 @@ static const struct abbreviation *abbreviation_of(const struct file *f, uint64_t
 
 /* Call `use` with each attribute; the cursor stands behind the code. */
 #define EACH_ATTRIBUTE(f, c, a, name, v)                                                                               \
-    struct cursor list = {(a)->attributes, (f)->sections[ABBREV].bytes + (f)->sections[ABBREV].size, false};           \
+    struct cursor list = {(a)->attributes, (f)->sections[ABBREV].bytes + (f)->sections[ABBREV].size, false, 0};        \
     for (uint64_t name = take_uleb(&list), form_ = take_uleb(&list), once_; (name || form_) && !list.bad && !(c)->bad; \
         name = take_uleb(&list), form_ = take_uleb(&list))                                                             \
         for (struct value v = take_value(f, c, form_, form_ == 0x21 ? take_sleb(&list) : 0), *p_ = (once_ = 1, &v);    \
@@ -950,7 +950,7 @@ static void note_call(void *context, size_t first, size_t last)
 static void walk(const struct file *f, const uint64_t *addresses, size_t count, struct nest *nests)
 {
     const struct section *info = &f->sections[INFO];
-    struct cursor c = {info->bytes + f->unit->dies, info->bytes + f->unit->end, false};
+    struct cursor c = {info->bytes + f->unit->dies, info->bytes + f->unit->end, false, 0};
     struct nesting state = {nests, {0, 0, 0}, false};
     struct wanted w = {addresses, count, note_call, &state, false};
     struct die d;
@@ -1028,7 +1028,7 @@ static const char *name_of(const struct file *f, uint64_t offset, int depth)
         free(other.abbreviations);
         return name;
     }
-    struct cursor c = {info->bytes + offset, info->bytes + f->unit->end, false};
+    struct cursor c = {info->bytes + offset, info->bytes + f->unit->end, false, 0};
     if (!take_die(f, &c, &d) || !d.tag)
         return NULL;
     if (d.linkage.text)

@@ -27,10 +27,12 @@ from typing import BinaryIO, NamedTuple
 import numpy as np
 import zstandard
 
+from pinprof import elf_headers
 from pinprof.columns import UInt8, UInt64
+from pinprof.elf_headers import Section
 from pinprof.libraries import DWARF
 from pinprof.model import Dso
-from pinprof.read.symbols.elf import UNREADABLE, Image, Section, debug_files, open_regular, same_build_id
+from pinprof.read.symbols.elf import UNREADABLE, Image, debug_files, open_regular, same_build_id
 
 MAX_UNPACKED = 512 << 20
 """Bytes of all compressed sections of one file."""
@@ -129,7 +131,7 @@ class _Sections:
     @classmethod
     def of(cls, stream: BinaryIO, image: Image, until: int, suffix: str = "") -> _Sections | None:
         """Those of an image; None where it has no debug information. Raises what `_HARMFUL` lists."""
-        names = {section.name: section for section in image.sections if section.kind != "SHT_NOBITS"}
+        names = {section.name: section for section in image.sections if section.kind != elf_headers.NOBITS}
         if not {f".debug_info{suffix}", f".zdebug_info{suffix}"} & names.keys():
             return None
         mapped = _mapped(stream)

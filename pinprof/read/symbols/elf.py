@@ -1,6 +1,6 @@
 """Function symbols of ELF files: `.symtab`, else the separate debug file's, else `.dynsym` and MiniDebugInfo.
 
-pyelftools finds the sections; the symbol tables are then read as numpy arrays. Whatever is wrong with a file — cut,
+Symbol tables are read as numpy arrays. Whatever is wrong with a file — cut,
 corrupt, big-endian, of another build — its addresses stay unresolved: no name is better than a wrong one.
 
 Sources: System V gABI chapters 4 and 5, perf `tools/perf/util/symbol-elf.c`, GDB manual "Separate Debug Files" and
@@ -18,21 +18,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
-from elftools.common.exceptions import ELFError
-from elftools.construct.core import ConstructError
-from elftools.elf.elffile import ELFFile
 
+from pinprof import elf_headers
+from pinprof.elf_headers import DYNSYM, SYMTAB, Headers
 from pinprof.model import Int32, UInt64
 from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
 
 MAX_MINI_DEBUG_BYTES = 256 << 20
 
 _GNU_BUILD_ID = 3
-_PT_LOAD, _PT_NOTE = "PT_LOAD", "PT_NOTE"
-_JUMP_SLOT = {"EM_X86_64": (7, 16), "EM_AARCH64": (1026, 32)}
+_JUMP_SLOT = {elf_headers.X86_64: (7, 16), elf_headers.AARCH64: (1026, 32)}
 """Per machine: the relocation type of a lazy PLT entry, and the size of the `.plt` header. Entries are 16 bytes."""
 _PLT_ENTRY = 16
 _TOP = 2**64 - 1
@@ -49,10 +47,8 @@ UNREADABLE = (
     ValueError,
     lzma.LZMAError,
     struct.error,
-    ELFError,
-    ConstructError,
 )
-"""What pyelftools raises, besides its own errors, for headers that point outside the file or hold unknown values."""
+"""What is raised for headers that point outside the file, or hold unknown values."""
 
 _RELA = np.dtype([("offset", "<u8"), ("info", "<u8"), ("addend", "<i8")])
 
@@ -86,68 +82,19 @@ class ElfSymbols:
         return name if version in ("", "plt") or not unversioned else unversioned
 
 
-@dataclass(frozen=True)
-class Section:
-    """One section header, with its bytes at hand."""
-
-    name: str
-    kind: str
-    address: int
-    offset: int
-    size: int
-    link: int
-    flags: int
-    entry_size: int
-
-
-class Image:
-    """An ELF file opened for reading: its headers, and bounded access to its bytes."""
+class Image(Headers):
+    """An ELF file opened for reading: its headers, and what they lead to."""
 
     def __init__(self, stream: BinaryIO) -> None:
-        elf: Any = ELFFile(stream)
-        self._stream = stream
-        self._size = stream.seek(0, os.SEEK_END)
-        if not elf.little_endian:
-            raise ValueError("big-endian")
-        self.wide: bool = elf.elfclass == 64
-        self.machine = str(elf["e_machine"])
-        self.sections = [
-            Section(
-                name=str(section.name),
-                kind=str(section["sh_type"]),
-                address=int(section["sh_addr"]),
-                offset=int(section["sh_offset"]),
-                size=int(section["sh_size"]),
-                link=int(section["sh_link"]),
-                flags=int(section["sh_flags"]),
-                entry_size=int(section["sh_entsize"]),
-            )
-            for section in elf.iter_sections()
-        ]
-        segments = [segment.header for segment in elf.iter_segments()]
-        loads = [segment for segment in segments if segment["p_type"] == _PT_LOAD]
-        loads.sort(key=lambda segment: not segment["p_flags"] & 1)
-        self.loads = tuple((int(s["p_offset"]), int(s["p_vaddr"]), int(s["p_filesz"])) for s in loads)
-        self._notes = [(int(s["p_offset"]), int(s["p_filesz"])) for s in segments if s["p_type"] == _PT_NOTE]
-
-    def section(self, name: str) -> Section | None:
-        """The first section of a name."""
-        return next((section for section in self.sections if section.name == name), None)
-
-    def bytes_at(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes; fewer when the file ends before."""
-        if not 0 <= offset < self._size:
-            return b""
-        self._stream.seek(offset)
-        return self._stream.read(min(size, self._size - offset))
-
-    def data(self, section: Section) -> bytes:
-        """Its bytes, as they are in the file."""
-        return b"" if section.kind == "SHT_NOBITS" else self.bytes_at(section.offset, section.size)
+        super().__init__(stream)
+        loads = [segment for segment in self.segments if segment.kind == elf_headers.LOAD]
+        loads.sort(key=lambda segment: not segment.flags & elf_headers.EXECUTABLE)
+        self.loads = tuple((segment.offset, segment.address, segment.size) for segment in loads)
 
     def build_id(self) -> str:
         """The GNU build id in hex, from the note sections, or from the note segments of a file without sections."""
-        places = [(s.offset, s.size) for s in self.sections if s.kind == "SHT_NOTE"] or self._notes
+        places = [(s.offset, s.size) for s in self.sections if s.kind == elf_headers.NOTE]
+        places = places or [(s.offset, s.size) for s in self.segments if s.kind == elf_headers.SEGMENT_NOTE]
         for offset, size in places:
             notes = self.bytes_at(offset, min(size, 1 << 16))
             at = 0
@@ -159,17 +106,17 @@ class Image:
                 at = value_at + (size + 3 & ~3)
         return ""
 
-    def functions(self, kind: str) -> SymbolTable:
-        """Functions of the symbol table of a section type: SHT_SYMTAB or SHT_DYNSYM."""
+    def functions(self, kind: int) -> SymbolTable:
+        """Functions of the symbol table of a section type: SYMTAB or DYNSYM."""
         for section in self.sections:
             if section.kind == kind and section.link < len(self.sections):
-                ends = [min(s.address + s.size, _TOP) if s.flags & 4 else 0 for s in self.sections]
+                ends = [min(s.address + s.size, _TOP) if s.flags & elf_headers.CODE else 0 for s in self.sections]
                 return select_functions(
                     self.data(section),
                     self.data(self.sections[section.link]),
                     ends,
                     wide=self.wide,
-                    thumb=self.machine == "EM_ARM",
+                    thumb=self.machine == elf_headers.ARM,
                 )
         return SymbolTable.empty()
 
@@ -200,7 +147,7 @@ class Image:
         if section is not None:
             with suppress(*UNREADABLE):
                 inner = lzma.LZMADecompressor().decompress(self.data(section), MAX_MINI_DEBUG_BYTES)
-                return Image(io.BytesIO(inner)).functions("SHT_SYMTAB")
+                return Image(io.BytesIO(inner)).functions(SYMTAB)
         return SymbolTable.empty()
 
     def debug_link(self) -> str:
@@ -220,8 +167,8 @@ def read_elf(path: Path, build_id: str, root: Path) -> ElfSymbols | None:
         image_id = image.build_id()
         if build_id and not same_build_id(image_id, build_id):
             return None
-        functions = image.functions("SHT_SYMTAB") or _debug_file_functions(path, image, image_id, root)
-        tables = [functions] if functions else [image.functions("SHT_DYNSYM"), image.mini_debug()]
+        functions = image.functions(SYMTAB) or _debug_file_functions(path, image, image_id, root)
+        tables = [functions] if functions else [image.functions(DYNSYM), image.mini_debug()]
         return ElfSymbols(image_id, image.loads, SymbolTable.merged([*tables, image.plt()]))
     return None
 
@@ -233,7 +180,7 @@ def read_elf_bytes(data: bytes, build_id: str) -> ElfSymbols | None:
         image_id = image.build_id()
         if build_id and not same_build_id(image_id, build_id):
             return None
-        return ElfSymbols(image_id, image.loads, image.functions("SHT_SYMTAB") or image.functions("SHT_DYNSYM"))
+        return ElfSymbols(image_id, image.loads, image.functions(SYMTAB) or image.functions(DYNSYM))
     return None
 
 
@@ -257,7 +204,7 @@ def _debug_file_functions(path: Path, image: Image, build_id: str, root: Path) -
     for candidate in debug_files(path, image, root) if build_id else ():
         with suppress(*UNREADABLE), open_regular(candidate) as stream:
             debug = Image(stream)
-            if debug.build_id() == build_id and (functions := debug.functions("SHT_SYMTAB")):
+            if debug.build_id() == build_id and (functions := debug.functions(SYMTAB)):
                 return functions
     return SymbolTable.empty()
 

@@ -17,6 +17,7 @@ import numpy as np
 from pinprof.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
+from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.lines import LineResolver
 from pinprof.read.symbols.perf_map import load_perf_map
 from pinprof.read.symbols.sealed import SealedAddresses, SealedSymbols, UserKey, user_key
@@ -41,6 +42,8 @@ class Resolver:
     capture's own symbols. With `recording`, the capture was made on this machine a moment ago: its perf maps and its
     vdso are the ones found here, and every answer is remembered for `seal()`.
 
+    `kept` are symbol tables that earlier captures of this boot have loaded, and to which this one adds.
+
     A file with another build id than the recorded one is not used. Of a capture with sealed symbols only `symfs` and
     files of known build id are read beside them: what else lies here belongs to another machine or another time.
     """
@@ -52,6 +55,7 @@ class Resolver:
         symfs: Path | None = None,
         sealed: SealedSymbols | None = None,
         recording: bool = False,
+        kept: KeptSymbols | None = None,
     ) -> None:
         self.names: list[str] = []
         self._index: dict[str, int] = {}
@@ -62,6 +66,7 @@ class Resolver:
         self._symfs = symfs
         self._sealed = sealed
         self._recording = recording
+        self._kept = kept
         self._sources: dict[UserKey, _Symbols | None] = {}
         self._kernel_answers: list[tuple[UInt64, Int32, Int32]] = []
         self._user_answers: dict[UserKey, list[tuple[UInt64, Int32]]] = defaultdict(list)
@@ -169,14 +174,16 @@ class Resolver:
 
     def _load_kallsyms(self) -> Kallsyms | None:
         if self._kallsyms is None and self._kallsyms_path is not None:
-            self._kallsyms = load_kallsyms(self._kallsyms_path)
+            load = self._kept.kallsyms if self._kept else load_kallsyms
+            self._kallsyms = load(self._kallsyms_path)
         return self._kallsyms
 
     def _source(self, dso: Dso, key: UserKey) -> _Symbols | None:
         """The symbols of a DSO, loaded once."""
-        if key not in self._sources:
-            self._sources[key] = self._load(dso, key[3])
-        return self._sources[key]
+        sources = self._kept.sources if self._kept is not None and self._kept.keeps(key) else self._sources
+        if key not in sources:
+            sources[key] = self._load(dso, key[3])
+        return sources[key]
 
     def _load(self, dso: Dso, pid: int) -> _Symbols | None:
         foreign = self._sealed is not None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import lzma
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.activity import UNRECORDED, ApiCallTable, CopyKind, MemoryKind, MigrationCause, OpKind
+from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, MemoryKind, MigrationCause, OpKind
+from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.read import cupti
 from pinprof.read.cupti import HEADER, RECORD, GpuFile, Kind, State
 
@@ -103,6 +105,35 @@ def test_the_nth_copy_of_a_size_belongs_to_the_nth_call_that_copies_it() -> None
 )
 def test_what_cannot_be_joined_with_certainty_is_not(table: ApiCallTable) -> None:
     assert causes(work((15, 64, 3), (35, 64, 9)), table) == [0, 0]
+
+
+BATCHES = ((15, 64, 3), (25, 100, 5), (26, 200, 5), (27, 300, 5), (45, 64, 7), (55, 50, 9))
+
+
+def test_copies_of_a_batch_belong_to_its_call() -> None:
+    table = calls((10, 64, 0), (20, -1, 0), (30, -1, 2), (40, 64, 0), (50, -1, 0))
+    assert causes(work(*BATCHES), table) == [1, 2, 2, 2, 4, 5]
+
+
+def test_the_size_of_a_batched_call_is_the_sum_of_its_copies() -> None:
+    operations = cupti.combine([work(*BATCHES)], table := calls((10, 64, 0), (20, -1, 0), (40, 64, 0), (50, -1, 0)))
+    names = ("cudaMemcpyAsync", "cudaMemcpyBatchAsync")
+    table = replace(table, name=np.array([0, 1, 0, 1], np.int32), names=names)
+    prepared = prepare_calls(Activity("test", calls=table, gpu_ops=operations.operations))
+    assert prepared.size_bytes.tolist() == [64, 600, 64, 50]
+
+
+@pytest.mark.parametrize(
+    "table",
+    [
+        calls((10, 64, 0), (20, -1, 0), (40, 64, 0)),
+        calls((10, 64, 0), (11, 77, 0), (20, -1, 0), (40, 64, 0), (50, -1, 0)),
+        calls((10, 64, 0), (26, -1, 0), (40, 64, 0), (50, -1, 0)),
+    ],
+    ids=["more batches than calls", "a copy is missing", "work before its call"],
+)
+def test_batches_that_cannot_be_told_apart_stay_without_a_call(table: ApiCallTable) -> None:
+    assert causes(work(*BATCHES), table)[1:4] == [0, 0, 0]
 
 
 def test_work_that_the_gpu_had_not_finished_is_left_out_and_no_damage() -> None:

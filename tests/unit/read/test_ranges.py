@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.errors import CaptureError, FormatError
-from pinprof.read.ranges import parse_ranges, read_ranges
+from pinprof.read.ranges import parse_ranges, read_ranges, summable
 from tests.support.work import calls
 
 
@@ -139,3 +139,12 @@ def test_derived_depth_is_the_number_of_earlier_ranges_still_open(entries: list[
 def test_any_bytes_parse(text: bytes) -> None:
     loaded = parse_ranges(text)
     assert len(loaded.table) + loaded.bad_lines == sum(bool(line.strip()) for line in text.split(b"\n"))
+
+
+def test_ranges_as_long_as_time_can_be_are_left_out_so_that_sums_hold() -> None:
+    longest = {"name": "forged", "start_ns": 0, "end_ns": 2**63 - 1, "pid": 7}
+    some = [{"name": "step", "start_ns": start, "end_ns": start + 10, "pid": 7} for start in (5, 25)]
+    table, notes = summable(parse_ranges(lines(longest, *some, longest)).table)
+    assert table.name == ("step", "step")
+    assert notes == ("2 ranges last longer than can be; left out, for the file is damaged.",)
+    assert summable(table) == (table, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import shutil
 import sqlite3
 import sys
@@ -85,6 +86,27 @@ def test_a_parquet_file_that_is_none_is_refused(tmp_path: Path) -> None:
     (tmp_path / "NVTX_EVENTS.parquet").write_bytes(b"PAR1 and nothing else PAR1")
     with pytest.raises(CaptureError, match="damaged Parquet"):
         read(tmp_path)
+
+
+def test_a_parquet_file_that_miscounts_its_rows_is_refused(tmp_path: Path) -> None:
+    pyarrow, parquet = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    folder = tmp_path / "a.parquetdir"
+    folder.mkdir()
+    rows = 61
+    table = pyarrow.table({name: range(rows) for name in ("start", "end", "eventClass", "globalTid", "correlationId")})
+    path = folder / "CUPTI_ACTIVITY_KIND_RUNTIME.parquet"
+    parquet.write_table(table.append_column("nameId", pyarrow.nulls(rows, pyarrow.int32())), path)
+    whole = path.read_bytes()
+    # In Thrift's compact protocol: a field of 64 bits behind the one before it, and 61 in zigzag.
+    said = [match.start() for match in re.finditer(rb"\x16\x7a", whole)]
+    assert len(said) > 7
+    refused = 0
+    for place in said:
+        path.write_bytes(whole[: place + 1] + b"\x78" + whole[place + 2 :])
+        with suppress(CaptureError):
+            refused -= len(read(folder).manifest.collectors)
+        refused += 1
+    assert refused > 1
 
 
 def test_parquet_without_one_table_reads_the_rest(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.activity import UNRECORDED, ApiCallTable, CopyKind, MemoryKind, MemoryOperation
+from pinprof.activity import UNRECORDED, ApiCallTable, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.cuda_functions import FUNCTIONS, STATED, plain_name
 from pinprof.read.perf.cuda_memory import Arguments, CudaMemory, settle
 from pinprof.read.perf.places import NOTHING, Places
@@ -88,6 +88,8 @@ class Program:
                 for part in ("pointer", "target", "source")
             ),
             np.array(stated, np.uint8),
+            np.zeros(len(start), np.uint64),
+            np.array(column([role.properties for role in roles]), np.uint8),
         )
         return settle(table, arguments, self.areas, self.tasks)
 
@@ -108,6 +110,49 @@ def program() -> Program:
 
 
 TO_DEVICE = CopyKind.HOST_TO_DEVICE
+
+
+@pytest.mark.parametrize(
+    ("location", "kind"),
+    [
+        (Location.DEVICE, MemoryKind.DEVICE),
+        (Location.HOST, MemoryKind.PINNED),
+        (Location.HOST_NUMA, MemoryKind.PINNED),
+        (Location.HOST_NUMA_CURRENT, MemoryKind.PINNED),
+        (Location.UNKNOWN, MemoryKind.DEVICE),
+    ],
+)
+def test_memory_with_a_handle_or_from_a_pool_lies_where_the_properties_say(
+    program: Program, location: Location, kind: MemoryKind
+) -> None:
+    program.call("cuMemCreate", 0x1, 2 * MIB, location)
+    program.call("cuMemRelease", 0x77)
+    program.call("cuMemPoolCreate", 0x1, location)
+    program.call("cuMemAllocFromPoolAsync_ptsz", 0x1, MIB, 0x99, 0)
+    program.call("cuMemFreeAsync", 0x5000)
+    settled = program.settled()
+    assert settled.calls.location is not None
+    assert settled.calls.location.tolist() == [location, 0, location, location, 0]
+    usage = settled.usage
+    assert usage.memory_kind.tolist() == [kind] * 4
+    assert usage.size_bytes.tolist() == [2 * MIB, 2 * MIB, MIB, MIB]
+    assert usage.operation.tolist() == [MemoryOperation.ALLOCATE, MemoryOperation.FREE] * 2
+
+
+def test_which_of_several_pools_memory_comes_from_is_not_guessed(program: Program) -> None:
+    program.call("cudaMemPoolCreate", 0x1, Location.HOST)
+    program.call("cudaMemPoolCreate", 0x1, Location.DEVICE)
+    allocation = program.call("cudaMallocFromPoolAsync", 0x1, MIB, 0x99, 0)
+    settled = program.settled()
+    assert settled.calls.location is not None
+    assert settled.calls.location[allocation] == Location.UNKNOWN
+    assert settled.usage.memory_kind.tolist() == [MemoryKind.DEVICE]
+
+
+def test_a_pool_that_was_not_made_holds_nothing(program: Program) -> None:
+    program.call("cudaMemPoolCreate", 0x1, Location.HOST, status=801)
+    program.call("cudaMallocFromPoolAsync", 0x1, MIB, 0x99, 0)
+    assert program.settled().usage.memory_kind.tolist() == [MemoryKind.DEVICE]
 
 
 def test_memory_that_cuda_did_not_grant_is_pageable(program: Program) -> None:

@@ -85,10 +85,10 @@ def test_file_cut_at_every_percent_yields_its_whole_samples(recording: bytes, tm
     assert counts[99] == len(whole.samples)
 
 
-def test_small_file_cut_at_every_byte(tmp_path: Path) -> None:
+def test_small_file_cut_at_every_third_byte(tmp_path: Path) -> None:
     path = tmp_path / "perf.data"
     path.write_bytes(SMALL)
-    for length in reversed(range(len(SMALL))):
+    for length in reversed(range(0, len(SMALL), 3)):
         os.truncate(path, length)
         read_or_refuse(path)
 

@@ -82,3 +82,11 @@ def test_record_shorter_than_it_says_is_damage(tmp_path: Path, count: int) -> No
     capture = capture_of(tmp_path, foretold(), arrives(IN_APP, count=count))
     assert stacks(capture) == [["[unknown kernel]"]]
     assert capture.losses.corrupt_bytes > 0
+
+
+@pytest.mark.parametrize("words", [0, 1])
+def test_record_shorter_than_its_head_is_counted_and_nothing_else(tmp_path: Path, words: int) -> None:
+    short = pf.record(rec.CALLCHAIN_DEFERRED, bytes(8 * words) + pf.trailer(SPEC, time=200, tid=7))
+    capture = capture_of(tmp_path, foretold(), short)
+    assert stacks(capture) == [["[unknown kernel]"]]
+    assert capture.losses.corrupt_bytes == len(short)

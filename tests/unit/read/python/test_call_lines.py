@@ -40,14 +40,20 @@ def sites(
     stacks: PythonStacks,
     samples: Sequence[tuple[Sample, int]] = (),
     source: str = "",
+    names: Sequence[str] = (),
 ) -> list[str]:
-    """The sites of calls: (start and end in ms, stack); `samples` with their Python stacks; `source` is work's file."""
+    """The sites of calls: (start and end in ms, stack); `samples` with their Python stacks; `source` is work's file.
+
+    `names` are the functions called, cudaMemcpy without them.
+    """
     native: Capture = capture([Sample(stack) for *_, stack in calls])
     symbols = native.stacks.frames.symbol
     frames = replace(native.stacks.frames, source=tuple(source if symbol == "work" else "" for symbol in symbols))
     start, end = (np.array([round(call[side] * MS) for call in calls], np.int64) for side in (0, 1))
+    functions = list(dict.fromkeys(names or ["cudaMemcpy"]))
+    name = np.array([functions.index(name) for name in names] or [0] * len(calls), np.int32)
     table = ApiCallTable.of(
-        len(calls), start_ns=start, end_ns=end, pid=PID, tid=PID, names=("cudaMemcpy",), site=0,
+        len(calls), start_ns=start, end_ns=end, pid=PID, tid=PID, name=name, names=tuple(functions), site=0,
         sites=("native (lib)",), stack=native.samples.stack,
     )  # fmt: skip
     sampled = capture([sample for sample, _ in samples] or [Sample(("idle",))])
@@ -80,6 +86,16 @@ def test_of_several_lines_the_nearest_counts_and_calls_in_between_are_like_their
     ]  # fmt: skip
     looks = [(10.2, STEP_8), (10.9, STEP_8), (50.2, STEP_9), (50.9, STEP_9)]
     assert sites(calls, python(looks)) == ["step (train.py:8)"] * 3 + ["step (train.py:9)"] * 3
+
+
+def test_long_calls_of_one_function_hide_no_short_ones_of_another() -> None:
+    waits = [(float(start), start + 0.9, NATIVE) for start in range(10, 60)]
+    copies = [(float(start), start + 0.003, NATIVE) for start in range(60, 90)]
+    names = ["cudaDeviceSynchronize"] * len(waits) + ["cudaMemcpy"] * len(copies)
+    looks = [(start + 0.4, STEP_8) for start, *_ in waits] + [(start + 0.002, STEP_9) for start, *_ in copies[:3]]
+    looks += [(89.5, STEP_9)]
+    expected = ["step (train.py:8)"] * len(waits) + ["step (train.py:9)"] * len(copies)
+    assert sites([*waits, *copies], python(looks), names=names) == expected
 
 
 def test_samples_with_the_same_native_callers_tell_where_no_look_did() -> None:

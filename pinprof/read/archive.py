@@ -1,0 +1,136 @@
+"""Packed captures (`tar -cJf NAME.pinprof.tar.xz NAME.pinprof`), plain or compressed, unpacked for one run.
+
+An archive is hostile input: it may hold files and folders alone, as a capture does, whose names stay inside the folder
+that it is unpacked into; what is written is bounded as every compressed input is (`packed`), and so is their number.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+import tarfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from pinprof import files, store
+from pinprof.errors import CaptureError, readable
+from pinprof.read.byte_source import ByteSource
+from pinprof.read.packed import PackedError, is_packed, plain_pieces
+
+MOST_MEMBERS = 100_000
+"""Files and folders; a capture has a few, and two for each process of the program."""
+_DEEPEST = 3
+"""The capture's own folder, one in it, and a file there."""
+_HEAD_BYTES = 512
+_MAGIC = slice(257, 262)
+_MOST_NAME_BYTES = 1 << 16
+"""Of a name too long for its member's own head; tarfile reads it at once."""
+
+
+def is_archive(path: Path) -> bool:
+    """Whether a file, unpacked where it is compressed, begins as an archive of tar does."""
+    with readable(path), path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+        if is_packed(head):
+            file.seek(0)
+            head = b""
+            try:
+                for piece in plain_pieces(file, _HEAD_BYTES):
+                    head += piece
+                    if len(head) >= _HEAD_BYTES:
+                        break
+            except PackedError:
+                return False
+    return head[_MAGIC] == b"ustar"
+
+
+@contextmanager
+def unpacked(path: Path, shown: str) -> Iterator[Path]:
+    """The capture in an archive, as a directory that goes when the block ends; `shown` is its path in messages.
+
+    CaptureError where the archive holds no capture, or anything that a capture does not.
+    """
+    with files.temporary_folder() as folder:
+        place = folder / "capture"
+        place.mkdir(files.PRIVATE_FOLDER)
+        source = ByteSource(path)
+        try:
+            with tarfile.open(fileobj=_Stream(source), mode="r|", tarinfo=_Member) as archive:
+                for number, member in enumerate(archive):
+                    if number >= MOST_MEMBERS:
+                        raise _refused(shown, f"more than {MOST_MEMBERS:,} members")
+                    _unpack(archive, member, place, shown)
+            if source.damage:
+                raise EOFError
+        except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
+            why = source.damage or str(error).partition("\n")[0][:200] or "its heads are damaged"
+            raise CaptureError(
+                f"{shown} is a damaged archive: {why}.", "Copy it again from where it was packed.", "archive-damaged"
+            ) from error
+        except OSError as error:
+            raise CaptureError(
+                f"{shown} cannot be unpacked: {error.strerror}.",
+                f"Unpack it yourself where there is room: tar -xf {Path(shown).name}",
+                "archive-unpacking",
+            ) from error
+        found = [one for one in (place, *sorted(place.iterdir())) if one.is_dir() and store.is_capture(one)]
+        if not found:
+            raise _refused(shown, "no capture")
+        yield found[0]
+
+
+def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, shown: str) -> None:
+    parts = [part for part in member.name.split("/") if part not in ("", ".")]
+    if not (member.isdir() or member.isreg()) or member.sparse is not None:
+        raise _refused(shown, f"{member.name!r}, which is neither a file nor a folder")
+    if member.name.startswith("/") or ".." in parts or len(parts) > _DEEPEST:
+        raise _refused(shown, f"{member.name!r}, which is no place inside a capture")
+    target = place.joinpath(*parts)
+    if member.isdir():
+        target.mkdir(files.PRIVATE_FOLDER, parents=True, exist_ok=True)
+        return
+    target.parent.mkdir(files.PRIVATE_FOLDER, parents=True, exist_ok=True)
+    content = archive.extractfile(member)
+    assert content is not None
+    with os.fdopen(files.create(target), "wb") as file:
+        shutil.copyfileobj(content, file, 1 << 20)
+
+
+def _refused(shown: str, what: str) -> CaptureError:
+    return CaptureError(
+        f"{shown} is an archive that holds {what}.",
+        "Give an archive of one capture: tar -cJf NAME.pinprof.tar.xz NAME.pinprof",
+        "archive",
+    )
+
+
+class _Member(tarfile.TarInfo):
+    """A member whose further heads, which are read at once, have a bounded size."""
+
+    def _proc_member(self, archive: tarfile.TarFile) -> Any:
+        if self.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE) and self.size > _MOST_NAME_BYTES:
+            raise tarfile.ReadError("a member's head is too large")
+        return super()._proc_member(archive)  # type: ignore[misc]
+
+
+class _Stream(io.RawIOBase):
+    """The plain bytes of a file, as a stream of any number of them."""
+
+    def __init__(self, source: ByteSource) -> None:
+        self._pieces = source.chunks()
+        self._rest = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def read(self, size: int = -1) -> bytes:
+        """At most `size` bytes; none at the end."""
+        while not len(self._rest):
+            if (piece := next(self._pieces, None)) is None:
+                return b""
+            self._rest = memoryview(piece)
+        given, self._rest = self._rest[:size], self._rest[size:]
+        return bytes(given)

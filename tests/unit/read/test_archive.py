@@ -1,0 +1,131 @@
+"""Packed captures: read as the folder that was packed, or refused in a sentence; nothing leaves the folder for it."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import lzma
+import random
+import re
+import tarfile
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from pinprof.errors import CaptureError, PinprofError
+from pinprof.read import archive, read
+from tests.support.h200 import DATA
+
+PACKED = DATA / "calls.pinprof.tar.xz"
+PLAIN = lzma.decompress(PACKED.read_bytes())
+"""A small capture as a plain archive."""
+
+
+def member(name: str, kind: bytes = tarfile.REGTYPE, size: int = 0, link: str = "") -> tarfile.TarInfo:
+    made = tarfile.TarInfo(name)
+    made.type, made.size, made.linkname = kind, size, link
+    return made
+
+
+def with_members(path: Path, *members: tarfile.TarInfo) -> Path:
+    """The small capture, and behind it members of zeros."""
+    content = io.BytesIO(PLAIN)
+    with tarfile.open(fileobj=content, mode="a") as packed:
+        for one in members:
+            packed.addfile(one, io.BytesIO(bytes(one.size)))
+    path.write_bytes(content.getvalue())
+    return path
+
+
+@pytest.mark.parametrize("ending", ["tar", "tar.gz", "tar.xz", "tar.zst"])
+def test_a_packed_capture_reads_as_the_folder(tmp_path: Path, ending: str) -> None:
+    with tarfile.open(fileobj=io.BytesIO(PLAIN)) as packed:
+        packed.extractall(tmp_path, filter="data")
+    folder = read(next(tmp_path.glob("*.pinprof")))
+    pack = {"tar": bytes, "tar.gz": gzip.compress, "tar.xz": lzma.compress, "tar.zst": zstandard.compress}[ending]
+    path = tmp_path / f"calls.pinprof.{ending}"
+    path.write_bytes(pack(PLAIN))
+    capture = read(path)
+    assert capture.path == str(path)
+    assert (capture.manifest, capture.losses, capture.threads) == (folder.manifest, folder.losses, folder.threads)
+    assert capture.samples.weight.tolist() == folder.samples.weight.tolist()
+    assert capture.stacks.frames.symbol == folder.stacks.frames.symbol
+    assert capture.activity is not None
+    assert folder.activity is not None
+    assert len(capture.activity.calls) == len(folder.activity.calls) > 0
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        member("calls.pinprof/link", tarfile.SYMTYPE, link="/etc/passwd"),
+        member("calls.pinprof/hard", tarfile.LNKTYPE, link="calls.pinprof/manifest.json"),
+        member("calls.pinprof/null", tarfile.CHRTYPE),
+        member("calls.pinprof/disk", tarfile.BLKTYPE),
+        member("calls.pinprof/pipe", tarfile.FIFOTYPE),
+        member("../outside"),
+        member("calls.pinprof/../../outside"),
+        member("/tmp/outside"),
+        member("a/b/c/d"),
+        member("calls.pinprof/more", tarfile.CONTTYPE, 1 << 20),
+    ],
+    ids=lambda added: added.name,
+)
+def test_what_no_capture_holds_is_refused(tmp_path: Path, added: tarfile.TarInfo) -> None:
+    (tmp_path / "in").mkdir()
+    path = with_members(tmp_path / "in" / "x.tar", added)
+    if added.type == tarfile.CONTTYPE:
+        assert read(path).path == str(path)  # a plain file by another name
+        return
+    with pytest.raises(CaptureError, match=rf"^{re.escape(str(path))} is an archive that holds '"):
+        read(path)
+    assert [one.name for one in tmp_path.rglob("*")] == ["in", "x.tar"]
+
+
+def test_a_file_that_comes_twice_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CaptureError, match="cannot be unpacked: File exists"):
+        read(with_members(tmp_path / "x.tar", member("calls.pinprof/twice"), member("calls.pinprof/twice")))
+
+
+def test_an_archive_of_something_else_says_what_to_pack(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar"
+    with tarfile.open(path, "w") as packed:
+        packed.addfile(member("notes.txt"))
+    with pytest.raises(CaptureError, match="holds no capture") as raised:
+        read(path)
+    assert "tar -cJf" in raised.value.remedy
+
+
+def test_members_are_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(archive, "MOST_MEMBERS", 3)
+    with pytest.raises(CaptureError, match="more than 3 members"):
+        read(with_members(tmp_path / "x.tar"))
+
+
+def test_a_name_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.xz"
+    head = member("calls.pinprof/x", tarfile.GNUTYPE_LONGNAME, 1 << 20).tobuf()
+    path.write_bytes(lzma.compress(head + bytes(1 << 20)))
+    with pytest.raises(CaptureError, match="head is too large"):
+        read(path)
+
+
+def test_a_cut_archive_is_called_damaged(tmp_path: Path) -> None:
+    path = tmp_path / "x.tar.xz"
+    path.write_bytes(PACKED.read_bytes()[:-2000])
+    with pytest.raises(CaptureError, match="damaged archive"):
+        read(path)
+
+
+def test_bytes_changed_anywhere_raise_only_errors_of_pinprof(tmp_path: Path) -> None:
+    chance, path = random.Random(4), tmp_path / "x.tar"
+    heads = [at for at in range(0, len(PLAIN), 512) if PLAIN[at + 257 : at + 262] == b"ustar"]
+    for _ in range(40):
+        content = bytearray(PLAIN)
+        for _ in range(chance.choice((1, 3, 9))):
+            content[chance.choice(heads) + chance.randrange(512)] = chance.randrange(256)
+        path.write_bytes(content)
+        with suppress(PinprofError):
+            read(path)

@@ -1,0 +1,72 @@
+"""What the tracer of CUDA calls gave up: read from the manifest, told, and kept apart from whole calls."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pinprof.activity import Activity, GivenUp
+from pinprof.read.perf import call_tracing, cuda_calls
+from pinprof.read.symbols.resolver import Resolver
+from pinprof.store import new_manifest
+from tests.support.perf_file import pipe_mode
+
+MS = 1_000_000
+COPIES = {"kind": "copies", "without": "calls", "from_ns": 100 * MS, "to_ns": 2500 * MS, "calls": 198_000}
+BARE = {"kind": "memory", "without": "stacks", "from_ns": 50 * MS, "to_ns": 60 * MS, "calls": 40}
+
+
+def told(*given_up: Any, **others: Any) -> Any:
+    probes = {"budget_percent": 3.0, "given_up": list(given_up), **others}
+    return new_manifest(collectors=({"name": "native", "probes": {}}, {"name": "cuda-calls", "probes": probes}))
+
+
+def test_what_was_given_up_is_read_by_time() -> None:
+    assert call_tracing.given_up(told(COPIES, BARE)) == (
+        GivenUp("memory", False, 50 * MS, 60 * MS, 40),
+        GivenUp("copies", True, 100 * MS, 2500 * MS, 198_000),
+    )
+    assert call_tracing.given_up(new_manifest()) == ()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"from_ns": 3000 * MS}, {"calls": True}, {"kind": "launches"}, {"without": "names"}, {"to_ns": None}],
+    ids=lambda change: next(iter(change)),
+)
+def test_what_is_no_episode_is_left_out(change: dict[str, Any]) -> None:
+    assert call_tracing.given_up(told({**COPIES, **change}, BARE)) == call_tracing.given_up(told(BARE))
+
+
+def test_notes_say_since_when_for_how_long_and_how_many() -> None:
+    manifest = told(COPIES, BARE, {**COPIES, "from_ns": 3000 * MS, "to_ns": 3100 * MS, "calls": 2000})
+    percent = call_tracing.budget_percent(manifest)
+    why = "it would have cost more than 3 % of the program's time (--probe-budget)."
+    assert call_tracing.notes(call_tracing.given_up(manifest), 0, percent) == (
+        f"About 200,000 copies and sets of memory were not traced, from 100 ms on, for 2.5 s in 2 intervals: {why}",
+        f"40 calls that grant or free memory were traced without their callers, from 50 ms on, for 10 ms: {why}",
+    )
+    assert call_tracing.notes((), 0, None) == ()
+
+
+def test_an_entry_and_a_return_with_an_interval_between_them_are_of_two_calls() -> None:
+    given_up = call_tracing.given_up(told(COPIES, BARE))
+    start, end = np.array([[10, 90, 90, 40, 2600], [20, 101, 2600, 70, 2700]], np.int64) * MS
+    copies, memory = np.zeros(5, np.int32), np.ones(5, np.int32)
+    across = cuda_calls._across(given_up, start, end, copies, ("copies", "memory"))
+    assert across.tolist() == [False, True, True, False, False]
+    assert not cuda_calls._across(given_up, start, end, memory, ("copies", "memory")).any(), "these were traced on"
+
+
+def test_untraced_calls_are_counted_by_kind() -> None:
+    activity = Activity("uprobes", given_up=call_tracing.given_up(told(COPIES, BARE)))
+    assert (activity.untraced(), activity.untraced("copies"), activity.untraced("memory")) == (198_000, 198_000, 0)
+
+
+def test_a_file_without_events_holds_no_calls(tmp_path: Path) -> None:
+    (tmp_path / "calls.data").write_bytes(pipe_mode([], b""))
+    found = cuda_calls.load(tmp_path / "calls.data", Resolver())
+    assert len(found.activity.calls) == 0
