@@ -24,6 +24,7 @@ from pinprof.analyze.opportunities.answer import with_opportunities
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
+from pinprof.analyze.recorder import recorder_apart
 from pinprof.analyze.results import FAILED_CALLS, Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.errors import CaptureError
@@ -44,7 +45,7 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
     of frames without a name become one frame, unless all frames are wanted.
     """
     recorded = cut(_joined(with_runs_apart(capture)))
-    capture, attribution = idle_apart(recorded, attribute(recorded))
+    capture, attribution = idle_apart(*recorder_apart(recorded, attribute(recorded)))
     recorded, of_recorded, members = capture, attribution, membership(capture)
     if not all_frames:
         capture, runs = with_runs_joined(recorded)

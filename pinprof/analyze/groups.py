@@ -27,18 +27,24 @@ class Groups:
 
     def sum(self, values: NDArray[np.integer]) -> Int64:
         """Exact sums by group."""
+        if len(self) == 1:
+            return np.array([values.sum()], np.int64)
         total = np.zeros(len(self), np.int64)
         np.add.at(total, self.of, values)
         return total
 
     def min(self, values: Int64) -> Int64:
         """Least value by group."""
+        if len(self) == 1:
+            return np.array([values.min()], np.int64)
         least = np.full(len(self), np.iinfo(np.int64).max)
         np.minimum.at(least, self.of, values)
         return least
 
     def max(self, values: Int64) -> Int64:
         """Greatest value by group."""
+        if len(self) == 1:
+            return np.array([values.max()], np.int64)
         most = np.full(len(self), np.iinfo(np.int64).min)
         np.maximum.at(most, self.of, values)
         return most
@@ -50,7 +56,11 @@ class Groups:
         low, width = int(values.min()), int(values.max()) - int(values.min()) + 1
         middle = np.cumsum(self.count) - self.count + (self.count - 1) // 2
         if width * len(self) < 1 << 62:
-            return np.asarray(np.sort(self.of * width + (values - low))[middle] % width + low)
+            key = self.of * width
+            key += values
+            key -= low
+            key.sort()
+            return np.asarray(key[middle] % width + low)
         return np.asarray(values[np.lexsort((values, self.of))][middle])
 
     def first(self, values: Int64) -> Int64:
@@ -65,15 +75,21 @@ def group(*columns: NDArray[np.integer]) -> Groups:
     sizes = [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
     if (cells := math.prod(sizes)) >= 1 << 62:
         return _sparse(*columns)
+    # In place: there may be millions of rows, and one array of them is enough.
     code = np.zeros(len(columns[0]), np.int64)
     for column, low, size in zip(columns, lowest, sizes, strict=True):
-        code = code * size + (column.astype(np.int64) - low)
+        if size > 1:
+            code *= size
+            code += column if np.can_cast(column.dtype, np.int64) else column.astype(np.int64)
+            code -= low
     if cells <= 4 * len(code) + 1024:
         present = np.bincount(code, minlength=cells)
         distinct = np.flatnonzero(present)
-        place = np.zeros(cells, np.int64)
-        place[distinct] = np.arange(len(distinct))
-        of, count = place[code], present[distinct].astype(np.int64)
+        of, count = code, present[distinct].astype(np.int64)
+        if len(distinct) < cells:
+            place = np.zeros(cells, np.int64)
+            place[distinct] = np.arange(len(distinct))
+            np.take(place, code, out=of, mode="clip")
     else:
         distinct, of, count = np.unique(code, return_inverse=True, return_counts=True)
         of = of.reshape(-1)
@@ -82,7 +98,7 @@ def group(*columns: NDArray[np.integer]) -> Groups:
     for low, size in zip(reversed(lowest[1:]), reversed(sizes[1:]), strict=True):
         rest, key = np.divmod(rest, size)
         keys.append(key + low)
-    return Groups((rest + lowest[0], *reversed(keys)), of.astype(np.int64), count.astype(np.int64))
+    return Groups((rest + lowest[0], *reversed(keys)), of.astype(np.int64, copy=False), count.astype(np.int64))
 
 
 def _sparse(*columns: NDArray[np.integer]) -> Groups:

@@ -8,10 +8,13 @@ from itertools import pairwise
 
 import numpy as np
 
+from pinprof.columns import is_uniform, uniform
 from pinprof.model import Bool, Int64
 
-BATCH_ROWS = 1 << 22
+BATCH_ROWS = 1 << 20
 """About how many rows an expansion of intervals holds at a time."""
+
+_PIECE_ROWS = 1 << 17
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,15 @@ def union(start: Int64, end: Int64) -> Intervals:
     return Intervals(start[leaders], reach[np.append(leaders[1:], len(start))[: len(leaders)] - 1])
 
 
+def union_where(mask: Bool, start: Int64, end: Int64) -> Intervals:
+    """The union of the intervals of a mask, in pieces: there may be millions of which few are left."""
+    pieces = [
+        union(start[part][mask[part]], end[part][mask[part]])
+        for part in (slice(first, first + _PIECE_ROWS) for first in range(0, len(mask), _PIECE_ROWS))
+    ]
+    return any_of(pieces)
+
+
 def any_of(sets: Iterable[Intervals]) -> Intervals:
     """The instants in any of the sets."""
     known = tuple(sets)
@@ -105,6 +117,9 @@ def union_by_key(key: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64, In
     """The union within each key ≥ 0: (key, start, end) of what remains, ordered by key and start."""
     if not len(key):
         return key, start, end
+    if is_uniform(key):
+        merged = union_where(end > start, start, end)
+        return uniform(key[0], len(merged), np.int64), merged.start, merged.end
     low, width = int(start.min()), max(int(end.max()), int(start.max())) - int(start.min()) + 1
     if width * (int(key.max()) + 1) < 1 << 62:
         offset = key * width - low
@@ -122,9 +137,19 @@ def union_by_key(key: Int64, start: Int64, end: Int64) -> tuple[Int64, Int64, In
 def numbers(first: Int64, last: Int64) -> tuple[Int64, Int64]:
     """All integers of the ranges [first, last), each with the position of its range."""
     length = np.maximum(last - first, 0)
-    place = np.repeat(np.arange(len(first)), length)
-    offset = np.arange(int(length.sum())) - np.repeat(np.cumsum(length) - length, length)
-    return place, first[place] + offset
+    return np.repeat(np.arange(len(first)), length), joined_up(first, length)
+
+
+def joined_up(first: Int64, length: Int64) -> Int64:
+    """All integers of the ranges [first, first + length), one range after the other; no length is below 0."""
+    first, length = first[length > 0], length[length > 0]
+    number = np.ones(int(length.sum()), np.int64)
+    if len(first):
+        # Steps of one, but for those from the last of a range to the first of the next.
+        number[0] = first[0]
+        number[np.cumsum(length)[:-1]] = first[1:] - (first[:-1] + length[:-1] - 1)
+        np.cumsum(number, out=number)
+    return number
 
 
 def batches(size: Int64) -> Iterator[tuple[int, int]]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from pinprof.activity import Activity, OpKind
+from pinprof.activity import Activity, GpuOpTable, OpKind
 from pinprof.analyze.activity.alloc_loops import alloc_loops
 from pinprof.analyze.activity.calls import (
     Calls,
@@ -14,10 +16,21 @@ from pinprof.analyze.activity.calls import (
     summarise_calls,
 )
 from pinprof.analyze.activity.event_rows import activity_rows
+from pinprof.analyze.activity.failed_pins import failed_pins
 from pinprof.analyze.activity.link import link_of
 from pinprof.analyze.activity.migrations import prepare_migrations, summarise_migrations
-from pinprof.analyze.activity.results import ActivityAnalysis, ScopeActivity, Work
+from pinprof.analyze.activity.results import (
+    ActivityAnalysis,
+    CopyResult,
+    Link,
+    MigrationResult,
+    ScopeActivity,
+    TransferAnalysis,
+    UvmAnalysis,
+    Work,
+)
 from pinprof.analyze.activity.transfers import (
+    DeviceSets,
     analyze_transfers,
     any_device,
     device_sets,
@@ -27,10 +40,12 @@ from pinprof.analyze.activity.transfers import (
     work_time,
 )
 from pinprof.analyze.activity.uvm import analyze_uvm, kernel_losses
+from pinprof.analyze.activity.uvm_blocks import places_of
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
+from pinprof.columns import distinct, is_uniform
 from pinprof.model import Bool, Capture, Int32, Int64
 
 
@@ -44,30 +59,22 @@ def analyze_activity(
     operations, cuda = activity.gpu_ops, "cuda" in activity.recorded
     scopes = members.among(_pids(activity))
     samples = sampled_calls(capture, calls, attribution)
-    call, time = work_time(operations, calls)
-    copies = prepare_copies(operations, calls, call, time)
-    sets = tuple(device_sets(operations))
     link = link_of(capture.manifest.host)
-    moved = prepare_migrations(operations, sets)
-    losses = kernel_losses(activity, moved, sets)
-
-    by_scope = (
-        summarise_calls(capture, calls, samples, scopes),
-        summarise_copies(operations, copies, link, scopes),
-        summarise_migrations(moved, scopes),
-    )
-    kernel = np.flatnonzero(operations.kind == OpKind.KERNEL)
-    kernels = _counted(scopes, Events(time[kernel], operations.pid[kernel]), np.ones(len(kernel), np.int64))
+    # One kind of event after the other: of each there may be millions, and nobody needs two kinds at once.
+    of_calls = summarise_calls(capture, calls, samples, scopes)
+    kernels = _kernels(operations, calls, scopes)
+    sets = tuple(device_sets(operations))
     work = work_by_scope(scopes, any_device(sets))
     by_device = [work_by_scope(scopes, entry) for entry in sets]
-    lost_ns = scopes.covered(any_of(entry.lost for entry in losses))
+    of_copies, transfers = _copies(operations, calls, sets, link, scopes)
+    of_migrations, uvm, lost_ns = _migrations(activity, sets, scopes)
     groups, gpu_faults, cpu_faults = _faults(activity, scopes)
     entries = tuple(
         ScopeActivity(
             path=scopes.paths[at - 1] if at else None,
-            calls=by_scope[0][at],
-            copies=by_scope[1][at],
-            migrations=by_scope[2][at],
+            calls=of_calls[at],
+            copies=of_copies[at],
+            migrations=of_migrations[at],
             kernels=int(kernels[at]),
             kernel_ns=work[at].kernel_ns,
             copy_ns=work[at].copy_ns,
@@ -90,17 +97,45 @@ def analyze_activity(
         ranges=entries[1:],
         context_init=context_init(capture, calls, samples),
         loops=alloc_loops(calls, _began(activity, calls), iteration_spans(capture)),
-        transfers=analyze_transfers(operations, calls, copies, sets, link),
-        uvm=analyze_uvm(activity, moved, sets, losses),
+        transfers=transfers,
+        uvm=uvm,
         # Without a single call nothing is known of memory: a program may pin it without CUDA.
         memory=memory_peaks(activity.memory) if "memory" in activity.recorded and (cuda or len(calls.table)) else None,
-        rows=activity_rows(operations, calls, samples, copies, moved, scopes, entries[0]),
+        make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
+        failed_pins=failed_pins(activity, calls),
     )
+
+
+def _kernels(operations: GpuOpTable, calls: Calls, scopes: Scopes) -> Int64:
+    """Per scope, the kernels."""
+    row = np.flatnonzero(operations.kind == OpKind.KERNEL)
+    _, time = work_time(operations, calls, row)
+    return _counted(scopes, Events(time, operations.pid[row]), np.ones(len(row), np.int64))
+
+
+def _copies(
+    operations: GpuOpTable, calls: Calls, sets: tuple[DeviceSets, ...], link: Link | None, scopes: Scopes
+) -> tuple[tuple[tuple[CopyResult, ...], ...], TransferAnalysis]:
+    """Copies by scope, and what is asked of all of them."""
+    copies = prepare_copies(operations, calls)
+    return summarise_copies(operations, copies, link, scopes), analyze_transfers(operations, calls, copies, sets, link)
+
+
+def _migrations(
+    activity: Activity, sets: tuple[DeviceSets, ...], scopes: Scopes
+) -> tuple[tuple[tuple[MigrationResult, ...], ...], UvmAnalysis | None, Int64]:
+    """Migrations by scope, what is asked of all of them, and kernel time lost to faults by scope."""
+    moved = prepare_migrations(activity.gpu_ops, sets)
+    by_scope = summarise_migrations(moved, scopes)
+    places = places_of(moved, activity.faults, activity.memory)
+    losses = kernel_losses(activity, moved, sets)
+    lost_ns = scopes.covered(any_of(entry.lost for entry in losses))
+    return by_scope, analyze_uvm(activity, moved, places, sets, losses), lost_ns
 
 
 def _pids(activity: Activity) -> Int32:
     tables = (activity.calls, activity.gpu_ops, activity.faults)
-    return np.unique(np.concatenate([table.pid for table in tables]))
+    return distinct(*(table.pid for table in tables))
 
 
 def _began(activity: Activity, calls: Calls) -> int | None:
@@ -143,7 +178,10 @@ def _counted(scopes: Scopes, events: Events, amount: Int64) -> Int64:
     """Per scope, the sum of what happened in it."""
     total = np.zeros(len(scopes), np.int64)
     for scope, row in scopes.members(events):
-        np.add.at(total, scope, amount[row])
+        if len(scope) and is_uniform(scope):
+            total[scope[0]] += amount[row].sum()
+        else:
+            np.add.at(total, scope, amount[row])
     return total
 
 

@@ -12,7 +12,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import Activity, ApiCallTable, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
+from pinprof.activity import Activity, ApiCallTable, Location, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze.activity.results import (
     CallError,
     CallResult,
@@ -42,22 +42,24 @@ BOOKKEEPING_NS = 1_000_000
 UNKNOWN_SIZE = -1
 
 _PURPOSES: tuple[tuple[Purpose, str], ...] = (
-    ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc"),
+    ("alloc pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|\w+ \(host( NUMA)?\)"),
     ("alloc managed", r"cudaMallocManaged|cuMemAllocManaged"),
-    ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cuArrayCreate|cuArray3DCreate"),
+    ("alloc device", r"cudaMalloc\w*|cuMemAlloc\w*|cuMemCreate|cu(Mipmapped)?Array(3D)?Create"),
     ("free pinned", r"cudaFreeHost|cuMemFreeHost"),
-    ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cuArrayDestroy"),
+    ("free device", r"cudaFree\w*|cuMemFree\w*|cuMemRelease|cu(Mipmapped)?ArrayDestroy"),
     ("register", r"cudaHostRegister|cuMemHostRegister"),
     ("unregister", r"cudaHostUnregister|cuMemHostUnregister"),
     ("copy", r"cudaMemcpy\w*|cuMemcpy\w*"),
     ("set", r"cudaMemset\w*|cuMemset\w*"),
-    ("prefetch", r"cudaMem(Discard|DiscardAnd)?Prefetch\w*|cuMem(Discard|DiscardAnd)?Prefetch\w*"),
-    ("advise", r"cudaMemAdvise|cuMemAdvise"),
+    ("prefetch", r"(cuda|cu)Mem(DiscardAnd)?Prefetch\w*"),
+    ("advise", r"(cuda|cu)Mem(Advise|DiscardBatchAsync)"),
     ("launch", r"cudaLaunch\w*|cuLaunch\w*|cudaGraphLaunch|cuGraphLaunch"),
     ("sync", r"(cuda|cu)(Device|Ctx|Stream|Event|Thread)Synchronize"),
     ("other", r".*"),
 )
 PURPOSES: tuple[Purpose, ...] = get_args(Purpose)
+_ALLOCATES_BOTH = re.compile(r"cuMemCreate|\w+FromPoolAsync")
+_LOCATIONS = {Location.HOST: "host", Location.HOST_NUMA: "host NUMA", Location.HOST_NUMA_CURRENT: "host NUMA"}
 
 
 def purpose_of(name: str) -> Purpose:
@@ -111,6 +113,7 @@ def prepare_calls(activity: Activity) -> Calls:
     table = activity.calls
     names = (*table.names, "(no name)")
     name = np.where(table.name < 0, len(table.names), table.name).astype(np.int64)
+    names, name = _by_location(names, name, table)
     purpose = np.array([PURPOSES.index(purpose_of(text)) for text in names], np.int8)[name]
     correlation = PairIndex.of(table.pid, table.correlation_id, np.flatnonzero(table.correlation_id > 0))
     size = np.full(len(table), UNKNOWN_SIZE, np.int64)
@@ -133,6 +136,21 @@ def prepare_calls(activity: Activity) -> Calls:
     size[table.status > 0] = UNKNOWN_SIZE
     initial, typical = _context_init(table, name, size)
     return Calls(table, names, name, purpose, size, memory, initial, typical, correlation)
+
+
+def _by_location(names: tuple[str, ...], name: Int64, table: ApiCallTable) -> tuple[tuple[str, ...], Int64]:
+    """Names that tell the host's memory from the device's, where one function allocates both; the last stays last."""
+    if table.location is None:
+        return names, name
+    allocates = np.array([bool(_ALLOCATES_BOTH.fullmatch(text)) for text in names], np.bool_)[name]
+    result = name.copy()
+    more: dict[str, int] = {}
+    for location, words in _LOCATIONS.items():
+        for row in np.flatnonzero(allocates & (table.location == location)).tolist():
+            result[row] = more.setdefault(f"{names[name[row]]} ({words})", len(more)) + len(names) - 1
+    # The calls without a name keep the last one.
+    result[name == len(names) - 1] = len(names) - 1 + len(more)
+    return (*names[:-1], *more, names[-1]), result
 
 
 def _add_sizes(size: Int64, row: Int64, amount: Int64) -> None:

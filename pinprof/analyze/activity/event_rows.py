@@ -8,9 +8,10 @@ import numpy as np
 
 from pinprof.activity import GpuOpTable
 from pinprof.analyze.activity.calls import Calls, Samples
-from pinprof.analyze.activity.migrations import Migrations, cause_name
-from pinprof.analyze.activity.results import ActivityRows, CallTime, EventRows, ScopeActivity
-from pinprof.analyze.activity.transfers import DIRECTIONS, Copies, memory_name
+from pinprof.analyze.activity.migrations import Migrations, cause_name, prepare_migrations
+from pinprof.analyze.activity.results import ScopeActivity
+from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
+from pinprof.analyze.activity.transfers import DIRECTIONS, Copies, DeviceSets, memory_name, prepare_copies
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Scopes
 from pinprof.model import Int32, Int64
@@ -20,13 +21,13 @@ def activity_rows(
     operations: GpuOpTable,
     calls: Calls,
     samples: Samples | None,
-    copies: Copies,
-    moved: Migrations,
+    sets: tuple[DeviceSets, ...],
     scopes: Scopes,
     whole: ScopeActivity,
 ) -> ActivityRows:
     """Every event that `whole` counts; calls that created a context are in none of its results and so left out."""
     ordinary = np.flatnonzero(~calls.initial)
+    copies, moved = prepare_copies(operations, calls), prepare_migrations(operations, sets)
     return ActivityRows(
         calls=_calls(calls, ordinary, whole),
         copies=_copies(operations, calls, copies, whole),

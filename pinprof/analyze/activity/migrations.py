@@ -12,7 +12,7 @@ from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import Bool, Int32, Int64, Table, UInt64
+from pinprof.columns import Bool, Int8, Int32, Int64, Table, UInt8, UInt64, packed
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
 
@@ -33,9 +33,9 @@ class Migrations(Table):
     pid: Int32
     device: Int32
     size_bytes: Int64
-    direction: Int64
+    direction: Int8
     """Index into `DIRECTIONS`."""
-    cause: Int64
+    cause: UInt8
     """`MigrationCause`."""
     address: UInt64
     in_kernel: Bool
@@ -50,20 +50,20 @@ class Migrations(Table):
 def prepare_migrations(operations: GpuOpTable, sets: tuple[DeviceSets, ...]) -> Migrations:
     """The migrations among GPU work."""
     row = np.flatnonzero(operations.kind == OpKind.MIGRATION)
-    moved = operations.take(row)
+    start_ns, device = operations.start_ns[row], packed(operations.device[row])
     in_kernel = np.zeros(len(row), np.bool_)
     for entry in sets:
-        mine = moved.device == entry.device
-        in_kernel[mine] = entry.kernels.contains(moved.start_ns[mine])
+        mine = device == entry.device
+        in_kernel[mine] = entry.kernels.contains(start_ns[mine])
     return Migrations(
-        start_ns=moved.start_ns,
-        end_ns=moved.end_ns,
-        pid=moved.pid,
-        device=moved.device,
-        size_bytes=moved.size_bytes,
-        direction=DIRECTION[moved.copy_kind],
-        cause=moved.cause.astype(np.int64),
-        address=moved.address,
+        start_ns=start_ns,
+        end_ns=operations.end_ns[row],
+        pid=packed(operations.pid[row]),
+        device=device,
+        size_bytes=operations.size_bytes[row],
+        direction=DIRECTION[operations.copy_kind[row]],
+        cause=operations.cause[row],
+        address=operations.address[row],
         in_kernel=in_kernel,
     )
 
@@ -72,14 +72,8 @@ def summarise_migrations(moved: Migrations, scopes: Scopes) -> tuple[tuple[Migra
     """Per scope, migrations by direction and cause, most bytes first."""
     results: list[list[MigrationResult]] = [[] for _ in range(len(scopes))]
     for scope, row in scopes.members(Events(moved.start_ns, moved.pid)):
-        cells = group(scope, moved.direction[row], moved.cause[row])
-        size, inside = moved.size_bytes[row], moved.in_kernel[row].astype(np.int64)
-        columns = (
-            *cells.keys, cells.count, cells.sum(size), cells.min(size), cells.median(size), cells.max(size),
-            cells.sum((moved.end_ns - moved.start_ns)[row]), cells.sum(inside), cells.sum(inside * size),
-        )  # fmt: skip
         for at, direction, cause, count, total, least, median, most, busy, inside_count, inside_bytes in sorted(
-            zip(*(column.tolist() for column in columns), strict=True), key=lambda cell: -cell[4]
+            zip(*(column.tolist() for column in _cells(moved, scope, row)), strict=True), key=lambda cell: -cell[4]
         ):
             results[at].append(
                 MigrationResult(
@@ -93,3 +87,16 @@ def summarise_migrations(moved: Migrations, scopes: Scopes) -> tuple[tuple[Migra
                 )
             )
     return tuple(tuple(entries) for entries in results)
+
+
+def _cells(moved: Migrations, scope: Int64, row: Int64 | slice) -> tuple[Int64, ...]:
+    """Scope, direction, cause and figures of migrations that agree in the first three; `row` is the migration."""
+    cells = group(scope, moved.direction[row], moved.cause[row])
+    size = moved.size_bytes[row]
+    sizes = (cells.sum(size), cells.min(size), cells.median(size), cells.max(size))
+    inside = moved.in_kernel[row]
+    size = np.where(inside, size, 0)
+    return (
+        *cells.keys, cells.count, *sizes, cells.sum(moved.end_ns[row] - moved.start_ns[row]),
+        cells.sum(inside.astype(np.int64)), cells.sum(size),
+    )  # fmt: skip

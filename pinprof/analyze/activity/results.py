@@ -5,12 +5,13 @@ Rates are decimal gigabytes per second, which is bytes per nanosecond, as vendor
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
+from pinprof.analyze.activity.row_tables import ActivityRows
 from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.columns import Float64, Table
@@ -77,6 +78,23 @@ class CallError:
     """`cudaErrorMemoryAllocation`."""
     status: int
     count: int
+
+
+@dataclass(frozen=True)
+class FailedPin:
+    """Page-locking by one call that failed with one error, and what the program did instead."""
+
+    call: str
+    error: CallError
+    asked_bytes: int
+    """In all; 0 where the recording does not say."""
+    largest_bytes: int | None
+    """By one call; None where the recording does not say."""
+    copies: int
+    """Later copies of pageable memory of the size that was asked for."""
+    copied_bytes: int
+    copying_ns: int
+    """Time in them, of the calls where they were recorded, else of the GPU."""
 
 
 @dataclass(frozen=True)
@@ -411,53 +429,6 @@ class AllocLoop:
 
 
 @dataclass(frozen=True)
-class EventRows(Table):
-    """Single calls, copies or migrations behind the whole recording's results, in order of their start; columns."""
-
-    group: Int32
-    """Index into `calls`, `copies` or `migrations` of the whole recording."""
-    start_ns: Int64
-    end_ns: Int64
-    scope_ns: Int64
-    """When the ranges it belongs to last: at its start, or where its call began."""
-    pid: Int32
-    tid: Int32
-    """The calling thread, -1 where unknown."""
-    size_bytes: Int64
-    """0 when not recorded."""
-    extra: Int64
-    """For copies the time inside their calls, for migrations 1 when they began while a kernel ran; else 0."""
-
-
-@dataclass(frozen=True)
-class CallTime:
-    """Sampled time inside single calls; columns, ordered by call."""
-
-    call: Int64
-    """Index into `ActivityRows.calls`."""
-    leaf: Int32
-    """Index into the taxonomy."""
-    weight_ns: Int64
-
-
-@dataclass(frozen=True)
-class ActivityRows:
-    """The rows that results were summed from, so that a part of them can be summed again."""
-
-    calls: EventRows
-    copies: EventRows
-    migrations: EventRows
-    times: CallTime
-    """Empty without samples of the calling threads."""
-    scope: Int64
-    """Per merged interval of a range's calls, the index into `Analysis.ranges`; columns with the next three."""
-    scope_start_ns: Int64
-    scope_end_ns: Int64
-    scope_pid: Int64
-    """The process whose events count; -1 for all."""
-
-
-@dataclass(frozen=True)
 class ActivityAnalysis:
     """CUDA and GPU activity, explained."""
 
@@ -479,8 +450,15 @@ class ActivityAnalysis:
     """None when no managed memory moved or faulted."""
     memory: MemoryPeaks | None
     """None when memory was not recorded."""
-    rows: ActivityRows
-    """Single calls, copies and migrations."""
+    make_rows: Callable[[], ActivityRows]
+    """Makes `rows`."""
+    failed_pins: tuple[FailedPin, ...] = ()
+    """Most bytes first."""
+
+    @property
+    def rows(self) -> ActivityRows:
+        """Single calls, copies and migrations: made when asked for, since there may be millions, for a page alone."""
+        return self.make_rows()
 
     @property
     def wall_ns(self) -> int:

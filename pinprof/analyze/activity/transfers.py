@@ -23,9 +23,10 @@ from pinprof.analyze.activity.results import (
     TransferAnalysis,
 )
 from pinprof.analyze.groups import group
-from pinprof.analyze.intervals import Intervals, any_of, intersection, union
+from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.model import Bool, Int64
+from pinprof.columns import distinct
+from pinprof.model import Bool, Int8, Int64, UInt8
 
 LARGE_COPY_BYTES = 16 << 20
 """From here on a copy shows what the link can do."""
@@ -46,7 +47,7 @@ _DIRECTION_OF: dict[CopyKind, Direction] = {
     CopyKind.DEVICE_TO_ARRAY: "D2D", CopyKind.UVM_DEVICE_TO_DEVICE: "D2D", CopyKind.HOST_TO_HOST: "H2H",
     CopyKind.PEER_TO_PEER: "P2P",
 }  # fmt: skip
-DIRECTION = np.full(256, DIRECTIONS.index("other"), np.int64)
+DIRECTION: Int8 = np.full(256, DIRECTIONS.index("other"), np.int8)
 """`CopyKind` → index into `DIRECTIONS`."""
 for _kind, _direction in _DIRECTION_OF.items():
     DIRECTION[_kind] = DIRECTIONS.index(_direction)
@@ -68,9 +69,9 @@ class Copies:
     start_ns: Int64
     end_ns: Int64
     size_bytes: Int64
-    direction: Int64
+    direction: Int8
     """Index into `DIRECTIONS`."""
-    memory: Int64
+    memory: UInt8
     """`MemoryKind` on the host's side, of the source where no host is."""
     asynchronous: Bool
     host_ns: Int64
@@ -86,18 +87,18 @@ class Copies:
         return self.end_ns - self.start_ns
 
 
-def work_time(operations: GpuOpTable, calls: Calls) -> tuple[Int64, Int64]:
-    """Per piece of GPU work the row of its call, -1 without one, and the time it counts at: its call's start or its."""
-    call = calls.launching(operations.pid, operations.correlation_id)
-    return call, np.where(call >= 0, np.append(calls.table.start_ns, 0)[call], operations.start_ns)
+def work_time(operations: GpuOpTable, calls: Calls, row: Int64) -> tuple[Int64, Int64]:
+    """Per row of GPU work the row of its call, -1 without one, and the time it counts at: its call's start or its."""
+    call = calls.launching(operations.pid[row], operations.correlation_id[row])
+    return call, np.where(call >= 0, np.append(calls.table.start_ns, 0)[call], operations.start_ns[row])
 
 
-def prepare_copies(operations: GpuOpTable, calls: Calls, call: Int64, time: Int64) -> Copies:
-    """The explicit copies among GPU work; `call` and `time` come from `work_time`."""
+def prepare_copies(operations: GpuOpTable, calls: Calls) -> Copies:
+    """The explicit copies among GPU work."""
     row = np.flatnonzero(operations.kind == OpKind.COPY)
+    call, time = work_time(operations, calls, row)
     direction = DIRECTION[operations.copy_kind[row]]
-    memory = np.where(direction == _D2H, operations.dst_kind[row], operations.src_kind[row]).astype(np.int64)
-    call = call[row]
+    memory = np.where(direction == _D2H, operations.dst_kind[row], operations.src_kind[row])
     by_name = np.array([*("Async" in name for name in calls.names), False], np.bool_)
     _, first = np.unique(call, return_index=True)
     host = np.zeros(len(row), np.int64)
@@ -112,7 +113,7 @@ def prepare_copies(operations: GpuOpTable, calls: Calls, call: Int64, time: Int6
         asynchronous=by_name[np.append(calls.name, -1)[call]],
         host_ns=host,
         call=call,
-        scope_time_ns=time[row],
+        scope_time_ns=time,
     )
 
 
@@ -122,14 +123,8 @@ def summarise_copies(
     """Per scope, copies by direction, memory kind and whether the call was asynchronous; most time first."""
     results: list[list[CopyResult]] = [[] for _ in range(len(scopes))]
     for scope, row in scopes.members(Events(copies.scope_time_ns, operations.pid[copies.row])):
-        cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].astype(np.int64))
-        size = copies.size_bytes[row]
-        columns = (
-            *cells.keys, cells.count, cells.sum(size), cells.min(size), cells.median(size), cells.max(size),
-            cells.sum(copies.busy_ns[row]), cells.sum(copies.host_ns[row]),
-        )  # fmt: skip
         for at, direction, memory, asynchronous, count, total, least, median, most, busy, host in sorted(
-            zip(*(column.tolist() for column in columns), strict=True), key=lambda cell: -cell[9]
+            zip(*(column.tolist() for column in _cells(copies, scope, row)), strict=True), key=lambda cell: -cell[9]
         ):
             rate = link.rate(DIRECTIONS[direction]) if link else None
             results[at].append(
@@ -145,6 +140,16 @@ def summarise_copies(
                 )
             )
     return tuple(tuple(entries) for entries in results)
+
+
+def _cells(copies: Copies, scope: Int64, row: Int64 | slice) -> tuple[Int64, ...]:
+    """Scope, direction, memory, asynchronous and figures of copies that agree in these; `row` is the copy."""
+    cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].astype(np.int64))
+    size = copies.size_bytes[row]
+    return (
+        *cells.keys, cells.count, cells.sum(size), cells.min(size), cells.median(size), cells.max(size),
+        cells.sum(copies.end_ns[row] - copies.start_ns[row]), cells.sum(copies.host_ns[row]),
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -164,21 +169,28 @@ class DeviceSets:
 
 def device_sets(operations: GpuOpTable) -> Iterator[DeviceSets]:
     """The sets of every device that did anything; a graph launch recorded as a whole counts as a kernel."""
-    working = np.flatnonzero(operations.kind != OpKind.SYNC)
-    order = working[np.argsort(operations.device[working], kind="stable")]
-    devices, first = np.unique(operations.device[order], return_index=True)
-    for device, rows in zip(devices.tolist(), np.split(order, first[1:]) if len(order) else (), strict=True):
-        kind = operations.kind[rows]
+    kind = operations.kind
+    working = kind != OpKind.SYNC
+    computes = (kind == OpKind.KERNEL) | (kind == OpKind.GRAPH)
+    copying = (kind == OpKind.COPY) | (kind == OpKind.MIGRATION)
+    way = DIRECTION[operations.copy_kind]
+    for device in distinct(operations.device).tolist():
+        mine = operations.device == device
+        if not (mine & working).any():
+            continue
 
-        def times(mask: Bool, rows: Int64 = rows) -> Intervals:
-            return union(operations.start_ns[rows[mask]], operations.end_ns[rows[mask]])
+        def times(mask: Bool, mine: Bool = mine) -> Intervals:
+            return union_where(mask & mine, operations.start_ns, operations.end_ns)
 
-        kernels = times((kind == OpKind.KERNEL) | (kind == OpKind.GRAPH))
-        copies = times((kind == OpKind.COPY) | (kind == OpKind.MIGRATION))
-        way = np.where((kind == OpKind.COPY) | (kind == OpKind.MIGRATION), DIRECTION[operations.copy_kind[rows]], -1)
-        busy = times(np.ones(len(rows), np.bool_))
+        kernels, copies = times(computes), times(copying)
         yield DeviceSets(
-            device, kernels, copies, intersection(kernels, copies), busy, times(way == _H2D), times(way == _D2H)
+            device=device,
+            kernels=kernels,
+            copies=copies,
+            overlap=intersection(kernels, copies),
+            busy=times(working),
+            to_device=times(copying & (way == _H2D)),
+            to_host=times(copying & (way == _D2H)),
         )
 
 

@@ -16,7 +16,7 @@ from pinprof.activity import Activity, MigrationCause, OpKind, PageFaultTable
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import KernelTable, LostFrom, Pattern, SizeHistogram, UvmAnalysis
 from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
-from pinprof.analyze.activity.uvm_blocks import block_table, busiest, lives_of, moved_per_byte
+from pinprof.analyze.activity.uvm_blocks import Places
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union
 from pinprof.model import Bool, Int64
@@ -59,7 +59,9 @@ def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> 
     operations, faults = activity.gpu_ops, activity.faults
     kernel = np.flatnonzero((operations.kind == OpKind.KERNEL) & (operations.device == entry.device))
     start, end = operations.start_ns[kernel], operations.end_ns[kernel]
-    threads = np.zeros(len(kernel), np.int64) if operations.threads is None else operations.threads[kernel]
+    threads = np.zeros(len(kernel), np.int64)
+    if operations.threads is not None:
+        threads[:] = operations.threads[kernel]
     mine = moved.device == entry.device
     to_device = mine & (moved.direction == H2D)
     touched = to_device & moved.touched
@@ -114,7 +116,7 @@ def _windows_by_cause(kernels: Intervals, wide: Intervals, moved: Migrations, to
 
 
 def analyze_uvm(
-    activity: Activity, moved: Migrations, sets: tuple[DeviceSets, ...], losses: tuple[Losses, ...]
+    activity: Activity, moved: Migrations, places: Places, sets: tuple[DeviceSets, ...], losses: tuple[Losses, ...]
 ) -> UvmAnalysis | None:
     """Everything about managed memory that is asked of the whole recording; None when none moved or faulted."""
     faults = activity.faults
@@ -126,11 +128,9 @@ def analyze_uvm(
     lost_ns, stalled_ns = any_of(entry.lost for entry in losses).total, any_of(entry.stalled for entry in losses).total
     kernel_ns = union(kernels.start_ns, kernels.end_ns).total
     drain = _drain(moved, sets)
-    segment, page = lives_of(moved, activity.memory)
-    blocks, flips = block_table(moved, faults, page, segment)
     total = int(moved.size_bytes.sum())
     lost_from: LostFrom = "fault windows" if gpu_recorded else "migration causes"
-    pattern, summary = _pattern(moved, kernels, kernel_ns, lost_ns, lost_from)
+    pattern, summary = _pattern(moved, kernels, kernel_ns, lost_ns, lost_from, seen="cuda" in activity.recorded)
     return UvmAnalysis(
         pattern=pattern,
         summary=summary,
@@ -147,10 +147,10 @@ def analyze_uvm(
         kernels=kernels,
         drain_ns=drain[0],
         drain_bytes=drain[1],
-        blocks=busiest(blocks),
-        block_count=len(blocks),
-        flips_per_block=flips,
-        moved_per_byte=moved_per_byte(moved, segment, page),
+        blocks=places.blocks,
+        block_count=places.count,
+        flips_per_block=places.flips,
+        moved_per_byte=places.moved_per_byte,
         eviction_share=int(moved.size_bytes[moved.cause == MigrationCause.EVICTION].sum()) / total if total else 0.0,
     )
 
@@ -208,8 +208,9 @@ def at_most(uvm: UvmAnalysis) -> str:
 
 
 def _pattern(
-    moved: Migrations, kernels: KernelTable, kernel_ns: int, lost_ns: int, lost_from: LostFrom
+    moved: Migrations, kernels: KernelTable, kernel_ns: int, lost_ns: int, lost_from: LostFrom, *, seen: bool
 ) -> tuple[Pattern, str]:
+    """`seen`: kernels were recorded."""
     to_device = moved.direction == H2D
     if not to_device.any():
         return "host only", f"Nothing migrated to the device; {format_count(len(moved))} migrations among the rest."
@@ -217,10 +218,9 @@ def _pattern(
     asked = int(moved.size_bytes[to_device & (moved.cause == MigrationCause.PREFETCH)].sum())
     total = int(moved.size_bytes[to_device].sum())
     inside = int(np.count_nonzero(to_device & moved.in_kernel))
-    moves = (
-        f"{format_count(count)} migrations to the device, {format_bytes(median)} in the median, "
-        f"{format_count(inside)} of them inside kernels"
-    )
+    moves = f"{format_count(count)} migrations to the device, {format_bytes(median)} in the median"
+    if seen:
+        moves += f", {format_count(inside)} of them inside kernels"
     share = format_share(lost_ns, kernel_ns)
     waits = f"kernels wait for pages {_AT_MOST[lost_from].lower()}{share} of {format_ns(kernel_ns)}"
     if is_storm(kernels).any():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,7 +12,8 @@ from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import BlockTable
 from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.intervals import union_by_key
-from pinprof.model import Int64
+from pinprof.columns import distinct, uniform
+from pinprof.model import Int8, Int64
 
 BLOCKS = 4096
 """At most this many blocks are kept."""
@@ -20,10 +23,34 @@ _SPACE_BITS = 46
 """Bits of a page number; the process takes the ones above."""
 
 
+@dataclass(frozen=True)
+class Places:
+    """What the places of migrations and faults tell."""
+
+    blocks: BlockTable
+    """Those that moved most."""
+    count: int
+    """All blocks."""
+    flips: float
+    """Direction changes per block and allocation."""
+    moved_per_byte: float
+    """Bytes migrated for each distinct one, allocation by allocation; 0 when nothing moved."""
+
+
+def places_of(moved: Migrations, faults: PageFaultTable, usage: MemoryUsageTable) -> Places:
+    """What moved and faulted, by place."""
+    segment, page = lives_of(moved, usage)
+    blocks, flips = block_table(moved, faults, page, segment)
+    return Places(busiest(blocks), len(blocks), flips, moved_per_byte(moved, segment, page))
+
+
 def _pages(address: NDArray[np.uint64], pid: NDArray[np.int32], pids: NDArray[np.int32]) -> Int64:
     """Page numbers that differ between processes: addresses say nothing about another process."""
-    page = (address >> np.uint64(_PAGE_BITS)).astype(np.int64) & (1 << _SPACE_BITS) - 1
-    return np.asarray(page | np.searchsorted(pids, pid).astype(np.int64) << _SPACE_BITS)
+    page = (address >> np.uint64(_PAGE_BITS)).view(np.int64)
+    page &= (1 << _SPACE_BITS) - 1
+    if len(pids) > 1:
+        page |= np.searchsorted(pids, pid).astype(np.int64) << _SPACE_BITS
+    return page
 
 
 def lives_of(moved: Migrations, usage: MemoryUsageTable) -> tuple[Int64, Int64]:
@@ -31,12 +58,12 @@ def lives_of(moved: Migrations, usage: MemoryUsageTable) -> tuple[Int64, Int64]:
 
     Memory that is freed and allocated again at the same address begins a new life: what moved before does not count.
     """
-    pids = np.unique(moved.pid)
+    pids = distinct(moved.pid)
     page = _pages(moved.address, moved.pid, pids)
     born = (usage.memory_kind == MemoryKind.MANAGED) & (usage.operation == MemoryOperation.ALLOCATE)
     born &= np.isin(usage.pid, pids)
     if not born.any():
-        return np.zeros(len(moved), np.int64), page
+        return uniform(0, len(moved), np.int64), page
     base_of, time_of = _pages(usage.address[born], usage.pid[born], pids), usage.time_ns[born]
     bases, times = np.unique(base_of), np.unique(time_of)
     width = len(times) + 1
@@ -49,12 +76,12 @@ def lives_of(moved: Migrations, usage: MemoryUsageTable) -> tuple[Int64, Int64]:
 def block_table(moved: Migrations, faults: PageFaultTable, page: Int64, segment: Int64) -> tuple[BlockTable, float]:
     """Every block that moved or faulted, and the direction changes per block and allocation."""
     shift = _BLOCK_BITS - _PAGE_BITS
-    pids = np.unique(np.concatenate([moved.pid, faults.pid]))
-    mine = (page & (1 << _SPACE_BITS) - 1) | np.searchsorted(pids, moved.pid).astype(np.int64) << _SPACE_BITS
-    block, of = np.unique(
-        np.concatenate([mine >> shift, _pages(faults.address, faults.pid, pids) >> shift]), return_inverse=True
-    )
-    here, there = of.reshape(-1)[: len(moved)], of.reshape(-1)[len(moved) :]
+    pids = distinct(moved.pid, faults.pid)
+    mine = page
+    if len(pids) > len(distinct(moved.pid)):
+        mine = (page & (1 << _SPACE_BITS) - 1) | np.searchsorted(pids, moved.pid).astype(np.int64) << _SPACE_BITS
+    cells = group(np.concatenate([mine >> shift, _pages(faults.address, faults.pid, pids) >> shift]))
+    (block,), here, there = cells.keys, cells.of[: len(moved)], cells.of[len(moved) :]
 
     def summed(index: Int64, amount: NDArray[np.integer]) -> Int64:
         total = np.zeros(len(block), np.int64)
@@ -62,9 +89,8 @@ def block_table(moved: Migrations, faults: PageFaultTable, page: Int64, segment:
         return total
 
     lives = group(here, segment)
-    flips_at = _flips(moved.direction, lives)
     on_gpu = faults.device >= 0
-    flips = summed(here, flips_at)
+    flips = np.bincount(here[_flips(moved.direction, lives)], minlength=len(block)).astype(np.int64)
     table = BlockTable(
         address=(block & (1 << _SPACE_BITS - shift) - 1).astype(np.uint64) << np.uint64(_BLOCK_BITS),
         to_device_bytes=summed(here, np.where(moved.direction == H2D, moved.size_bytes, 0)),
@@ -77,13 +103,11 @@ def block_table(moved: Migrations, faults: PageFaultTable, page: Int64, segment:
     return table, float(flips.sum()) / len(lives) if len(lives) else 0.0
 
 
-def _flips(direction: Int64, lives: Groups) -> Int64:
-    """Per migration 1 where its direction differs from the one before in the same block and allocation, else 0."""
+def _flips(direction: Int8, lives: Groups) -> Int64:
+    """The migrations whose direction differs from the one before in the same block and allocation."""
     order = np.argsort(lives.of.astype(np.uint16) if len(lives) < 1 << 16 else lives.of, kind="stable")
     of, toward = lives.of[order], direction[order]
-    flips = np.zeros(len(direction), np.int64)
-    flips[order[1:]] = (of[1:] == of[:-1]) & (toward[1:] != toward[:-1])
-    return flips
+    return np.asarray(order[1:][(of[1:] == of[:-1]) & (toward[1:] != toward[:-1])])
 
 
 def busiest(blocks: BlockTable) -> BlockTable:
@@ -99,5 +123,5 @@ def moved_per_byte(moved: Migrations, segment: Int64, page: Int64) -> float:
     """Bytes migrated for each distinct one, allocation by allocation; 0 when nothing moved."""
     size = 1 << _PAGE_BITS
     _, first, last = union_by_key(segment, page, page + (moved.size_bytes + size - 1) // size)
-    distinct = int((last - first).sum()) * size
-    return int(moved.size_bytes.sum()) / distinct if distinct else 0.0
+    held = int((last - first).sum()) * size
+    return int(moved.size_bytes.sum()) / held if held else 0.0

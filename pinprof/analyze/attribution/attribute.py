@@ -75,10 +75,7 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
     size = len(stacks) + 1
     # The last element is the state before any frame: NO_NODE (-1) as an index reads it.
     interrupted = np.zeros(size, np.bool_)
-    in_kernel = np.zeros(size, np.bool_)
-    specific, specific_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
-    owner, owner_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
-    uvm_at = np.full(size, NO_NODE, np.int32)
+    specific_at, owner_at, uvm_at = (np.full(size, NO_NODE, np.int32) for _ in range(3))
     context, kind = np.zeros(size, np.int8), np.zeros(size, np.int8)
     context_leaf, context_at = np.full(size, NONE, np.int16), np.full(size, NO_NODE, np.int32)
     beneath = np.zeros(size, np.int32)
@@ -92,88 +89,88 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
     libcuda_distance = np.full(size, NEAR_FRAMES + 1, np.int8)
     libcuda_at = np.full(size, NO_NODE, np.int32)
     copy_call = np.zeros(size, np.bool_)
-    user_leaf = np.full(size, NONE, np.int16)
     exception, gup = tables.context["exception"], tables.context["gup"]
     lasting = sum(detour.beneath for detour in tables.detours if not detour.becomes)
+    starts = np.where(rules.libc, _IN_LIBC, _OF_PROGRAM)
+    inward = np.where(rules.libcuda, _OF_LIBCUDA, starts)
     for nodes in stacks.levels():
         frame = stacks.frame[nodes]
         caller = stacks.parent[nodes]
         # A user frame is never called by the kernel: kernel addresses outside it are misread words of its stack.
         kernel = rules.kernel[frame]
-        in_kernel[nodes] = kernel
 
         # IRQ cut: back on the way to user mode, the interrupted work outside no longer counts.
         parent = np.where(~kernel | (rules.return_to_user[frame] & interrupted[caller]), NO_NODE, caller)
         here = rules.interrupt[frame]
-        interrupted[nodes] = interrupted[parent] | here
-        interrupt_at[nodes] = np.where(here & ~interrupted[parent], nodes, interrupt_at[parent])
+        already = interrupted[parent]
+        interrupted[nodes] = already | here
+        interrupt_at[nodes] = np.where(here & ~already, nodes, interrupt_at[parent])
 
         # S: the innermost match replaces what its callers said.
-        leaf = rules.specific[frame]
-        specific[nodes] = np.where(leaf != NONE, leaf, specific[parent])
-        specific_at[nodes] = np.where(leaf != NONE, nodes, specific_at[parent])
+        specific_at[nodes] = np.where(rules.specific[frame] != NONE, nodes, specific_at[parent])
 
         # O: the outermost named entry point stays.
         leaf = rules.owner[frame]
-        uvm_at[nodes] = np.where((leaf != NONE) & (uvm_at[parent] == NO_NODE), nodes, uvm_at[parent])
-        named = (leaf != NONE) & (leaf != role["uvm"]) & (owner[parent] == NONE)
-        owner[nodes] = np.where(named, leaf, owner[parent])
-        owner_at[nodes] = np.where(named, nodes, owner_at[parent])
+        named, outer = leaf != NONE, uvm_at[parent]
+        uvm_at[nodes] = np.where(named & (outer == NO_NODE), nodes, outer)
+        outer = owner_at[parent]
+        owner_at[nodes] = np.where(named & (leaf != role["uvm"]) & (outer == NO_NODE), nodes, outer)
 
         # G: a context frame starts afresh; inside it the most telling kind counts.
         opened = rules.context[frame]
-        beneath[nodes] = beneath[parent] & np.where(opened == exception, lasting, ~0) | rules.beneath[frame]
+        below = beneath[parent] & np.where(opened == exception, lasting, ~0) | rules.beneath[frame]
+        beneath[nodes] = below
         for detour in tables.detours:
-            inside = (beneath[nodes] & detour.beneath > 0) & (beneath[nodes] & detour.not_beneath == 0)
+            inside = (below & detour.beneath > 0) & (below & detour.not_beneath == 0)
             opened = np.where((opened == detour.opened) & inside, detour.becomes, opened)
-        context[nodes] = np.where(opened > 0, opened, context[parent])
-        kind[nodes] = np.maximum(np.where(opened > 0, 0, kind[parent]), rules.kinds[frame, context[nodes]])
-        leaf = tables.context_leaf[context[nodes], kind[nodes]]
-        context_leaf[nodes] = leaf
-        context_at[nodes] = np.where((opened > 0) | (leaf != context_leaf[parent]), nodes, context_at[parent])
+        afresh = opened > 0
+        now = np.where(afresh, opened, context[parent])
+        telling = np.maximum(np.where(afresh, 0, kind[parent]), rules.kinds[frame, now])
+        leaf = tables.context_leaf[now, telling]
+        context[nodes], kind[nodes], context_leaf[nodes] = now, telling, leaf
+        context_at[nodes] = np.where(afresh | (leaf != context_leaf[parent]), nodes, context_at[parent])
 
         # D, W: the strongest claim on the stack, the outermost frame that makes it.
         for ranks, strongest, at in ((rules.remainder, remainder, remainder_at), (rules.wait, wait, wait_at)):
-            rank = ranks[frame]
-            stronger = rank > strongest[parent]
-            strongest[nodes] = np.where(stronger, rank, strongest[parent])
-            at[nodes] = np.where(stronger, nodes, at[parent])
+            rank, before = ranks[frame], strongest[parent]
+            strongest[nodes] = np.maximum(rank, before)
+            at[nodes] = np.where(rank > before, nodes, at[parent])
 
         # U: whose code, and is libcuda near?
         distance = np.minimum(libcuda_distance[caller] + 1, NEAR_FRAMES + 1).astype(np.int8)
         libcuda = rules.libcuda[frame]
         libcuda_distance[nodes] = np.where(libcuda, 0, distance)
-        near = libcuda_distance[nodes] <= NEAR_FRAMES
-        libcuda_at[nodes] = np.where(libcuda, nodes, np.where(near, libcuda_at[caller], NO_NODE))
+        near_at = np.where(distance <= NEAR_FRAMES, libcuda_at[caller], NO_NODE)
+        near_at = np.where(libcuda, nodes, near_at)
+        libcuda_at[nodes] = near_at
         # Libcuda sleeps in system calls, its own or those of libc; how deep in the kernel does not matter.
-        gpu_at[nodes] = np.where(kernel, gpu_at[caller], libcuda_at[nodes])
-        starts = np.where(rules.libc[frame], _IN_LIBC, _OF_PROGRAM)
-        inward = np.where(rules.libcuda[frame], _OF_LIBCUDA, starts)
+        gpu_at[nodes] = np.where(kernel, gpu_at[caller], near_at)
+        callers = whose[caller]
         whose[nodes] = np.where(
-            kernel | (whose[caller] >= _OF_LIBCUDA), whose[caller], np.where(whose[caller] == _UNKNOWN, starts, inward)
+            kernel | (callers >= _OF_LIBCUDA), callers, np.where(callers == _UNKNOWN, starts[frame], inward[frame])
         )
         copy_call[nodes] = copy_call[caller] | rules.copy_call[frame]
-        leaf = rules.user_leaf[frame]
-        user_leaf[nodes] = np.where(near & (leaf != NONE), tables.near_libcuda[leaf], leaf)
 
         # An unknown function below a system call is other work; below an exception it is part of the entry's cost.
         attribute = rules.work[frame]
-        left_entry = (work[parent] == entry) & ~rules.helper[frame] & (context[nodes] != exception)
-        inherited = np.where(left_entry, other, work[parent])
-        work[nodes] = np.where(attribute != NONE, attribute, inherited)
-        groups[nodes] = (
-            groups[parent]
-            | np.where(opened == gup, _PINS, 0)
-            | np.where(rules.reclaim[frame] & (groups[parent] & _PINS > 0), _RECLAIMS, 0)
-        )
+        inherited = work[parent]
+        left_entry = (inherited == entry) & ~rules.helper[frame] & (now != exception)
+        work[nodes] = np.where(attribute != NONE, attribute, np.where(left_entry, other, inherited))
+        member = groups[parent]
+        reclaims = rules.reclaim[frame] & (member & _PINS > 0)
+        groups[nodes] = member | np.where(opened == gup, _PINS, 0) | np.where(reclaims, _RECLAIMS, 0)
 
+    in_kernel = np.append(rules.kernel[stacks.frame], False)
+    user_leaf = np.append(rules.user_leaf[stacks.frame], np.int16(NONE))
+    near = (libcuda_distance <= NEAR_FRAMES) & (user_leaf != NONE)
+    user_leaf = np.where(near, tables.near_libcuda[user_leaf], user_leaf)
     leaf = np.where(in_kernel, tables.remainder_leaf[remainder], user_leaf)
     decided = np.where(in_kernel, remainder_at, np.arange(size))
     for stronger_leaf, decided_at in (
         (context_leaf, context_at),
         (np.where(uvm_at != NO_NODE, role["uvm"], NONE), uvm_at),
-        (owner, owner_at),
-        (specific, specific_at),
+        (np.append(rules.owner[stacks.frame], np.int16(NONE))[owner_at], owner_at),
+        (np.append(rules.specific[stacks.frame], np.int16(NONE))[specific_at], specific_at),
     ):
         decided = np.where(stronger_leaf != NONE, decided_at, decided)
         leaf = np.where(stronger_leaf != NONE, stronger_leaf, leaf)

@@ -29,6 +29,7 @@ LEVELS: tuple[tuple[str, str], ...] = (
     ("user", "user code"),
     ("sys", "kernel housekeeping"),
     ("other", "everything else"),
+    ("self", "pinprof itself"),
 )
 """Rows of the headline bar, in reading order, with what to call them in a sentence."""
 
@@ -435,6 +436,15 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "wait.idle", "W", "threads of the program's pools, without work", "Nothing waits for them.", role="idle thread",
+    ),
+    # The recorder: an event of its own (recorder.py).
+    Category(
+        "self.probe", "S", "the probes with which pinprof traces calls",
+        "Not the program's: --probe-budget bounds it.", k(
+            r"asm_exc_int3|exc_int3|uprobe_notify_resume|uprobe_dispatcher|uprobe_handle_trampoline|uretprobe_dispatcher"
+            r"|uprobe_pre_sstep_notifier|uprobe_post_sstep_notifier|arch_uprobe_\w+|arch_uretprobe_\w+",
+            r"handle_swbp|handler_chain|uprobe_breakpoint_handler|uprobe_single_step_handler|sys_uretprobe|sys_uprobe",
+        ),
     ),
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """From the taxonomy's rows to what the machine reads: claims, ranks and contexts, derived from the rows alone.
 
-Rows that cannot work are refused (`checks`), those of the taxonomy when this module is imported.
+Rows that cannot work are refused (`checks`); those of the taxonomy are refused by a test, since that takes longer than
+to derive them.
 """
 
 from __future__ import annotations
@@ -87,10 +88,14 @@ def matcher(frames: Sequence[Frames], scope: Scope) -> Matcher | None:
 
 def tables(rows: tuple[Category, ...]) -> Tables:
     """Derive everything from the rows; TaxonomyError for rows that cannot work."""
+    refuse(rows, _claims(rows, _ranks(rows)))
+    return _derived(rows)
+
+
+def _derived(rows: tuple[Category, ...]) -> Tables:
     leaf = {row.name: number for number, row in enumerate(rows)}
     ranks = _ranks(rows)
     claims = _claims(rows, ranks)
-    refuse(rows, claims)
     openers = [row for row in rows if row.opens or row.takes]
     context = {row.context: code for code, row in enumerate(openers, 1)}
     kinds = {name: ranks.get(f"kind {name}", []) for name in context}
@@ -192,4 +197,4 @@ def _detours(
     return bits, tuple(detours)
 
 
-TABLES = tables(CATEGORIES)
+TABLES = _derived(CATEGORIES)

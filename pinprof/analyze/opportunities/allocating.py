@@ -55,8 +55,10 @@ def pairs(scene: Scene) -> Iterator[Candidate]:
         return
     begun = scene.course.start_ns
     for kind in _KINDS:
-        opening = np.flatnonzero(calls.is_for(kind.opens) & ~calls.initial & (calls.table.start_ns >= begun))
-        closing = np.flatnonzero(calls.is_for(kind.closes))
+        opening = np.flatnonzero(
+            calls.is_for(kind.opens) & ~calls.failed & ~calls.initial & (calls.table.start_ns >= begun)
+        )
+        closing = np.flatnonzero(calls.is_for(kind.closes) & ~calls.failed)
         sizes = size_class(calls.size_bytes)
         for opened in scene.call_groups(opening, sizes[opening] + 1):
             # A free knows its size where its allocation was seen; else any free of the kind may belong to it.

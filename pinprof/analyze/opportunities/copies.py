@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, CopyKind, GpuOpTable, MemoryKind, OpKind
+from pinprof.activity import UNRECORDED, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.columns import UInt8
+from pinprof.cuda_functions import COPIES
 from pinprof.model import Bool, Capture, Int32, Int64
 from pinprof.rate_book import RUN, Estimate
 
@@ -71,18 +73,30 @@ def copies_of(capture: Capture, calls: Calls) -> CopyTable | None:
     """The copies of a capture, ordered by start; None where nothing recorded any.
 
     A copy has the times of its call, and of several copies of one call each has them whole; the GPU's own times where
-    no call was recorded. Calls whose arguments were recorded tell most, else the work of the GPU; calls that failed
-    copied nothing.
+    no call was recorded. Calls whose arguments were recorded tell most, else the work of the GPU, also while calls were
+    not traced; calls that failed copied nothing.
     """
     if capture.activity is None:
         return None
     operations = capture.activity.gpu_ops
     asked = _by_calls(operations, calls)
     if asked is not None:
-        return asked
+        return _with_untraced(asked, _by_gpu(operations, calls), capture.activity.given_up)
     if (operations.kind == OpKind.COPY).any() or "cuda" in capture.activity.recorded:
         return _by_gpu(operations, calls)
     return None
+
+
+def _with_untraced(asked: CopyTable, done: CopyTable, given_up: Sequence[GivenUp]) -> CopyTable:
+    """The copies that calls asked for, and of those that the GPU did the ones without a call while none was traced."""
+    missed = np.zeros(len(done), np.bool_)
+    for part in given_up:
+        if part.untraced and part.kind == COPIES:
+            missed |= (done.call < 0) & (done.start_ns >= part.start_ns) & (done.start_ns < part.end_ns)
+    if not missed.any():
+        return asked
+    copies = asked.joined(done.take(missed))
+    return copies.take(np.argsort(copies.start_ns, kind="stable"))
 
 
 def _by_gpu(operations: GpuOpTable, calls: Calls) -> CopyTable:

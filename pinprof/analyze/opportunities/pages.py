@@ -67,8 +67,10 @@ _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0
 
 def page_costs(scene: Scene) -> Iterator[Candidate]:
     """What pages cost outside CUDA's calls, by the place of the program that it belongs to."""
-    marks = _Marks.of(scene)
     rows = np.flatnonzero(scene.caused_by(*_LEAVES) & scene.in_work() & ~_inside_calls(scene))
+    if not len(rows):
+        return
+    marks = _Marks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     # Python frees here what it made there, so what is given back is judged over the whole work too.
     everywhere = scene.ns(rows[marks.frees[rows]]) >= LEAST_FREED_OF_ALL * max(scene.ns(rows), 1)

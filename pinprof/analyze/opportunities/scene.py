@@ -131,7 +131,9 @@ class Scene:
 
     def caused_by(self, *leaves: str) -> Bool:
         """The wall rows of these causes."""
-        return np.isin(self.leaf, [_NAMES.index(leaf) for leaf in leaves])
+        wanted = np.zeros(len(_NAMES), np.bool_)
+        wanted[[_NAMES.index(leaf) for leaf in leaves]] = True
+        return np.asarray(wanted[self.leaf])
 
     def causes(self, rows: Int64) -> dict[str, int]:
         """Leaf → wall time of these rows, heaviest first."""

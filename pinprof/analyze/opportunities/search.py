@@ -18,7 +18,7 @@ from pinprof.analyze.opportunities.results import Evidence, Opportunities, Oppor
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
 from pinprof.model import Capture, clock_event
-from pinprof.units import format_ns, format_share
+from pinprof.units import format_counted, format_ns, format_share
 
 Detector = Callable[[Scene], Iterator[Candidate]]
 
@@ -135,8 +135,9 @@ def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) ->
 
 
 def _sees_enough(scene: Scene) -> bool:
-    """Whether nothing found means that there is nothing: enough samples, their callers, and the kernel's part of them,
-    with names. Where the thread is known to wait nearly all the time, few samples of the rest are enough.
+    """Whether nothing found means that there is nothing: every CUDA call, enough samples, their callers, and the
+    kernel's part of them, with names. Where the thread is known to wait nearly all the time, few samples of the rest
+    are enough.
     """
     capture, work = scene.capture, scene.in_work()
     waits = scene.waits() & work
@@ -144,7 +145,7 @@ def _sees_enough(scene: Scene) -> bool:
     rest_ns = work_ns - int(scene.course.wall.ns[waits].sum())
     enough = (work & ~waits).sum() >= MIN_SAMPLES or (waits.any() and not worth_telling(rest_ns, work_ns))
     seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not _lacking(capture)
-    return bool(enough and seen)
+    return bool(enough and seen and not (capture.activity and capture.activity.untraced()))
 
 
 def _lacking(capture: Capture) -> str:
@@ -168,6 +169,9 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("CUDA calls were not recorded: pins and copies are judged by samples alone.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
+    if activity is not None and (count := activity.untraced()):
+        about = format_counted(count, "CUDA call was", "CUDA calls were")
+        missing.append(f"About {about} not traced: what they cost is not searched, and no count holds them.")
     if what := _lacking(scene.capture):
         missing.append(f"There are no {what}: who causes what is not searched. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:

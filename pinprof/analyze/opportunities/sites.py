@@ -38,6 +38,10 @@ class Sites:
                 same[frame] = first.setdefault((place.path, place.line), frame)
         return same
 
+    def path(self, file: str) -> str:
+        """The path, as it was recorded, of a file as sites call it; empty where there is none."""
+        return next((path for path, short in self._files.items() if short == file), "") if file else ""
+
     def frames(self, nodes: Int32) -> Int32:
         """Per node of the stacks the frame that is its place, NOTHING where it has none; NO_NODE is one without."""
         return np.asarray(self._frame[nodes], np.int32)

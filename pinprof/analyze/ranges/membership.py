@@ -16,8 +16,9 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze.intervals import Intervals, batches, numbers, union, union_by_key
+from pinprof.analyze.intervals import Intervals, batches, joined_up, union, union_by_key
 from pinprof.analyze.ranges.paths import RangePath, range_paths
+from pinprof.columns import is_uniform, uniform
 from pinprof.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
 
 EVERYBODY = -1
@@ -49,6 +50,12 @@ class Events:
         # Outside the recorder's PID namespace kernel threads have the pid of idle CPUs.
         everybody = (np.asarray(owner) == EVERYBODY) & (pid != _IDLE_PID)
         return np.asarray((pid == owner) | everybody | self.kernel_thread[row])
+
+    def all_counted(self, owner: Int64) -> bool:
+        """Whether ranges of this owner count every row, where that is told at a glance."""
+        if self.kernel_thread is not None or not len(self):
+            return False
+        return bool((owner == EVERYBODY).all() or (is_uniform(self.pid) and (owner == self.pid[0]).all()))
 
 
 def sample_events(capture: Capture) -> Events:
@@ -104,34 +111,39 @@ class Scopes:
     def __len__(self) -> int:
         return len(self.paths) + 1
 
-    def inside(self, events: Events) -> Iterator[tuple[Int64, Int64]]:
+    def inside(self, events: Events, first_path: int = 0) -> Iterator[tuple[Int64, Int64]]:
         """(path, row) of every event in every path it belongs to, each pair once, ascending, in batches.
 
-        A batch holds whole paths, so that ranges which overlap without end cost time, not memory.
+        A batch holds whole paths, so that ranges which overlap without end cost time, not memory. The paths' numbers
+        begin with `first_path`.
         """
-        order = np.arange(len(events))
-        if (events.time_ns[1:] < events.time_ns[:-1]).any():
-            order = np.argsort(events.time_ns, kind="stable")
-        ordered = events.time_ns[order]
+        order, ordered = None, events.time_ns
+        if (ordered[1:] < ordered[:-1]).any():
+            order = np.argsort(ordered, kind="stable")
+            ordered = ordered[order]
         low = np.searchsorted(ordered, self.start_ns, "left")
         high = np.maximum(low, np.searchsorted(ordered, self.end_ns, "left"))
         size = np.zeros(len(self.paths), np.int64)
         np.add.at(size, self.path, high - low)
         for first, last in batches(size):
             start, end = np.searchsorted(self.path, (first, last))
-            place, number = numbers(low[start:end], high[start:end])
-            row, owner = order[number], self.owner[start:end]
-            mine = events.counted(owner[place], row)
-            path, row = self.path[start:end][place[mine]], row[mine]
-            if (owner != owner[:1]).any():
+            length = high[start:end] - low[start:end]
+            row = joined_up(low[start:end], length)
+            row = row if order is None else order[row]
+            path, owner = self.path[start:end] + first_path, self.owner[start:end]
+            path = uniform(path[0], len(row), np.int64) if len(row) and is_uniform(path) else np.repeat(path, length)
+            several = bool((owner != owner[:1]).any())
+            if several or not events.all_counted(owner[:1]):
+                mine = events.counted(np.repeat(owner, length), row)
+                path, row = path[mine], row[mine]
+            if several:
                 path, row = np.divmod(np.unique(path * (len(events) + 1) + row), len(events) + 1)
             yield path, row
 
-    def members(self, events: Events) -> Iterator[tuple[Int64, Int64]]:
-        """(scope, row) in batches as `inside`, after a first one with the whole recording."""
-        yield np.full(len(events), WHOLE, np.int64), np.arange(len(events))
-        for path, row in self.inside(events):
-            yield path + 1, row
+    def members(self, events: Events) -> Iterator[tuple[Int64, Int64 | slice]]:
+        """(scope, row) in batches as `inside`, after a first one with the whole recording, which takes all rows."""
+        yield uniform(WHOLE, len(events), np.int64), slice(None)
+        yield from self.inside(events, 1)
 
     def covered(self, times: Intervals) -> Int64:
         """Per scope, how much of its wall time lies in a set of time; all of the set in the whole recording."""

@@ -143,8 +143,8 @@ def _median(clock: Int64, members: Membership) -> Int64:
     ordered = clock[np.lexsort((clock, members.path))]
     count = np.bincount(members.path)
     first = np.cumsum(count) - count
-    middle = ordered[first + (count - 1) // 2] / 2 + ordered[first + count // 2] / 2
-    return np.asarray(middle.astype(np.int64))
+    low, high = ordered[first + (count - 1) // 2], ordered[first + count // 2]
+    return np.asarray(low + (high - low) // 2)
 
 
 def _own_thread_ns(capture: Capture, members: Membership) -> list[int | None]:

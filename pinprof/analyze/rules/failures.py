@@ -1,13 +1,15 @@
-"""The rule about CUDA calls that failed."""
+"""The rules about CUDA calls that failed: any of them, and those that were to page-lock memory."""
 
 from __future__ import annotations
 
 import re
 
-from pinprof.analyze.activity.results import CallError, CallResult, Purpose
+from pinprof.analyze.activity.results import CallError, CallResult, FailedPin, Purpose
 from pinprof.analyze.results import Severity
-from pinprof.analyze.rules.rule import Verdict, View, clear, fired
-from pinprof.units import format_count, format_counted
+from pinprof.analyze.rules.needs import EVERY_ALLOCATION, EVERY_CALL
+from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks
+from pinprof.cuda_errors import ALREADY_SO, NOT_SUPPORTED, OUT_OF_MEMORY
+from pinprof.units import format_bytes, format_count, format_counted, format_ns
 
 _NAMED = 4
 _ASKS = re.compile(r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))")
@@ -15,9 +17,6 @@ _ASKS = re.compile(r"(cuda|cu)(Init$|\w*(Get|Query|Peek|CanAccess|Is)(?![a-z]))"
 _WORK: tuple[Purpose, ...] = (
     "alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch", "launch", "sync",
 )  # fmt: skip
-_ALREADY_SO = (704, 705, 712, 713)
-"""Peer access or registration that is there, or gone, already."""
-_OUT_OF_MEMORY = 2
 
 
 def failed_calls(view: View) -> Verdict:
@@ -26,10 +25,13 @@ def failed_calls(view: View) -> Verdict:
     failed = [call for call in calls if not _ASKS.match(call.name)]
     evidence = [failure(call, error) for call in failed for error in call.errors][:_NAMED]
     asked = [failure(call, error) for call in calls if call not in failed for error in call.errors][:_NAMED]
+    if not failed and not EVERY_CALL.met(view):
+        title = "Whether CUDA calls failed is not known."
+        return lacks(EVERY_CALL.missing, "No call failed that was traced.", title=title)
     if not failed:
         return clear("No CUDA call failed.", *asked, "What asks a question may answer with an error.")
     advice = "Check the return value of every call: what follows a failed one works on what is not there."
-    if any(error.status == _OUT_OF_MEMORY for call in failed for error in call.errors):
+    if any(error.status == OUT_OF_MEMORY for call in failed for error in call.errors):
         advice += " Ask for less memory, in smaller pieces, or free what is not needed before."
     severity: Severity = "critical" if any(map(_stops, failed)) else "warning"
     return fired(
@@ -42,6 +44,54 @@ def failed_calls(view: View) -> Verdict:
     )
 
 
+def failed_pinned(view: View) -> Verdict:
+    """A program whose pin failed often goes on with pageable memory, and says nothing."""
+    pins = view.activity.failed_pins
+    if not pins and not EVERY_ALLOCATION.met(view):
+        title = "Whether page-locking failed is not known."
+        return lacks(EVERY_ALLOCATION.missing, "No call failed that was traced.", title=title)
+    if not pins:
+        return clear("No page-locking failed.", "Every call that allocates or registers pinned memory succeeded.")
+    fallen = [pin for pin in pins if pin.copies]
+    first = max(fallen or pins, key=lambda pin: (pin.copying_ns, pin.asked_bytes))
+    evidence = [_failed_pin(pin) for pin in pins[:_NAMED]]
+    evidence += [
+        f"After it, {format_counted(pin.copies, 'copy', 'copies')} of pageable memory of that size moved "
+        f"{format_bytes(pin.copied_bytes)} in {format_ns(pin.copying_ns)}."
+        for pin in fallen[:_NAMED]
+    ]
+    title = f"{first.call} could not page-lock {_asked(first)}: {first.error.name}"
+    return fired(
+        f"{title}, and the program copies pageable memory instead." if fallen else f"{title}.",
+        *evidence,
+        advice=_cure({pin.error.status for pin in pins}),
+        stake=None,
+        severity="critical" if fallen else "warning",
+    )
+
+
+def _asked(pin: FailedPin) -> str:
+    return "memory" if pin.largest_bytes is None else format_bytes(pin.largest_bytes)
+
+
+def _failed_pin(pin: FailedPin) -> str:
+    largest = f", {format_bytes(pin.largest_bytes)} at most" if pin.largest_bytes and pin.error.count > 1 else ""
+    size = f", {format_bytes(pin.asked_bytes)} in all{largest}" if pin.asked_bytes else ""
+    return f"{format_counted(pin.error.count, 'call', 'calls')} of {pin.call} failed with {pin.error.name}{size}."
+
+
+def _cure(statuses: set[int]) -> str:
+    advice = ["Check the return value of every call that page-locks memory, and report when pageable memory is used."]
+    if OUT_OF_MEMORY in statuses:
+        advice.append(
+            "Pin less, or in pieces of at most 2 GiB; compare with `ulimit -l`, the container's memory limit and the "
+            "free memory of the NUMA node."
+        )
+    if NOT_SUPPORTED in statuses:
+        advice.append("Registering is not supported here (confidential computing, some virtual machines): allocate.")
+    return " ".join(advice)
+
+
 def failure(call: CallResult, error: CallError) -> str:
     """`cudaMalloc failed: cudaErrorMemoryAllocation (2) in 1 of 7 calls.`"""
     of = f"{format_count(error.count)} of {format_counted(call.count, 'call', 'calls')}"
@@ -50,7 +100,7 @@ def failure(call: CallResult, error: CallError) -> str:
 
 
 def _stops(call: CallResult) -> bool:
-    return call.purpose in _WORK and any(error.status not in _ALREADY_SO for error in call.errors)
+    return call.purpose in _WORK and any(error.status not in ALREADY_SO for error in call.errors)
 
 
 def _weight(call: CallResult) -> tuple[bool, int]:

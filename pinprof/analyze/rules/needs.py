@@ -8,6 +8,7 @@ from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
+from pinprof.cuda_functions import MEMORY
 from pinprof.model import KERNEL
 from pinprof.units import format_bytes
 
@@ -72,14 +73,25 @@ _NO_ACTIVITY = "CUDA calls and GPU work: record with nsys, alone or together wit
 CUDA = Need(lambda view: view.knows_cuda, _NO_ACTIVITY)
 CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
 """CUDA calls, by whichever tool; perhaps without what the GPU did."""
+_OVER_BUDGET = (
+    "{}: tracing them would have cost more than --probe-budget, and some were not traced. Record again with more of it."
+)
+EVERY_CALL = Need(lambda view: not view.untraced(), _OVER_BUDGET.format("All CUDA calls"))
+EVERY_ALLOCATION = Need(lambda view: not view.untraced(MEMORY), _OVER_BUDGET.format("All allocations"))
 ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
 CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
 _NO_GPU = "{}: calls asked the GPU for them, and the recording holds none. Record again with nsys --trace=cuda."
 KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
 COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
-"""Migrations stand beside copies."""
+"""Where CUDA was traced, migrations stand beside copies."""
 ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work: the recording holds none.")
 COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK)
+MOVES = (
+    Need(lambda view: view.knows_cuda or (view.knows_migrations and view.has_calls), _NO_ACTIVITY),
+    Need(lambda view: view.knows_migrations or COPIES_SEEN.met(view), COPIES_SEEN.missing),
+    ANY_GPU_WORK,
+)
+"""What managed memory moved, also by the driver's events alone, beside CUDA calls that say how long the run took."""
 GPU = (*COPIES, KERNELS_SEEN)
 BY_COPIES = Need(lambda view: not all(need.met(view) for need in CPU_SAMPLES), "Copies alone.")
 """Where samples of the kernel judge better, they do."""

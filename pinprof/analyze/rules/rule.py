@@ -131,6 +131,11 @@ class View:
         return self.traced is not None and "cuda" in self.traced.recorded
 
     @property
+    def knows_migrations(self) -> bool:
+        """Whether the driver's events of managed memory were recorded, perhaps without anything else of the GPU."""
+        return self.traced is not None and "migrations" in self.traced.recorded
+
+    @property
     def knows_calls(self) -> bool:
         """Whether CUDA calls were recorded, perhaps without what the GPU did."""
         return self.knows_cuda or (self.traced is not None and "cuda calls" in self.traced.recorded)
@@ -139,6 +144,10 @@ class View:
     def has_calls(self) -> bool:
         """Whether the program made any CUDA call."""
         return self.traced is not None and bool(self.traced.whole.calls or self.traced.context_init)
+
+    def untraced(self, kind: str = "") -> int:
+        """About how many CUDA calls of a kind, or of any, were not traced since that would have cost too much."""
+        return self.capture.activity.untraced(kind) if self.capture.activity else 0
 
     def calls_for(self, *purposes: Purpose) -> bool:
         """Whether such a call of the program succeeded."""

@@ -18,6 +18,7 @@ from pinprof.analyze.rules.needs import (
     CALLS_OR_CUDA,
     COPIES,
     CPU_SAMPLES,
+    EVERY_ALLOCATION,
     GPU,
     GPU_SPAN,
     GPU_WORK,
@@ -26,6 +27,7 @@ from pinprof.analyze.rules.needs import (
     LARGE_COPIES,
     LINK,
     MIGRATIONS,
+    MOVES,
     PERMITTED,
     SAMPLES,
 )
@@ -39,6 +41,7 @@ _PINNED = "How much of the machine's memory is pinned"
 
 RULES: tuple[Rule, ...] = (
     Rule(FAILED_CALLS, failures.failed_calls, (CALLS, ANY_CALL), "Whether CUDA calls failed"),
+    Rule("failed-pinned", failures.failed_pinned, (CALLS, ANY_CALL), "Whether page-locking failed"),
     Rule("first-touch-in-pin", pinning.first_touch_in_pin, KERNEL_CAUSES),
     Rule("first-touch", shares.first_touch, KERNEL_CAUSES),
     Rule(
@@ -47,7 +50,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("managed-cpu-faults", shares.managed_cpu_faults, KERNEL_CAUSES),
     Rule(
-        "alloc-loop", allocation.by_calls, (CALLS_OR_CUDA,), _REPEATED,
+        "alloc-loop", allocation.by_calls, (CALLS_OR_CUDA, EVERY_ALLOCATION), _REPEATED,
         otherwise=Rule("alloc-loop", allocation.by_ranges, (SAMPLES, PERMITTED, CALL_CHAINS), _REPEATED),
     ),
     Rule("freeing", shares.freeing, KERNEL_CAUSES),
@@ -62,11 +65,11 @@ RULES: tuple[Rule, ...] = (
     Rule("transfer-dominates", copies.transfer_dominates, (*GPU, GPU_WORK), "Copying against computing"),
     Rule("gpu-fault-storm", managed.gpu_fault_storm, (*GPU, MIGRATIONS), "Page faults of the GPU"),
     Rule("prefetch-missing", managed.prefetch_missing, (*GPU, MIGRATIONS), "Prefetching of managed memory"),
-    Rule("ping-pong", managed.ping_pong, (*COPIES, MIGRATIONS), "Managed memory going back and forth"),
-    Rule("eviction", managed.eviction, (*COPIES, MIGRATIONS), "Eviction of managed memory"),
-    Rule("cpu-fault-drain", managed.cpu_fault_drain, (*COPIES, MIGRATIONS), "Reading managed memory back"),
-    Rule("over-pinned", pinning.over_pinned, (CALLS, ALLOCATIONS, HOST_MEMORY), _PINNED),
-    Rule("giant-pin", pinning.giant_pin, (CALLS, ALLOCATIONS), "The size of pinned allocations"),
+    Rule("ping-pong", managed.ping_pong, (*MOVES, MIGRATIONS), "Managed memory going back and forth"),
+    Rule("eviction", managed.eviction, (*MOVES, MIGRATIONS), "Eviction of managed memory"),
+    Rule("cpu-fault-drain", managed.cpu_fault_drain, (*MOVES, MIGRATIONS), "Reading managed memory back"),
+    Rule("over-pinned", pinning.over_pinned, (CALLS, ALLOCATIONS, EVERY_ALLOCATION, HOST_MEMORY), _PINNED),
+    Rule("giant-pin", pinning.giant_pin, (CALLS, ALLOCATIONS, EVERY_ALLOCATION), "The size of pinned allocations"),
 )  # fmt: skip
 """In the order of reports; docs/diagnoses.md has an entry for each."""
 

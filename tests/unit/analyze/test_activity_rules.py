@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pinprof.activity import GivenUp
 from pinprof.analyze import Finding, analyze, evidence
 from pinprof.analyze.activity.calls import CONTEXT_INIT_NS
 from pinprof.analyze.rules.needs import CALLS, CUDA
@@ -73,7 +74,7 @@ def fires(finding: Finding) -> bool:
 def test_without_activity_no_rule_makes_a_claim() -> None:
     found = {entry.rule: entry for entry in analyze(capture([Sample(["main@/app"])])).findings}
     about_activity = [rule for rule in RULES if {CUDA, CALLS} & set(rule.needs) and not rule.otherwise]
-    assert len(about_activity) == 14
+    assert len(about_activity) == 12
     for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
         assert "nsys" in found[rule.name].missing
@@ -556,3 +557,21 @@ def test_a_recording_of_nsys_alone_has_a_headline_about_calls() -> None:
         "53 % of the kernels' time is lost to 319 GPU fault groups; 192 MiB migrated on demand in 6,915 pieces."
     )
     assert analyze(traced()).headline == "This recording holds no CUDA calls."
+
+
+def test_what_rests_on_calls_that_were_not_traced_is_not_assessable() -> None:
+    made = traced([Call("cudaMallocHost", 0, 10 * MS), Call("cudaFreeHost", 20 * MS, 30 * MS)])
+    assert made.activity is not None
+    whole = {finding.rule: finding for finding in analyze(made).findings}
+    of_memory = {"failed-calls", "failed-pinned", "giant-pin", "over-pinned"}
+    for kind, blind in (("memory", of_memory), ("copies", {"failed-calls"})):
+        less = replace(made.activity, given_up=(GivenUp(kind, True, 5 * MS, 15 * MS, 9000),))
+        found = {finding.rule: finding for finding in analyze(replace(made, activity=less)).findings}
+        changed = {rule for rule in found if found[rule].status != whole[rule].status}
+        # Repeated allocation is judged by ranges then, of which there are none.
+        assert changed - {"alloc-loop"} == blind
+        assert all("--probe-budget" in found[rule].missing for rule in blind)
+    bare = replace(made.activity, given_up=(GivenUp("memory", False, 5 * MS, 15 * MS, 9000),))
+    assert {f.rule: f.status for f in analyze(replace(made, activity=bare)).findings} == {
+        rule: finding.status for rule, finding in whole.items()
+    }

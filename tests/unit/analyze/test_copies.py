@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, MemoryKind
+from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.results import CopyTable
@@ -56,6 +56,24 @@ def test_copies_of_uprobes_are_the_calls_that_succeeded() -> None:
     assert copies.source.tolist() == [PAGEABLE, MemoryKind.UNKNOWN]
     assert copies.from_file.tolist() == [True, False]
     assert copies.asynchronous.tolist() == [True, True]
+
+
+def test_while_calls_were_not_traced_the_gpu_tells_the_copies() -> None:
+    calls = ApiCallTable.of(
+        1, start_ns=[1], end_ns=[2], name=[0], pid=7, tid=8, correlation_id=[1], names=("cuMemcpyHtoD",),
+        size_bytes=[64], copy_kind=[CopyKind.HOST_TO_DEVICE], source_kind=[PAGEABLE], target_kind=[DEVICE],
+        from_file=np.array([False]),
+    )  # fmt: skip
+    operations = GpuOpTable.of(
+        3, start_ns=[1, 15, 40], end_ns=[2, 16, 41], kind=OpKind.COPY, name=-1, pid=7, correlation_id=[1, -1, -1],
+        size_bytes=[64, 65, 66], copy_kind=CopyKind.HOST_TO_DEVICE, src_kind=PAGEABLE, dst_kind=DEVICE,
+    )  # fmt: skip
+    seen = Activity("both", calls=calls, gpu_ops=operations)
+    for kind, sizes in (("copies", [64, 65]), ("memory", [64])):
+        copies = found(replace(seen, given_up=(GivenUp(kind, True, 10, 20, 5),)))
+        assert copies is not None
+        assert copies.size_bytes.tolist() == sizes
+        assert copies.call.tolist() == [0, -1][: len(sizes)]
 
 
 def test_without_arguments_or_activity_there_is_no_table() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.analyze.intervals import Intervals, difference, intersection, numbers, union, union_by_key
+from pinprof.analyze import intervals
+from pinprof.analyze.intervals import Intervals, difference, intersection, numbers, union, union_by_key, union_where
 
 PAIRS = st.lists(st.tuples(st.integers(-20, 60), st.integers(-5, 25)), max_size=12)
 Pairs = list[tuple[int, int]]
@@ -37,6 +39,15 @@ def test_a_union_holds_what_any_interval_holds(pairs: Pairs) -> None:
     assert held(found) == instants(pairs)
     assert found.total == len(instants(pairs))
     assert found.span == (max(instants(pairs)) - min(instants(pairs)) + 1 if instants(pairs) else 0)
+
+
+@given(PAIRS, st.lists(st.booleans(), min_size=12, max_size=12), st.sampled_from([1, 3, 1 << 17]))
+def test_a_union_in_pieces_is_that_of_the_chosen_intervals(pairs: Pairs, chosen: list[bool], piece: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(intervals, "_PIECE_ROWS", piece)
+        found = union_where(np.array(chosen[: len(pairs)], np.bool_), *columns(pairs))
+    kept = [pair for pair, wanted in zip(pairs, chosen, strict=False) if wanted]
+    assert held(found) == instants(kept)
 
 
 @given(PAIRS, PAIRS)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pinprof.activity import OpKind
 from pinprof.analyze import analyze
 from pinprof.analyze.activity.results import ActivityAnalysis, UvmAnalysis
 from pinprof.analyze.activity.uvm import DRAIN_GAP_NS, SERVICE_NS, STORM_MIGRATIONS, WARP, WARP_SERVICE_NS
@@ -31,6 +32,7 @@ from tests.support.activities import (
     sql,
     to_device,
 )
+from tests.support.uvm_told import told_by_the_driver
 
 PREFETCH, FAULT, SPECULATIVE, EVICTION = 1, 2, 3, 4
 BLOCK = 2 * MIB
@@ -327,3 +329,22 @@ def test_ranges_hold_their_own_faults_and_losses() -> None:
     assert running.lost_ns == exported("uvm").whole.lost_ns
     assert {entry.direction for entry in running.migrations} == {"H2D"}
     assert {entry.direction for entry in reading.migrations} == {"D2H"}
+
+
+def test_the_drivers_events_give_the_tables_of_the_export() -> None:
+    told, traced = told_by_the_driver().activity, export("uvm").capture.activity
+    assert told is not None
+    assert traced is not None
+    moved = traced.gpu_ops.take(traced.gpu_ops.kind == OpKind.MIGRATION)
+    order = np.lexsort((moved.end_ns, moved.start_ns))
+    for column in ("start_ns", "end_ns", "size_bytes", "copy_kind", "cause", "address", "device", "pid"):
+        assert np.array_equal(getattr(told.gpu_ops, column), getattr(moved, column)[order]), column
+    assert len(told.faults) == int(np.count_nonzero(traced.faults.device < 0))
+
+
+def test_the_drivers_events_alone_tell_where_managed_memory_goes() -> None:
+    found = {finding.rule: finding for finding in analyze(told_by_the_driver()).findings}
+    assert {name: found[name].severity for name in ("cpu-fault-drain", "ping-pong", "eviction")} == {
+        "cpu-fault-drain": "warning", "ping-pong": "ok", "eviction": "ok",
+    }  # fmt: skip
+    assert {found[name].severity for name in ("gpu-fault-storm", "tiny-copies")} == {"not-assessable"}
