@@ -1,0 +1,139 @@
+"""`pinprof diff`: what differs between two recordings, or two sides of several, and whether by chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from pinprof.errors import UsageError
+from pinprof.terminal import say
+
+if TYPE_CHECKING:
+    from pinprof.compare.results import Difference
+    from pinprof.compare.runs import Run
+
+FORMATS = ("text", "html", "json", "markdown", "folded")
+
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("sides", type=_FILE, nargs=-1, metavar="BEFORE AFTER")
+@click.option("--before", type=_FILE, multiple=True, metavar="PATH", help="A recording of the one side; repeatable.")
+@click.option("--after", type=_FILE, multiple=True, metavar="PATH", help="A recording of the other side; repeatable.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise text)."
+)
+@click.option(
+    "-o", "--output", type=_FILE, help="Where to write (default: standard output; a page: pinprof-diff.html)."
+)
+@click.option(
+    "--per",
+    metavar="UNIT",
+    help="Divide by run, iteration, step, gib (copied) or range:NAME (default: what both sides repeat).",
+)
+@click.option("--event", help="The event whose stacks are folded (default: the first).")
+@click.option("--any-program", is_flag=True, help="Compare programs of different names that do the same work.")
+@click.option("--merge-names", is_flag=True, help="Fold functions under one name that are compared as one.")
+@click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
+@click.option("--symfs", type=_FILE, help="Directory under which the recorded binaries lie.")
+def command(
+    sides: tuple[Path, ...],
+    before: tuple[Path, ...],
+    after: tuple[Path, ...],
+    form: str | None,
+    output: Path | None,
+    per: str | None,
+    event: str | None,
+    *,
+    any_program: bool,
+    merge_names: bool,
+    **reading: Any,
+) -> None:
+    """Compare two sides of a change: what went away, what came, and how much time the clocks say that saved.
+
+    BEFORE and AFTER are whatever `pinprof report` reads, or folders with recordings of the same program. Differences
+    are tested by how much runs of one side vary, so record each side several times, in turns.
+    """
+    from pinprof.cli.pipeline import form_of, page_of
+    from pinprof.compare import engine
+
+    form = form or form_of(output, FORMATS)
+    old, new = _sides(sides, before, after)
+    if (event or merge_names) and form != "folded":
+        raise UsageError("--event and --merge-names are for folded stacks.", "Add --format folded.", "format")
+    if form == "html":
+        output = page_of(output, "pinprof-diff.html")
+    runs = _runs(old, new, reading)
+    names = tuple(_name(given) for given in (old, new))
+    exact = form == "folded" and not merge_names
+    difference = engine.compare(*runs, (names[0], names[1]), per, any_program=any_program, exact_names=exact)
+    _write(difference, form, output, event)
+
+
+def _sides(
+    sides: Sequence[Path], before: Sequence[Path], after: Sequence[Path]
+) -> tuple[tuple[Path, ...], tuple[Path, ...]]:
+    """What was given for each side."""
+    if len(sides) not in (0, 2):
+        raise UsageError(
+            f"A difference has two sides, and {len(sides)} {'path is' if len(sides) == 1 else 'paths are'} given.",
+            "Give BEFORE and AFTER; name several recordings of a side with --before and --after, or their folder.",
+            "diff-sides",
+        )
+    old, new = ((*sides[:1], *before), (*sides[1:], *after))
+    if not old or not new:
+        raise UsageError(
+            f"No recording is given for {'before' if not old else 'after'}.",
+            "Give BEFORE and AFTER, or --before PATH and --after PATH.",
+            "diff-sides",
+        )
+    return old, new
+
+
+def _runs(old: Sequence[Path], new: Sequence[Path], reading: dict[str, Any]) -> tuple[list[Run], list[Run]]:
+    """Every recording read and explained, one after the other: only what a comparison needs of each stays in memory."""
+    from pinprof import read
+    from pinprof.cli import pipeline
+    from pinprof.compare.runs import run_of
+    from pinprof.compare.sides import recordings_of, refuse_same_paths
+
+    before, after = recordings_of(old), recordings_of(new)
+    refuse_same_paths(before, after)
+    options = read.ReadOptions(**reading)
+    return (
+        [run_of(pipeline.explain(path, options)) for path in before],
+        [run_of(pipeline.explain(path, options)) for path in after],
+    )
+
+
+def _name(given: Sequence[Path]) -> str:
+    return given[0].name if len(given) == 1 else f"{given[0].name} and {len(given) - 1} more"
+
+
+def _write(difference: Difference, form: str, output: Path | None, event: str | None) -> None:
+    if form == "text":
+        from pinprof.report.compare.text import print_difference
+
+        print_difference(difference, output)
+        return
+    if form == "html" and output is not None:
+        from pinprof.report.compare.page import write_page
+
+        write_page(difference, output)
+        say(f"Page: {output}")
+        return
+    from pinprof.report.compare import document, folded, markdown
+    from pinprof.report.export.streams import text_output
+
+    stacks = folded.chosen(difference.stacks, event) if form == "folded" else None
+    with text_output(output) as stream:
+        if stacks is not None:
+            folded.write_folded(stacks, stream)
+        elif form == "json":
+            document.write_json(difference, stream)
+        else:
+            markdown.write(difference, stream)

@@ -1,0 +1,1 @@
+"""How a difference is shown: figures and words that terminal, Markdown and page share, JSON, folded stacks."""
