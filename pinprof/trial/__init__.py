@@ -1,0 +1,11 @@
+"""Cures proven: a program run as it is and with each cure that needs no change of its code, in turns.
+
+cures.py        what can be tried, as rows
+environment.py  a program's environment with a cure: what the user has set stays
+processes.py    one run of the program, and how it ended
+measure.py      what is compared: wall time, a phase, a range, a number that the program prints, memory
+recorded.py     one run under `pinprof record`, and what its opportunities select and predict
+rounds.py       who runs when, and when there have been enough runs
+session.py      the whole trial, from the first run to the result
+result.py       the result
+"""

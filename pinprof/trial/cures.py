@@ -1,0 +1,260 @@
+"""What can be tried without a change of code, as rows.
+
+A row answers opportunities by the ids of their cures (`analyze/opportunities/catalogue.py`). Where the row does what
+that cure does, the opportunity's saving is its prediction; where it is another way round the same trouble, it is tried
+without one.
+
+Sources are named in the rows. The settings of glibc, PyTorch and CUDA are their makers'; what the libraries of
+`interpose/` do is pinprof's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+from pinprof.analyze.opportunities.catalogue import HUGE_PAGES_OF_GLIBC, KEEP_FREED_MEMORY
+from pinprof.libraries import CURE_CUDA, CURE_MEMORY, Library
+from pinprof.trial.environment import Setting
+
+_GLIBC = "The GNU C Library manual, sections 3.2.3 (malloc tunable parameters) and 39.1 (tunables)"
+_TORCH = "docs.pytorch.org/docs/stable/notes/cuda.html, “Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF”"
+_OURS = "pinprof/trial/interpose"
+
+MEMORY_VARIABLE, CUDA_VARIABLE = "PINPROF_TRY_MEMORY", "PINPROF_TRY_CUDA"
+"""What the libraries of interpose/ are to do: words separated by commas."""
+
+
+@dataclass(frozen=True)
+class Cure:
+    """One thing to try."""
+
+    id: str
+    title: str
+    """As the subject of `… saves 0.4 s`."""
+    changes: str
+    """What it does to the run, one sentence."""
+    settings: tuple[Setting, ...]
+    predicted_by: frozenset[str]
+    """Cures of opportunities that it carries out: their savings are its prediction."""
+    tried_for: frozenset[str]
+    """Cures of opportunities whose trouble it may spare in another way."""
+    costs: str
+    """What it takes in memory."""
+    permanent: str
+    """How to keep it."""
+    source: str
+    libraries: tuple[Library, ...] = ()
+    """Loaded into the program."""
+    needs: Literal["", "torch", "cuda"] = ""
+    """What the program must use for it to act."""
+
+    @property
+    def answers(self) -> frozenset[str]:
+        """Cures of opportunities for which it is tried."""
+        return self.predicted_by | self.tried_for
+
+
+def _tunable(value: str) -> Setting:
+    return Setting("GLIBC_TUNABLES", value, ":", "=")
+
+
+def _torch(value: str) -> Setting:
+    return Setting("PYTORCH_CUDA_ALLOC_CONF", value, ",", ":", ("PYTORCH_ALLOC_CONF",))
+
+
+_HUGE = (_tunable(HUGE_PAGES_OF_GLIBC.partition("=")[2]),)
+_KEEP = tuple(Setting(words.partition("=")[0], words.partition("=")[2]) for words in KEEP_FREED_MEMORY.split())
+_FRESH = frozenset({"huge-pages", "reuse-memory"})
+"""Cures of first writes to new memory."""
+_PAGEABLE = frozenset({"pinned-buffer", "pin-source"})
+"""Cures of copies from and to pageable memory."""
+
+
+def _export(*settings: Setting) -> str:
+    return "export " + " ".join(setting.text for setting in settings)
+
+
+_ROWS = (
+    Cure(
+        "glibc-huge-pages",
+        "huge pages for malloc",
+        "glibc asks for huge pages for the heap and for the blocks that malloc maps.",
+        _HUGE,
+        predicted_by=frozenset({"huge-pages"}),
+        tried_for=frozenset({"reuse-memory"}) | _PAGEABLE,
+        costs="Up to 2 MiB more for each large block.",
+        permanent=_export(*_HUGE),
+        source=f"{_GLIBC}; glibc 2.35 or later",
+    ),
+    Cure(
+        "glibc-keep-memory",
+        "keeping freed memory",
+        "malloc takes large blocks from the heap and gives nothing back to the kernel.",
+        _KEEP,
+        predicted_by=frozenset({"reuse-memory"}),
+        tried_for=frozenset({"huge-pages"}) | _PAGEABLE,
+        costs="Freed memory stays with the process; the heap grows in steps of 256 MiB of addresses.",
+        permanent=_export(*_KEEP),
+        source=_GLIBC,
+    ),
+    Cure(
+        "glibc-keep-huge-pages",
+        "huge pages that malloc keeps",
+        "Both: the heap holds large blocks too, has huge pages and gives nothing back.",
+        (*_HUGE, *_KEEP),
+        predicted_by=_FRESH,
+        tried_for=_PAGEABLE,
+        costs="Freed memory stays with the process, in pages of 2 MiB.",
+        permanent=_export(*_HUGE, *_KEEP),
+        source=f"{_GLIBC}; glibc 2.35 or later",
+    ),
+    Cure(
+        "torch-huge-pages",
+        "huge pages for PyTorch's CPU tensors",
+        "PyTorch's CPU allocator aligns large tensors and asks for huge pages.",
+        (Setting("THP_MEM_ALLOC_ENABLE", "1"),),
+        predicted_by=frozenset({"huge-pages"}),
+        tried_for=frozenset({"reuse-memory"}) | _PAGEABLE,
+        costs="Up to 2 MiB more for each large tensor.",
+        permanent=_export(Setting("THP_MEM_ALLOC_ENABLE", "1")),
+        source="PyTorch's c10/core/impl/alloc_cpu.cpp",
+        needs="torch",
+    ),
+    Cure(
+        "torch-register-pins",
+        "registering what PyTorch pins",
+        "PyTorch touches pinned memory with 8 threads and then registers it, instead of cudaHostAlloc.",
+        (_torch("pinned_use_cuda_host_register:True"), _torch("pinned_num_register_threads:8")),
+        predicted_by=frozenset({"touch-then-register"}),
+        tried_for=frozenset({"pool-pinned"}),
+        costs="None.",
+        permanent=_export(
+            Setting("PYTORCH_CUDA_ALLOC_CONF", "pinned_use_cuda_host_register:True,pinned_num_register_threads:8")
+        ),
+        source=_TORCH,
+        needs="torch",
+    ),
+    Cure(
+        "torch-exact-pins",
+        "pinning the exact size",
+        "PyTorch rounds pinned blocks above 64 MiB no longer up to a power of two.",
+        (Setting("PYTORCH_ALLOC_CONF", "pinned_max_round_threshold_mb:64", ",", ":", ("PYTORCH_CUDA_ALLOC_CONF",)),),
+        predicted_by=frozenset({"pin-exact"}),
+        tried_for=frozenset({"pin-less"}),
+        costs="None: it pins less.",
+        permanent=_export(Setting("PYTORCH_ALLOC_CONF", "pinned_max_round_threshold_mb:64")),
+        source="PyTorch's pull request 171662 of 2026; later releases alone",
+        needs="torch",
+    ),
+    Cure(
+        "cuda-lazy-loading",
+        "lazy loading of kernels",
+        "CUDA loads a module's kernels when they are first launched, instead of all at the start.",
+        (Setting("CUDA_MODULE_LOADING", "LAZY"),),
+        predicted_by=frozenset(),
+        tried_for=frozenset({"context-early"}),
+        costs="None: it loads less.",
+        permanent=_export(Setting("CUDA_MODULE_LOADING", "LAZY")),
+        source="CUDA C++ Programming Guide, “Lazy Loading”; the default since CUDA 12.2",
+        needs="cuda",
+    ),
+    Cure(
+        "large-blocks",
+        "a pool of huge pages for large blocks",
+        "malloc takes blocks from 1 MiB on from huge pages, and keeps them when they are freed.",
+        (Setting(MEMORY_VARIABLE, "blocks"),),
+        predicted_by=_FRESH,
+        tried_for=_PAGEABLE,
+        costs="Freed blocks stay with the process; each takes whole pages of 2 MiB, up to an eighth more.",
+        permanent="Allocate large buffers once and reuse them, or " + _export(*_HUGE, *_KEEP),
+        source=f"{_OURS}/memory.c",
+        libraries=(CURE_MEMORY,),
+    ),
+    Cure(
+        "populate-files",
+        "mapping files at once",
+        "mmap of a file maps all of its pages at once (MAP_POPULATE).",
+        (Setting(MEMORY_VARIABLE, "files"),),
+        predicted_by=frozenset({"map-at-once"}),
+        tried_for=frozenset({"read-file"}),
+        costs="A private mapping that can be written has a copy of the whole file.",
+        permanent="Add MAP_POPULATE to the flags of mmap; Python has mmap.MAP_POPULATE.",
+        source=f"{_OURS}/memory.c; mmap(2)",
+        libraries=(CURE_MEMORY,),
+    ),
+    Cure(
+        "unshared-forks",
+        "forks without the large blocks",
+        "Forked children do not have the blocks of 1 MiB and more, so that writing to them copies nothing.",
+        (Setting(MEMORY_VARIABLE, "blocks,unshared"),),
+        predicted_by=frozenset({"spawn"}),
+        tried_for=frozenset(),
+        costs="As a pool of huge pages for large blocks.",
+        permanent="Start helpers before the memory is filled, or spawn them instead of forking.",
+        source=f"{_OURS}/memory.c; madvise(2), MADV_DONTFORK",
+        libraries=(CURE_MEMORY,),
+    ),
+    Cure(
+        "pinned-pool",
+        "a pool of pinned memory",
+        "Pinned memory comes from huge pages that several threads touch before they are registered, and is kept.",
+        (Setting(CUDA_VARIABLE, "pins"),),
+        predicted_by=frozenset({"pool-pinned", "touch-then-register"}),
+        tried_for=frozenset({"pin-less"}),
+        costs="Freed pinned memory stays pinned until the program ends; blocks are up to an eighth larger.",
+        permanent="Pin once and reuse the buffers; touch huge pages with several threads before cudaHostRegister.",
+        source=f"{_OURS}/cuda.c",
+        libraries=(CURE_CUDA,),
+        needs="cuda",
+    ),
+    Cure(
+        "pinned-pieces",
+        "pinning in pieces",
+        "Pinned memory is registered in pieces of 256 MiB, between which other calls of CUDA get through.",
+        (Setting(CUDA_VARIABLE, "pins,pieces"),),
+        predicted_by=frozenset({"pin-in-pieces"}),
+        tried_for=frozenset(),
+        costs="As a pool of pinned memory.",
+        permanent="Register in pieces of 256 MiB, and copy no range that reaches over the end of a piece.",
+        source=f"{_OURS}/cuda.c",
+        libraries=(CURE_CUDA,),
+        needs="cuda",
+    ),
+    Cure(
+        "pinned-ring",
+        "copying through a pinned ring",
+        "Copies of pageable memory go through a ring of pinned buffers that is made once, and several threads fill.",
+        (Setting(CUDA_VARIABLE, "ring"),),
+        predicted_by=frozenset(),
+        tried_for=_PAGEABLE,
+        costs="32 MiB of pinned memory for each context.",
+        permanent="Copy through pinned buffers that are allocated once: cudaMallocHost, or pin_memory=True.",
+        source=f"{_OURS}/cuda.c",
+        libraries=(CURE_CUDA,),
+        needs="cuda",
+    ),
+    Cure(
+        "registered-blocks",
+        "registering large blocks once",
+        "malloc keeps large blocks as huge pages, and each is registered with CUDA when it is first copied.",
+        (Setting(MEMORY_VARIABLE, "blocks"), Setting(CUDA_VARIABLE, "register")),
+        predicted_by=_PAGEABLE,
+        tried_for=_FRESH,
+        costs="Large blocks that are copied stay pinned until the program ends.",
+        permanent="Pin the buffers that are copied, once: cudaMallocHost, cudaHostRegister, or pin_memory=True.",
+        source=f"{_OURS}/cuda.c, memory.c",
+        libraries=(CURE_MEMORY, CURE_CUDA),
+        needs="cuda",
+    ),
+)
+
+CURES: Mapping[str, Cure] = MappingProxyType({row.id: row for row in _ROWS})
+"""By id, in the order in which they are listed."""
+
+
+def answering(cure_ids: frozenset[str]) -> tuple[Cure, ...]:
+    """The rows to try for opportunities with these cures."""
+    return tuple(row for row in CURES.values() if row.answers & cure_ids)

@@ -1,0 +1,61 @@
+"""What a recorded run's opportunities promise of a cure, as a ratio of what the trial measures.
+
+The search charges no nanosecond to two opportunities, so the savings of all that one cure carries out add up; they stay
+within the phase. They are set against the run without a recorder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pinprof.analyze import Analysis
+from pinprof.analyze.opportunities.results import Opportunity
+from pinprof.trial.cures import Cure
+from pinprof.trial.measure import Measure
+from pinprof.trial.result import Ratio
+
+_NEAR = 2.0
+"""A printed number is taken for the seconds of the work, or of the run, within this factor."""
+
+
+def answered(found: Sequence[Opportunity], cure: Cure) -> tuple[Opportunity, ...]:
+    """The opportunities that a cure is tried for."""
+    return tuple(one for one in found if one.cure.id in cure.answers)
+
+
+def predicted(analysis: Analysis, cure: Cure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
+    """The ratio that the opportunities promise of a cure; None where they promise nothing of this measure.
+
+    `as_is` is what was measured without the cure next to the recording, when the machine was as busy; `wall_ns` how
+    long that run took, without a recorder.
+    """
+    found = analysis.opportunities.found if analysis.opportunities else ()
+    carried = [one for one in found if one.cure.id in cure.predicted_by and _counts(one, measure)]
+    base = _base_ns(analysis, measure, as_is, wall_ns)
+    if not carried or not base:
+        return None
+    low, likely, high = (
+        min(sum(getattr(one.saving, name) for one in carried), base) for name in ("low_ns", "likely_ns", "high_ns")
+    )
+    return Ratio(1 - high / base, 1 - likely / base, 1 - low / base)
+
+
+def _counts(one: Opportunity, measure: Measure) -> bool:
+    """Whether an opportunity's saving is a saving of what is measured."""
+    if measure.kind == "range":
+        return measure.argument in one.site.range.split(" > ")
+    if measure.kind in ("work", "regex"):
+        return one.phase == "work"
+    return measure.kind == "wall"
+
+
+def _base_ns(analysis: Analysis, measure: Measure, as_is: float, wall_ns: float) -> float:
+    """What was measured in nanoseconds; 0 where it is no time."""
+    if measure.kind == "memory":
+        return 0.0
+    if measure.kind != "regex":
+        return as_is
+    phase = analysis.course.phase("work") if analysis.course else None
+    value = as_is * 1e9
+    candidates = [wall_ns, *([float(phase.wall_ns)] if phase else [])]
+    return value if any(near / _NEAR <= value <= near * _NEAR for near in candidates) else 0.0

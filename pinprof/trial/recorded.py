@@ -1,0 +1,84 @@
+"""A run of the program under `pinprof record`: what there is to try, and the numbers that only a recording tells.
+
+It is a process of its own, as if a user had started it, so that neither the cure nor the program's streams reach this
+one.
+"""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pinprof import read
+from pinprof.analyze import Analysis, analyze
+from pinprof.errors import PinprofError
+from pinprof.model import Capture
+from pinprof.read import machine_rates
+from pinprof.trial import processes
+from pinprof.trial.processes import Ended
+
+_NAME = "run.pinprof"
+_MARGIN_S = 60.0
+"""For what a recording does before and after the program."""
+_SLOWER = 3.0
+"""A recorded run may take so many times as long."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """A recorded run."""
+
+    ended: Ended
+    capture: Capture | None
+    """None where nothing could be recorded."""
+    problem: str = ""
+    """Why not."""
+
+
+def record(
+    command: Sequence[str],
+    environment: Mapping[str, str],
+    changed: Mapping[str, str],
+    folder: Path,
+    limit_s: float,
+    *,
+    calibrate: bool = False,
+) -> Recording:
+    """Record a run; `changed` reaches the program alone, not the recorder."""
+    target = folder / _NAME
+    for left in (target, target.with_name(f"{_NAME}.partial")):
+        shutil.rmtree(left, ignore_errors=True)
+    settings = [f"{name}={value}" for name, value in changed.items()]
+    words = [sys.executable, "-m", "pinprof", "record", "--no-report", "-o", str(target)]
+    words += [] if calibrate else ["--no-calibrate"]
+    words += ["--", *(["env", *settings] if settings else []), *command]
+    ended = processes.run(words, environment, folder, limit_s * _SLOWER + _MARGIN_S, gently=True)
+    try:
+        capture = machine_rates.stored(read.read(target, read.ReadOptions()))
+    except PinprofError as error:
+        said = ended.complaint.removeprefix("pinprof: error: ")
+        return Recording(ended, None, said or error.problem)
+    used = capture.manifest.outcome.get("resources")
+    peak = used.get("max_resident_bytes") if isinstance(used, Mapping) else None
+    wall = capture.manifest.outcome.get("duration_ns")
+    return Recording(
+        replace(
+            ended,
+            peak_bytes=peak if isinstance(peak, int) else ended.peak_bytes,
+            wall_ns=wall if isinstance(wall, int) else ended.wall_ns,
+        ),
+        capture,
+    )
+
+
+def explained(recording: Recording) -> Analysis | None:
+    """The recording with its opportunities; None where nothing was recorded."""
+    return analyze(recording.capture) if recording.capture is not None else None
+
+
+def uses(capture: Capture, prefixes: Sequence[str]) -> bool:
+    """Whether code of a library whose file name begins so was seen in the program."""
+    return any(Path(dso.path).name.startswith(tuple(prefixes)) for dso in capture.stacks.frames.dsos)
