@@ -1,0 +1,302 @@
+"""How much of what a budget limits one run shows: one function for each measure, all in `MEASURES`.
+
+A measure says nothing rather than something wrong: what the run does not tell raises `Unassessable`, and what may be
+more than was seen says so (`Amount.missing`). So a mistyped range, a program without CUDA or a recording that looked
+away never pass for a budget that holds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
+
+import numpy as np
+
+from pinprof.activity import CopyKind, MemoryKind, MemoryOperation
+from pinprof.analyze.activity.calls import PURPOSES, Calls, purpose_of, size_class
+from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.activity.transfers import PAGEABLE_ASYNC_BYTES
+from pinprof.analyze.opportunities.catalogue import CURES
+from pinprof.analyze.rules.rules import RULES
+from pinprof.check.budgets import Budget
+from pinprof.check.times import cpu_time, share, time
+from pinprof.check.verdicts import Site
+from pinprof.check.view import ALLOCATIONS, COPYING, Amount, Unassessable, View, nearest
+from pinprof.columns import Bool, Int64
+from pinprof.cuda_functions import FUNCTIONS
+from pinprof.units import parse_bytes
+
+_SIZED: tuple[Purpose, ...] = ("alloc device", "alloc pinned", "alloc managed", "register", "copy", "set", "prefetch")
+"""Purposes of calls that have a size."""
+_COUNTED_SEVERITIES = ("critical", "warning")
+_SEVERITIES = ("critical", "warning", "info")
+_PAIR_KINDS = {"pinned": "PINNED", "registered": "PINNED", "device": "DEVICE", "managed": "MANAGED"}
+"""Kind of a pair → name of its `MemoryKind`."""
+
+
+def calls(view: View, budget: Budget) -> Amount:
+    """CUDA calls that were recorded."""
+    made = view.calls
+    table = made.table
+    mine = view.inside(budget, table.start_ns, table.pid)
+    if budget.call:
+        named = view.calls_of(budget.call)
+        if not named.any() and budget.limit and not budget.relative:
+            raise Unassessable(
+                f"The run makes no call of {budget.call}.",
+                "Name the call it makes; a limit of 0 says that none may be.",
+            )
+        mine &= named
+    if budget.kind:
+        mine &= _for_purpose(made, budget.kind)
+    missing = view.missing()
+    if budget.size:
+        sized = mine & made.is_for(*_SIZED) & (table.status == 0)
+        unknown = int((made.size_bytes[sized] < 0).sum())
+        if unknown and not missing:
+            missing = f"The sizes of {unknown:,} of these calls were not recorded, so there may be more of this size."
+        mine = sized & _of_size(made.size_bytes, budget)
+    row = np.flatnonzero(mine)
+    return Amount(len(row), sites=view.sites_of_calls(row, np.ones(len(row))), missing=missing)
+
+
+def _for_purpose(made: Calls, kind: str) -> Bool:
+    if kind not in PURPOSES:
+        raise Unassessable(f"There are no CUDA calls of kind {kind!r}.", nearest(kind, PURPOSES, "kinds"))
+    found = made.is_for(kind)
+    if not found.any() and kind not in {purpose_of(name) for name in FUNCTIONS}:
+        raise Unassessable(
+            f"The recording would not show calls of kind {kind!r}: they are too many to trace.",
+            "Limit what is traced: allocations, copies, waits.",
+        )
+    return found
+
+
+def _of_size(size_bytes: Int64, budget: Budget) -> Bool:
+    return np.asarray(size_class(size_bytes) == math.ceil(math.log2(parse_bytes(budget.size.replace(" ", "")))))
+
+
+def pinned_bytes(view: View, budget: Budget) -> Amount:
+    """The most page-locked memory at once, and who held it then."""
+    made, activity = view.calls, view.capture.activity
+    assert activity is not None
+    if "memory" not in activity.recorded:
+        raise Unassessable(
+            "The recording does not hold allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
+        )
+    usage = activity.memory.take(np.flatnonzero(activity.memory.memory_kind == MemoryKind.PINNED))
+    usage = usage.take(np.argsort(usage.time_ns, kind="stable"))
+    mine = view.inside(budget, usage.time_ns, usage.pid)
+    opens = usage.operation == MemoryOperation.ALLOCATE
+    level = np.cumsum(np.where(opens, usage.size_bytes, -usage.size_bytes))
+    starts = _begin(view, budget)
+    # What was held when it began, and what was reached inside.
+    before = np.searchsorted(usage.time_ns, starts, "left") - 1
+    rows = np.unique(np.concatenate([np.flatnonzero(mine), before[before >= 0]]))
+    if not len(rows):
+        return Amount(0.0, missing=view.missing(*ALLOCATIONS))
+    peak = int(rows[level[rows].argmax()])
+    held: dict[tuple[int, int], int] = {}
+    keys = zip(
+        usage.pid[: peak + 1].tolist(), usage.address[: peak + 1].tolist(), opens[: peak + 1].tolist(), strict=True
+    )
+    for row, (pid, address, opened) in enumerate(keys):
+        if opened:
+            held[pid, address] = row
+        else:
+            held.pop((pid, address), None)
+    live = np.array(sorted(held.values()), np.int64)
+    call = made.correlation.find(usage.pid[live], usage.correlation_id[live])
+    sites = view.sites_of_calls(call, usage.size_bytes[live].astype(np.float64))
+    return Amount(float(max(level[peak], 0)), sites=sites, missing=view.missing(*ALLOCATIONS))
+
+
+def _begin(view: View, budget: Budget) -> Int64:
+    """When the range or phase of a budget begins, each time."""
+    if budget.range:
+        return view.capture.ranges.start_ns[view.chosen(budget)]
+    if budget.phase:
+        return np.array([part.start_ns for part in view.phase(budget.phase).intervals], np.int64)
+    return np.zeros(0, np.int64)
+
+
+def pairs(view: View, budget: Budget) -> Amount:
+    """Memory that was allocated and freed again, where it was allocated."""
+    found, made = view.pairs, view.calls
+    mine = view.inside(budget, found.time_ns, found.pid)
+    if budget.kind:
+        if budget.kind not in _PAIR_KINDS:
+            raise Unassessable(f"No pairs are {budget.kind!r}.", nearest(budget.kind, _PAIR_KINDS, "kinds"))
+        registered = np.append(made.is_for("register"), False)[found.call]
+        memory = MemoryKind[_PAIR_KINDS[budget.kind]]
+        mine &= (found.kind == memory) & (registered == (budget.kind == "registered"))
+    if budget.size:
+        mine &= _of_size(found.size_bytes, budget)
+    row = np.flatnonzero(mine)
+    sites = view.sites_of_calls(found.call[row], np.ones(len(row)))
+    return Amount(len(row), sites=sites, missing=view.missing(*ALLOCATIONS), remedy=_cure(view, sites))
+
+
+def pageable_bytes(view: View, budget: Budget) -> Amount:
+    """Bytes copied between the device and pageable memory."""
+    mine = _pageable(view, budget)
+    copies = view.copies
+    unsized = int((copies.size_bytes[mine] < 0).sum())
+    row = np.flatnonzero(mine & (copies.size_bytes >= 0))
+    size = copies.size_bytes[row]
+    missing = view.missing(*COPYING) or _unknown(view, budget)
+    if unsized and not missing:
+        missing = f"The sizes of {unsized:,} such copies were not recorded."
+    sites = view.sites_of_calls(copies.call[row], size.astype(np.float64))
+    return Amount(float(size.sum()), sites=sites, missing=missing, remedy=_PIN if len(row) else "")
+
+
+def pageable_async_calls(view: View, budget: Budget) -> Amount:
+    """Copies that promise to return at once and cannot, since their host memory is pageable."""
+    copies = view.copies
+    small = (copies.direction == CopyKind.HOST_TO_DEVICE) & (copies.size_bytes <= PAGEABLE_ASYNC_BYTES)
+    small &= copies.size_bytes >= 0
+    row = np.flatnonzero(_pageable(view, budget) & copies.asynchronous & ~small)
+    sites = view.sites_of_calls(copies.call[row], np.ones(len(row)))
+    missing = view.missing(*COPYING) or _unknown(view, budget)
+    return Amount(len(row), sites=sites, missing=missing, remedy=_PIN if len(row) else "")
+
+
+_PIN = "Copy from and to pinned memory that is kept: pin_memory, cudaHostAlloc."
+
+
+def _of_host(view: View, kind: MemoryKind) -> Bool:
+    """Which copies have this kind of memory at the host's end."""
+    copies = view.copies
+    host = np.where(copies.direction == CopyKind.HOST_TO_DEVICE, copies.source, copies.target)
+    return np.asarray(host == kind)
+
+
+def _scope_of_copies(view: View, budget: Budget) -> Bool:
+    copies = view.copies
+    mine = view.inside(budget, copies.start_ns, copies.pid)
+    return mine & _of_size(copies.size_bytes, budget) if budget.size else mine
+
+
+def _pageable(view: View, budget: Budget) -> Bool:
+    return np.asarray(_scope_of_copies(view, budget) & _of_host(view, MemoryKind.PAGEABLE))
+
+
+def _unknown(view: View, budget: Budget) -> str:
+    count = int((_scope_of_copies(view, budget) & _of_host(view, MemoryKind.UNKNOWN)).sum())
+    return f"The recording does not say whether the memory of {count:,} copies is pageable." if count else ""
+
+
+def page_faults(view: View, budget: Budget) -> Amount:
+    """The kernel's count of the run; of a part of it an estimate from samples."""
+    capture = view.capture
+    number = next((number for number, event in enumerate(capture.events) if event.unit == "faults"), None)
+    sites: tuple[Site, ...] = ()
+    note, value, error = "", 0.0, 0.0
+    if number is not None:
+        samples, events = capture.samples, view.analysis.members.samples
+        row = np.flatnonzero(
+            (samples.event == number) & view.inside(budget, samples.time_ns, samples.pid, events.kernel_thread)
+        )
+        weight = samples.weight[row]
+        value, sites = float(weight.sum()), view.sites_of_samples(row, weight)
+        period = capture.events[number].period or (int(np.median(weight)) if len(weight) else 1)
+        error = view.edge_error(budget, row, period)
+        note = f"an estimate from {len(row):,} samples" if period > 1 else ""
+    counted = None if budget.range or budget.phase else _counted_faults(view)
+    if counted is not None:
+        return Amount(float(counted), sites=sites)
+    if number is None:
+        raise Unassessable("The recording does not hold page faults.", "Record the program with pinprof.")
+    lost = "Samples were lost, so there may have been more." if capture.losses.lost_samples else ""
+    return Amount(value, error, sites, lost, note=note)
+
+
+def _counted_faults(view: View) -> int | None:
+    """Of the program and the processes it waited for (getrusage(2)); None where the recorder did not start it."""
+    used = view.capture.manifest.outcome.get("resources")
+    found = [used.get(name) for name in ("minor_faults", "major_faults")] if isinstance(used, Mapping) else []
+    whole = [count for count in found if isinstance(count, int)]
+    return sum(whole) if len(whole) == 2 else None
+
+
+def opportunities(view: View, budget: Budget) -> Amount:
+    """The low end of what the largest opportunity saves."""
+    found = view.analysis.opportunities
+    if found is None or (not found.found and not found.headline):
+        raise Unassessable(
+            "The recording shows too little to say what can be saved.", " ".join(found.unseen[:1]) if found else ""
+        )
+    known = list(CURES)
+    if budget.kind and budget.kind not in known:
+        raise Unassessable(f"There is no cure {budget.kind!r}.", nearest(budget.kind, known, "cures"))
+    if budget.range:
+        view.chosen(budget)
+    if budget.phase:
+        view.phase(budget.phase)
+    mine = [
+        one for one in found.found
+        if budget.kind in ("", one.cure.id) and budget.phase in ("", one.phase)
+        and (not budget.range or budget.range in (one.site.range, *one.site.range.split(" > ")))
+    ]  # fmt: skip
+    mine.sort(key=lambda one: -one.saving.low_ns)
+    missing = "The kernel's part was not sampled." if view.capture.manifest.kernel_left_out else ""
+    sites = tuple(view.site(one.site, one.saving.low_ns) for one in mine if one.site.place)
+    largest = mine[0] if mine else None
+    return Amount(
+        float(largest.saving.low_ns) if largest else 0.0,
+        sites=sites,
+        missing=missing,
+        note=f"{largest.title.rstrip('.')}" if largest else "",
+        remedy=largest.cure.text if largest else "",
+    )
+
+
+def findings(view: View, budget: Budget) -> Amount:
+    """Rules that fired."""
+    found = view.analysis.findings
+    rules = list(dict.fromkeys(rule.name for rule in RULES))
+    if budget.kind and budget.kind not in (*rules, *_SEVERITIES):
+        raise Unassessable(
+            f"There is no rule or severity {budget.kind!r}.", nearest(budget.kind, (*_SEVERITIES, *rules), "rules")
+        )
+    if budget.kind in rules:
+        mine = [one for one in found if one.rule == budget.kind]
+    else:
+        wanted = (budget.kind,) if budget.kind else _COUNTED_SEVERITIES
+        mine = [one for one in found if one.severity in wanted or one.status == "not-assessable"]
+    fired = [one for one in mine if one.status == "fired"]
+    blind = [one for one in mine if one.status == "not-assessable"]
+    if len(blind) == len(mine) and (budget.kind in rules or len(blind) == len(found)):
+        lacks = next((one.missing for one in blind if one.missing), "")
+        raise Unassessable("The recording holds too little for a verdict.", f"It lacks: {lacks}" if lacks else "")
+    note = "; ".join(one.rule for one in fired)
+    return Amount(len(fired), note=note, remedy=next((one.advice for one in fired if one.advice), ""))
+
+
+def _cure(view: View, sites: tuple[Site, ...]) -> str:
+    """What the opportunity at the largest of these sites says to change; empty without one there."""
+    found = view.analysis.opportunities
+    if found is None or not sites:
+        return ""
+    place = (sites[0].file, sites[0].line)
+    return next((one.cure.text for one in found.found if (one.site.file, one.site.line) == place), "")
+
+
+MEASURES: Mapping[str, Callable[[View, Budget], Amount]] = MappingProxyType(
+    {
+        "calls": calls,
+        "pinned-bytes": pinned_bytes,
+        "pairs": pairs,
+        "pageable-bytes": pageable_bytes,
+        "pageable-async-calls": pageable_async_calls,
+        "page-faults": page_faults,
+        "opportunities": opportunities,
+        "findings": findings,
+        "time": time,
+        "cpu-time": cpu_time,
+        "share": share,
+    }
+)
+"""Key of `budgets.LIMITED` → how it is taken from a run; Unassessable where the run does not tell it."""

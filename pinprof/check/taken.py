@@ -1,0 +1,71 @@
+"""What a check keeps of one run: the amount that each budget is about, and what tells whether runs can be compared."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import PurePath
+
+from pinprof.analyze.results import Analysis
+from pinprof.check.budgets import Budget
+from pinprof.check.measures import MEASURES
+from pinprof.check.view import Amount, Unassessable, View
+from pinprof.compare.runs import identity_of
+from pinprof.compare.surroundings import surroundings_of
+from pinprof.store import PARTIAL
+
+Taken = Amount | Unassessable
+
+
+@dataclass(frozen=True)
+class Run:
+    """One recording, as far as budgets need it: small, so that many can be kept."""
+
+    path: str
+    amounts: Mapping[Budget, Taken]
+    """What it shows of each budget, or why it does not tell."""
+    identity: str
+    """The same for two copies of one recording."""
+    command: tuple[str, ...]
+    started_utc: str
+    """Empty where the recording does not say."""
+    exit_status: int
+    around: Mapping[str, str]
+    """What → how it is around the program."""
+
+    def named(self, path: str) -> Run:
+        """The same under another name."""
+        return replace(self, path=path)
+
+
+def take(analysis: Analysis, budgets: Sequence[Budget]) -> Run:
+    """One analysed recording, measured by every budget."""
+    capture = analysis.capture
+    outcome, view = capture.manifest.outcome, View(analysis)
+    status = outcome.get("exit_status")
+    whole = _unfinished(analysis)
+    return Run(
+        path=capture.path,
+        amounts={budget: whole or _amount(view, budget) for budget in budgets},
+        identity=identity_of(capture),
+        command=tuple(capture.manifest.command),
+        started_utc=str(outcome.get("started_utc") or ""),
+        exit_status=status if isinstance(status, int) else 0,
+        around=surroundings_of(analysis),
+    )
+
+
+def _amount(view: View, budget: Budget) -> Taken:
+    try:
+        return MEASURES[budget.measure](view, budget)
+    except Unassessable as error:
+        return error
+
+
+def _unfinished(analysis: Analysis) -> Unassessable | None:
+    """Why a recording is no whole run; None where it is one."""
+    state = analysis.capture.manifest.outcome.get("state")
+    if state in (None, "complete") and not PurePath(analysis.capture.path).name.endswith(PARTIAL):
+        return None
+    how = "failed" if state == "failed" else "was interrupted"
+    return Unassessable(f"The recording {how}: it is no whole run.", "Record again and let the program end.")

@@ -1,0 +1,259 @@
+"""What measures look at: one run, the part of it that a budget names, and the lines that what is found comes from."""
+
+from __future__ import annotations
+
+import difflib
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from pinprof.activity import MemoryOperation
+from pinprof.analyze.activity.calls import Calls, prepare_calls
+from pinprof.analyze.intervals import union
+from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.opportunities.copies import WAYS, copies_of
+from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, Phase
+from pinprof.analyze.opportunities.results import Site as Spot
+from pinprof.analyze.opportunities.sites import Sites
+from pinprof.analyze.ranges.membership import Events, owners
+from pinprof.analyze.results import Analysis
+from pinprof.check.budgets import Budget
+from pinprof.check.verdicts import Site
+from pinprof.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+
+MOST_SITES = 5
+_MORE_CALLS = "Record again with a larger --probe-budget."
+_NO_CALLS = "Record a run of the program that uses CUDA, with pinprof or Nsight Systems."
+
+
+class Unassessable(Exception):
+    """A run does not tell what a budget limits: one sentence why, one what to do."""
+
+    def __init__(self, why: str, remedy: str = "") -> None:
+        super().__init__(why)
+        self.why = why
+        self.remedy = remedy
+
+
+@dataclass(frozen=True)
+class Amount:
+    """What one run shows of what a budget limits."""
+
+    value: float
+    """In the measure's unit."""
+    error: float = 0.0
+    """Standard error that sampling gives it; 0 where it was counted."""
+    sites: tuple[Site, ...] = ()
+    missing: str = ""
+    """Why there may be more of it, as one sentence; empty where the value is all of it."""
+    samples: int = 0
+    """That a share rests on."""
+    note: str = ""
+    """How it is known, where that is not plain: `an estimate from 120 samples`."""
+    remedy: str = ""
+    """What to change, in one sentence; empty where nothing known helps."""
+
+
+@dataclass(frozen=True)
+class Pairs(Table):
+    """Memory that was allocated and freed, one row each."""
+
+    time_ns: Int64
+    """Of the allocation."""
+    pid: Int32
+    call: Int64
+    """Row of the call that allocated it; -1 where unknown."""
+    size_bytes: Int64
+    kind: Int32
+    """`MemoryKind`."""
+
+
+class View:
+    """One analysed run."""
+
+    def __init__(self, analysis: Analysis) -> None:
+        self.analysis = analysis
+        self.capture = analysis.capture
+
+    @cached_property
+    def sites(self) -> Sites:
+        """Places of stacks."""
+        return Sites(self.capture)
+
+    @cached_property
+    def course(self) -> Course:
+        """Phases and the critical thread's time; Unassessable without."""
+        if self.analysis.course is None:
+            raise Unassessable("The recording samples no time.", "Record the program with pinprof.")
+        return self.analysis.course
+
+    @cached_property
+    def calls(self) -> Calls:
+        """CUDA calls; Unassessable without any: a program that makes none looks like a blind recording."""
+        activity = self.capture.activity
+        if activity is None or not {"cuda", "cuda calls"} & activity.recorded:
+            raise Unassessable("No CUDA calls were traced.", "Record without --no-cuda-calls; `pinprof doctor` helps.")
+        if not len(activity.calls):
+            raise Unassessable("The recording holds no CUDA call at all.", _NO_CALLS)
+        return prepare_calls(activity)
+
+    def calls_of(self, call: str) -> Bool:
+        """Which calls are of a function; Unassessable for one that the recording would not show."""
+        made, wanted = self.calls, plain_name(call)
+        named = np.array([wanted in (name, name.partition(" (")[0]) for name in made.names], np.bool_)
+        if not named.any() and wanted not in FUNCTIONS:
+            known = sorted({*FUNCTIONS, *made.names[:-1]})
+            raise Unassessable(f"The recording would not show calls of {call!r}.", nearest(wanted, known, "calls"))
+        return np.asarray(named[made.name])
+
+    def missing(self, *kinds: str) -> str:
+        """Why calls of these kinds, all without any, may have been more than were recorded."""
+        losses = self.capture.losses
+        if losses.lost_samples or losses.corrupt_bytes:
+            return "Records were lost, so there may have been more."
+        activity = self.capture.activity
+        assert activity is not None
+        untraced = sum(activity.untraced(kind) for kind in kinds or ("",))
+        return f"About {untraced:,} calls were not traced, to save their cost. {_MORE_CALLS}" if untraced else ""
+
+    @cached_property
+    def copies(self) -> CopyTable:
+        """Copies between host and device; Unassessable where none can be told."""
+        table = copies_of(self.capture, self.calls)
+        if table is None:
+            raise Unassessable(
+                "The recording does not say what was copied.", "Record with pinprof, or nsys --trace=cuda."
+            )
+        return table.take(np.isin(table.direction, [direction for direction, _, _ in WAYS]))
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """What was allocated and freed again, from the addresses of both."""
+        activity, calls = self.capture.activity, self.calls
+        assert activity is not None
+        if "memory" not in activity.recorded:
+            raise Unassessable(
+                "The recording does not hold allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
+            )
+        usage = activity.memory
+        order = np.lexsort((usage.time_ns, usage.address, usage.pid))
+        opens = usage.operation[order] == MemoryOperation.ALLOCATE
+        same = (np.diff(usage.pid[order]) == 0) & (usage.address[order][1:] == usage.address[order][:-1])
+        row = order[:-1][same & opens[:-1] & ~opens[1:]] if len(order) else order
+        row = np.sort(row)
+        return Pairs(
+            time_ns=usage.time_ns[row],
+            pid=usage.pid[row],
+            call=calls.correlation.find(usage.pid[row], usage.correlation_id[row]),
+            size_bytes=usage.size_bytes[row],
+            kind=usage.memory_kind[row].astype(np.int32),
+        )
+
+    def chosen(self, budget: Budget) -> Bool:
+        """Which ranges a budget names: all of its name or path; Unassessable where there are none."""
+        members = self.analysis.members
+        named = [budget.range in (path.name, str(path)) for path in members.paths]
+        if not any(named):
+            names = list(dict.fromkeys(path.name for path in members.paths))
+            raise Unassessable(f"The run has no range {budget.range!r}.", nearest(budget.range, names, "ranges"))
+        return np.array(named, np.bool_)[members.path]
+
+    def outermost(self, budget: Budget) -> list[int]:
+        """The paths of the ranges that a budget names, without those inside another of them."""
+        self.chosen(budget)
+        named = {path for path in self.analysis.members.paths if budget.range in (path.name, str(path))}
+        found = []
+        for number, path in enumerate(self.analysis.members.paths):
+            outer = path.parent
+            while outer is not None and outer not in named:
+                outer = outer.parent
+            if path in named and outer is None:
+                found.append(number)
+        return found
+
+    def inside(self, budget: Budget, time_ns: Int64, pid: Int32, kernel_thread: Bool | None = None) -> Bool:
+        """Which events belong to the range or phase that a budget names; all without one."""
+        if budget.range:
+            chosen, ranges = self.chosen(budget), self.capture.ranges
+            owner, events = owners(ranges, pid), Events(time_ns, pid, kernel_thread)
+            result = np.zeros(len(time_ns), np.bool_)
+            for process in np.unique(owner[chosen]).tolist():
+                mine = chosen & (owner == process)
+                within = union(ranges.start_ns[mine], ranges.end_ns[mine]).contains(time_ns)
+                result |= within & events.counted(process)
+            return result
+        if budget.phase:
+            result = np.zeros(len(time_ns), np.bool_)
+            for part in self.phase(budget.phase).intervals:
+                result |= (time_ns >= part.start_ns) & (time_ns < part.end_ns)
+            return result
+        return np.ones(len(time_ns), np.bool_)
+
+    def phase(self, name: str) -> Phase:
+        """One phase of the run; Unassessable where it has none of that name."""
+        found = next((phase for phase in self.course.phases if phase.name == name), None)
+        if found is None:
+            a_range = any(name == path.name for path in self.analysis.members.paths)
+            remedy = (
+                f"{name!r} is a range: write range = {name!r}." if a_range else nearest(name, PHASE_NAMES, "phases")
+            )
+            raise Unassessable(f"The run has no phase {name!r}.", remedy)
+        return found
+
+    def edge_error(self, budget: Budget, row: Int64, period: float) -> float:
+        """Standard error of what samples count in a range or phase: each thread's counter takes one in a period.
+
+        What is left at both ends of every instance is not known: two uniform errors of a period each.
+        """
+        if period <= 1:
+            return 0.0
+        threads = len(np.unique(self.capture.samples.tid[row])) or 1
+        instances = int(self.chosen(budget).sum()) if budget.range else 1
+        return period * math.sqrt(threads * instances / 6)
+
+    def site(self, spot: Spot, amount: float) -> Site:
+        """A place of the analysis as one of a verdict."""
+        return Site(spot.file, spot.line, spot.function, amount, self.sites.path(spot.file))
+
+    def sites_of_calls(self, call: Int64, amount: Float64) -> tuple[Site, ...]:
+        """Where calls, by their rows, were made from, by the amount that each stands for; rows of -1 are unknown."""
+        table = self.calls.table
+        if table.site is None:
+            return ()
+        known = call >= 0
+        site, amount = table.site[call[known]], amount[known]
+        sums: Float64 = np.bincount(site[site >= 0], amount[site >= 0], len(table.sites)).astype(np.float64)
+        return self._largest(sums, lambda number: self.sites.named(table.sites[number], ""))
+
+    def sites_of_samples(self, row: Int64, weight: Int64) -> tuple[Site, ...]:
+        """The program's own lines that samples, by their rows, belong to, by these weights."""
+        return self.sites_of_frames(self.sites.frames(self.capture.samples.stack[row]), weight)
+
+    def sites_of_frames(self, frame: Int32, weight: Int64) -> tuple[Site, ...]:
+        """The same, of the frames that are the samples' places."""
+        known = frame != NOTHING
+        count = len(self.capture.stacks.frames)
+        sums: Float64 = np.bincount(frame[known], weight[known], count).astype(np.float64)
+        return self._largest(sums, lambda number: self.sites.site(number, ""))
+
+    def _largest(self, sums: Float64, spot: Callable[[int], Spot]) -> tuple[Site, ...]:
+        order = np.argsort(-sums, kind="stable")[:MOST_SITES].tolist()
+        return tuple(self.site(spot(number), float(sums[number])) for number in order if sums[number] > 0)
+
+
+def nearest(word: str, known: Iterable[str], what: str) -> str:
+    """A sentence that names the nearest of the known words, or all of them where they are few."""
+    words: Sequence[str] = list(known)
+    near = [one for one in words if len(word) > 2 and word in one] or difflib.get_close_matches(word, words, 1)
+    if near:
+        return f"Did you mean {' or '.join(map(repr, near[:3]))}?"
+    few = ", ".join(words[:8]) + (", …" if len(words) > 8 else "")
+    return f"Its {what}: {few}." if words else f"It has no {what} at all."
+
+
+ALLOCATIONS, COPYING = (MEMORY,), (COPIES,)
+"""Kinds of calls that are given up together, as `View.missing` takes them."""

@@ -1,0 +1,259 @@
+"""`pinprof check`: what captures may show at most, judged by budgets that live with the source."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.cli.progress import working
+from pinprof.errors import UsageError
+from pinprof.terminal import say
+
+if TYPE_CHECKING:
+    from pinprof.check.budgets import Budget
+    from pinprof.check.taken import Run
+    from pinprof.check.verdicts import Checked
+
+FORMATS = ("text", "json", "markdown", "junit", "sarif", "github", "gitlab")
+"""Written out, so that --help imports no report module; a test compares it with `report.check.formats`."""
+
+INIT = "init"
+_FILE = click.Path(path_type=Path)
+_UNNOTICED = 4
+
+
+_PROGRAM = "pinprof.check.program"
+
+
+class _WithProgram(click.Command):
+    """Keeps what stands after `--` apart: it is a program, not a capture."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if "--" in args:
+            place = args.index("--")
+            ctx.meta[_PROGRAM] = tuple(args[place + 1 :])
+            if not ctx.meta[_PROGRAM]:
+                raise click.UsageError("There is no program after '--'.", ctx)
+            args = args[:place]
+        return super().parse_args(ctx, args)
+
+
+@click.command(cls=_WithProgram)
+@click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[init] CAPTURE… | -- CMD [ARG]…")
+@click.option("--budget", "file", type=_FILE, help="The file with the budgets (default: the nearest one).")
+@click.option("--against", type=_FILE, multiple=True, metavar="PATH", help="A recording of the baseline; repeatable.")
+@click.option("--baseline", metavar="CMD", help="With a program: the baseline's command line, run in turns with it.")
+@click.option("--time", "duration", default="10m", show_default=True, help="How long running a program may take.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
+@click.option("--keep", type=_FILE, metavar="FOLDER", help="Keep the captures of a program's runs there.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise text)."
+)
+@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; init: pinprof.toml).")
+@click.option(
+    "--write", "also", multiple=True, metavar="FORM=FILE", help="Write this too, beside --format; repeatable."
+)
+@click.option("--allow-unassessable", "allowed", is_flag=True, help="Pass what cannot be judged, and say so loudly.")
+@click.option("--self-test", is_flag=True, help="Break each budget on purpose, and say which would not be noticed.")
+@click.pass_context
+def command(
+    ctx: click.Context,
+    given: tuple[str, ...],
+    file: Path | None,
+    against: tuple[Path, ...],
+    baseline: str | None,
+    duration: str,
+    seed: int,
+    keep: Path | None,
+    form: str | None,
+    output: Path | None,
+    also: tuple[str, ...],
+    *,
+    allowed: bool,
+    self_test: bool,
+) -> int:
+    """Judge captures by budgets, and fail where one is broken.
+
+    Budgets come from pinprof.toml or [tool.pinprof] of pyproject.toml, the nearest above the current directory.
+    With a program after `--` it is recorded as often as its budgets need. `init CAPTURE…` writes budgets from what
+    captures show.
+
+    Exit status: 0 all hold, 3 one is broken, 4 one could not be judged.
+    """
+    captures, program = list(given), ctx.meta.get(_PROGRAM, ())
+    if captures[:1] == [INIT] and not Path(INIT).exists():
+        return _init([Path(one) for one in captures[1:]], output)
+    if not captures and not program:
+        raise click.UsageError("Missing argument 'CAPTURE…' or '-- CMD [ARG]…'.")
+    _refuse_mixed(captures, program, baseline, keep, against, self_test=self_test)
+    files = _files(also)
+    from pinprof.check.budgets import no_worse, refuse_alike
+    from pinprof.check.judge import in_turns, judge, told
+    from pinprof.cli.pipeline import form_of
+
+    form = form or form_of(output, FORMATS)
+    written = _budgets(file, against=bool(against or baseline))
+    implied = no_worse() if (against or baseline) and not any(one.relative for one in written) else ()
+    budgets = (*written, *implied)
+    refuse_alike(budgets)
+    if program:
+        runs, others = _recorded(program, baseline, budgets, duration, seed, keep)
+    else:
+        runs, others = _read([Path(one) for one in captures], budgets), []
+    others += _read(against, budgets)
+    paired = bool(program and baseline)
+    if against and not program:
+        runs, others, paired = in_turns(runs, others)
+    if self_test:
+        return _self_test(runs, budgets, others, form, output)
+    implied, note = told(implied, runs, others)
+    budgets, notes = (*written, *implied), [note] if note else []
+    checked = judge(runs, budgets, others, paired=paired, allowed=allowed, notes=notes)
+    _write(checked, form, output, files)
+    return checked.status
+
+
+def _refuse_mixed(
+    captures: Sequence[str],
+    program: Sequence[str],
+    baseline: str | None,
+    keep: Path | None,
+    against: Sequence[Path],
+    *,
+    self_test: bool,
+) -> None:
+    if captures and program:
+        raise UsageError("Captures and a program are given.", "Judge one of them.", "check-what")
+    if self_test and program:
+        raise UsageError("--self-test takes captures.", "Record the program first: pinprof record -- CMD", "check-what")
+    if not program and (baseline or keep):
+        what = "--baseline" if baseline else "--keep"
+        raise UsageError(f"{what} is for a program.", "Name the baseline's recordings with --against.", "check-what")
+    if baseline and against:
+        raise UsageError("There are two baselines.", "Give --baseline or --against.", "check-what")
+
+
+def _files(also: Sequence[str]) -> list[tuple[str, Path]]:
+    """The further outputs: form and file."""
+    found = []
+    for one in also:
+        form, equals, file = one.partition("=")
+        if not equals or not file or form not in FORMATS:
+            raise UsageError(
+                f"--write {one!r} is not understood.", f"Write FORM=FILE; forms: {', '.join(FORMATS)}.", "check-what"
+            )
+        found.append((form, Path(file)))
+    return found
+
+
+def _budgets(file: Path | None, *, against: bool) -> tuple[Budget, ...]:
+    """Those of the file, or of the nearest one; none are needed where there is a baseline."""
+    from pinprof.check import configuration
+
+    path = file or configuration.nearest(Path.cwd())
+    if path is None and not against:
+        raise UsageError(
+            "There are no budgets: neither pinprof.toml nor [tool.pinprof] of pyproject.toml, here or above.",
+            "Write some from a capture: pinprof check init CAPTURE",
+            "budget-file",
+        )
+    return configuration.budgets_in(path) if path is not None else ()
+
+
+def _read(given: Sequence[Path], budgets: Sequence[Budget]) -> list[Run]:
+    """Every recording measured, one after the other: only what budgets need of each stays in memory."""
+    from pinprof import read
+    from pinprof.check.taken import take
+    from pinprof.cli import pipeline
+    from pinprof.compare.sides import recordings_of
+
+    return [take(pipeline.explain(path, read.ReadOptions()), budgets) for path in recordings_of(given)]
+
+
+def _recorded(
+    program: tuple[str, ...],
+    baseline: str | None,
+    budgets: tuple[Budget, ...],
+    duration: str,
+    seed: int,
+    keep: Path | None,
+) -> tuple[list[Run], list[Run]]:
+    from pinprof.check.program import Request, record
+    from pinprof.units import parse_duration_ns
+
+    try:
+        other = tuple(shlex.split(baseline)) if baseline is not None else ()
+    except ValueError as error:
+        raise UsageError(f"--baseline is no command line: {error}.", "Quote it for the shell.", "check-what") from error
+    if baseline is not None and not other:
+        raise UsageError("--baseline is empty.", "Give a command line.", "check-what")
+    request = Request(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
+    with working("Starting") as tell:
+        found = record(request, os.environ, tell)
+    return found.runs, found.against
+
+
+def _self_test(
+    runs: Sequence[Run], budgets: Sequence[Budget], against: Sequence[Run], form: str, output: Path | None
+) -> int:
+    from pinprof.check.selftest import self_test
+    from pinprof.report.check import document, text
+    from pinprof.report.export.streams import text_output
+
+    if form not in ("text", "json"):
+        raise UsageError(f"--self-test is not written as {form}.", "Write text or json.", "check-what")
+    tested = self_test(runs, budgets, against)
+    if form == "text" and output is None:
+        text.print_self_test(tested)
+    else:
+        with text_output(output) as stream:
+            (document.write_self_test if form == "json" else text.write_self_test)(tested, stream)
+    return 0 if all(one.noticed for one in tested) else _UNNOTICED
+
+
+def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tuple[str, Path]]) -> None:
+    from pinprof.report.check import formats
+    from pinprof.report.check.markdown import append_summary
+
+    for other, file in files:
+        formats.write(checked, other, file)
+    formats.write(checked, form, output)
+    problem = append_summary(checked)
+    if problem:
+        say(f"pinprof: {problem}", error=True)
+
+
+def _init(captures: Sequence[Path], output: Path | None) -> int:
+    """Write budgets from captures; UsageError where the file is there already."""
+    from pinprof import files, read
+    from pinprof.check.configuration import OWN
+    from pinprof.check.initial import initial
+    from pinprof.cli import pipeline
+    from pinprof.compare.sides import recordings_of
+    from pinprof.errors import unwritable
+
+    if not captures:
+        raise click.UsageError("Missing argument 'CAPTURE…'.")
+    target = output or Path(OWN)
+    shown = str(target) == "-"
+    if not shown and (target.exists() or target.is_symlink()):
+        raise UsageError(f"{target} is there already.", "Name another file with -o; `-o -` prints budgets.", "output")
+    paths = recordings_of(captures)
+    analyses = [pipeline.explain(path, read.ReadOptions()) for path in paths]
+    text = initial(
+        analyses, [path.name for path in paths], "tool.pinprof.budget" if target.name == "pyproject.toml" else "budget"
+    )
+    if shown:
+        say(text, end="")
+        return 0
+    try:
+        files.written(target, text, files.SHARED)
+    except OSError as error:
+        raise unwritable(target, error) from error
+    say(f"Budgets: {target}")
+    return 0

@@ -1,0 +1,1 @@
+"""How a check is shown: what CI systems read, and the words and places that all of its outputs share."""

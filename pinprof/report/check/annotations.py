@@ -1,0 +1,65 @@
+"""Annotations of changed lines: GitHub's workflow commands, and GitLab's code quality report.
+
+Source: docs.github.com, workflow commands, with the escapes of actions/toolkit; docs.gitlab.com, code quality reports.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import IO, Any
+
+from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.report.check import words
+from pinprof.report.check.places import Places
+from pinprof.report.check.sarif import fingerprint
+
+_MOST = 10
+"""GitHub shows so many errors and so many warnings of a step."""
+_COMMANDS: Mapping[Outcome, str] = {Outcome.BROKEN: "error", Outcome.UNASSESSABLE: "warning"}
+_SEVERITIES: Mapping[Outcome, str] = {Outcome.BROKEN: "major", Outcome.UNASSESSABLE: "minor"}
+
+_DATA = {ord("%"): "%25", ord("\r"): "%0D", ord("\n"): "%0A"}
+_PROPERTY = {**_DATA, ord(":"): "%3A", ord(","): "%2C"}
+
+
+def write_github(checked: Checked, stream: IO[str]) -> None:
+    """Write a workflow command for each budget that does not hold; the last of many says how many there are more."""
+    places = Places()
+    for outcome, command in _COMMANDS.items():
+        verdicts = checked.of(outcome)
+        shown = verdicts if len(verdicts) <= _MOST else verdicts[: _MOST - 1]
+        for verdict in shown:
+            stream.write(_command(command, verdict, checked, places))
+        if left := len(verdicts) - len(shown):
+            said = f"{left} more budgets are {words.OUTCOMES[outcome]}; the summary and the log name them."
+            stream.write(f"::{command} title=pinprof check::{said}\n")
+
+
+def _command(command: str, verdict: Verdict, checked: Checked, places: Places) -> str:
+    spot = places.of(verdict, checked)
+    properties = {"file": words.plain(spot.path)} if spot.inside else {}
+    properties |= {"line": str(spot.line)} if spot.inside and spot.line else {}
+    properties["title"] = f"{words.name(verdict)}: {words.OUTCOMES[verdict.outcome]}"
+    listed = ",".join(f"{key}={value.translate(_PROPERTY)}" for key, value in properties.items())
+    said = "\n".join([words.sentences(verdict, allowed=checked.allowed), *words.sites(verdict, places)])
+    return f"::{command} {listed}::{said.translate(_DATA)}\n"
+
+
+def write_gitlab(checked: Checked, stream: IO[str]) -> None:
+    """Write a code quality report; ASCII only."""
+    places = Places()
+    entries = [_entry(one, checked, places) for outcome in _SEVERITIES for one in checked.of(outcome)]
+    json.dump(entries, stream, indent=1, ensure_ascii=True)
+    stream.write("\n")
+
+
+def _entry(verdict: Verdict, checked: Checked, places: Places) -> dict[str, Any]:
+    spot = places.of(verdict, checked)
+    return {
+        "description": f"{words.name(verdict)}: {words.sentences(verdict, allowed=checked.allowed)}",
+        "check_name": f"pinprof.{verdict.budget.measure}",
+        "fingerprint": fingerprint(verdict, spot),
+        "severity": _SEVERITIES[verdict.outcome],
+        "location": {"path": words.plain(spot.path), "lines": {"begin": max(spot.line, 1)}},
+    }

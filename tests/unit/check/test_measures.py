@@ -1,0 +1,151 @@
+"""What real captures show of each measure, and what they do not tell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pinprof.check.measures import MEASURES
+from pinprof.check.taken import take
+from pinprof.check.view import Amount, Unassessable, View
+from pinprof.model import Losses
+from tests.support.checked_runs import ASYNC, LOOP, PAGEABLE, PINNED, analysed, budget
+
+
+def taken(path: Path, **table: Any) -> Amount:
+    one = budget(**table)
+    return MEASURES[one.measure](View(analysed(path)), one)
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "value"),
+    [
+        (LOOP, {"calls": 0}, 339),
+        (LOOP, {"calls": 0, "kind": "alloc pinned"}, 48),
+        (LOOP, {"calls": 0, "kind": "alloc pinned", "size": "32 MiB"}, 48),
+        (LOOP, {"calls": 0, "kind": "alloc pinned", "size": "16 MiB"}, 0),
+        (LOOP, {"calls": 0, "kind": "alloc pinned", "range": "alloc"}, 40),
+        (LOOP, {"pairs": 0}, 48),
+        (LOOP, {"pairs": 0, "kind": "pinned", "range": "iteration > alloc"}, 40),
+        (LOOP, {"pairs": 0, "kind": "device"}, 0),
+        (LOOP, {"pairs": 0, "range": "h2d"}, 0),
+        (LOOP, {"pinned-bytes": 0}, 32 << 20),
+        (LOOP, {"pinned-bytes": 0, "range": "h2d"}, 32 << 20),
+        (LOOP, {"page-faults": 0}, 407_888),
+        (LOOP, {"findings": 0}, 4),
+        (LOOP, {"findings": 0, "kind": "alloc-loop"}, 1),
+        (LOOP, {"findings": 0, "kind": "critical"}, 0),
+        (LOOP, {"time": "1 s", "range": "alloc"}, 328_310_591),
+        (PAGEABLE, {"pageable-bytes": 0}, 25 << 27),
+        (PAGEABLE, {"pageable-bytes": 0, "size": "4 MiB"}, 0),
+        (PAGEABLE, {"pageable-async-calls": 0}, 0),
+        (PAGEABLE, {"pairs": 0}, 0),
+        (ASYNC, {"pageable-async-calls": 0}, 63),
+        (PINNED, {"pairs": 0}, 0),
+        (PINNED, {"calls": 0, "call": "cudaMemPoolCreate"}, 0),
+    ],
+)
+def test_counts_are_those_of_the_run(path: Path, table: dict[str, Any], value: float) -> None:
+    found = taken(path, **table)
+    assert found.value == value
+    assert found.missing == ""
+
+
+def test_amounts_name_the_lines_that_they_come_from() -> None:
+    found = taken(PAGEABLE, pageable_bytes=0)
+    assert found.sites[0].place == "fresh_h2d.cu:19"
+    assert found.sites[0].path.endswith("/fresh_h2d.cu")
+    assert found.sites[0].amount == found.value
+    assert "pinned" in found.remedy
+    (site,) = taken(ASYNC, opportunities=0).sites
+    assert site.place == "not_async.py:9"
+
+
+def test_page_faults_of_a_part_are_an_estimate_with_an_error() -> None:
+    found = taken(PAGEABLE, page_faults=0, phase="work")
+    assert found.value % 64 == 0
+    assert 0 < found.error < 0.01 * found.value
+    assert "samples" in found.note
+
+
+@pytest.mark.parametrize("table", [{"cause": {"pin": "1 %"}}, {"cause": {"pin": "1 %"}, "range": "iteration"}])
+def test_shares_know_how_far_their_samples_carry_them(table: dict[str, Any]) -> None:
+    found = taken(LOOP, **table)
+    assert 0.4 < found.value < 0.5
+    assert 0 < found.error < 0.03
+    assert found.samples > 97
+
+
+def test_times_of_causes_and_of_calls() -> None:
+    pinning = taken(LOOP, time="1 s", cause="pin")
+    assert pinning.error > 0
+    calls = taken(LOOP, time="1 s", call="cuMemHostAlloc")
+    assert pinning.value < calls.value < taken(LOOP, time="1 s", phase="work").value
+
+
+def test_processor_time_is_the_kernels_of_a_run_and_of_samples_within_it() -> None:
+    whole, work = taken(LOOP, cpu_time="1 s"), taken(LOOP, cpu_time="1 s", phase="work")
+    assert (whole.value, whole.error) == (2_573_190_000 + 970_460_000, 0)
+    assert 0 < work.error < 0.01 * work.value
+    pinning = taken(LOOP, cpu_time="1 s", phase="work", cause="pin")
+    assert work.error < pinning.error < pinning.value < work.value
+
+
+@pytest.mark.parametrize(
+    ("path", "table", "why", "remedy"),
+    [
+        (LOOP, {"pairs": 0, "range": "aloc"}, "no range 'aloc'", "'alloc'"),
+        (LOOP, {"time": "1 s", "phase": "alloc"}, "no phase 'alloc'", "range = 'alloc'"),
+        (LOOP, {"calls": 0, "call": "cudaHostAlloca"}, "would not show", "'cudaHostAlloc'"),
+        (LOOP, {"calls": 5, "call": "cudaMemPoolCreate"}, "makes no call", "limit of 0"),
+        (LOOP, {"calls": 0, "kind": "launch"}, "would not show", "copies"),
+        (LOOP, {"calls": 0, "kind": "pinned"}, "no CUDA calls of kind", "alloc pinned"),
+        (LOOP, {"pairs": 0, "kind": "pin"}, "No pairs", "'pinned'"),
+        (LOOP, {"findings": 0, "kind": "aloc-loop"}, "no rule", "'alloc-loop'"),
+        (LOOP, {"opportunities": 0, "kind": "pool"}, "no cure", "pool"),
+        (LOOP, {"cause": {"fault.minor": "1 %"}}, "no cause 'fault.minor'", "'fault."),
+        (LOOP, {"time": "1 s", "call": "cudaMemPoolCreate"}, "makes no call", "Name a call"),
+        (PAGEABLE, {"time": "1 s", "range": "load"}, "no range", "no ranges at all"),
+    ],
+)
+def test_what_is_not_there_is_not_assessable(path: Path, table: dict[str, Any], why: str, remedy: str) -> None:
+    with pytest.raises(Unassessable) as caught:
+        taken(path, **table)
+    assert why in caught.value.why
+    assert remedy in caught.value.remedy
+
+
+def test_a_program_without_cuda_passes_no_budget_of_calls() -> None:
+    analysis = analysed(LOOP)
+    assert analysis.capture.activity is not None
+    activity = replace(analysis.capture.activity, calls=analysis.capture.activity.calls.take(slice(0)))
+    for changed in (replace(analysis.capture, activity=activity), replace(analysis.capture, activity=None)):
+        view = View(replace(analysis, capture=changed))
+        for name in ("calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"):
+            with pytest.raises(Unassessable, match="CUDA call"):
+                MEASURES[name](view, budget(**{name: 0}))
+
+
+def test_lost_records_make_a_count_the_least_there_was() -> None:
+    analysis = analysed(LOOP)
+    lossy = replace(analysis, capture=replace(analysis.capture, losses=Losses(lost_samples=3)))
+    assert "lost" in MEASURES["pairs"](View(lossy), budget(pairs=0)).missing
+
+
+def test_a_recording_that_was_interrupted_tells_nothing() -> None:
+    analysis = analysed(LOOP)
+    manifest = replace(analysis.capture.manifest, outcome={"state": "interrupted"})
+    one = budget(pairs=0)
+    cut = take(replace(analysis, capture=replace(analysis.capture, manifest=manifest)), [one])
+    assert "interrupted" in str(cut.amounts[one])
+
+
+def test_a_recording_without_the_kernel_does_not_tell_the_kernels_causes() -> None:
+    analysis = analysed(LOOP)
+    manifest = replace(analysis.capture.manifest, collectors=({"options": {"kernel": False}},))
+    blind = View(replace(analysis, capture=replace(analysis.capture, manifest=manifest)))
+    assert "kernel" in MEASURES["share"](blind, budget(cause={"fault": "1 %"})).missing
+    assert MEASURES["share"](blind, budget(cause={"user": "1 %"})).missing == ""
