@@ -1,0 +1,130 @@
+"""A block judged by budgets, and what a person reads when one is broken."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pinprof.check.budgets import Budget, budgets_of, format_amount
+from pinprof.check.judge import judge
+from pinprof.check.taken import take
+from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.errors import UsageError
+from pinprof.pytest_plugin.recorder import Block
+from pinprof.terminal import printable_lines
+from pinprof.units import format_count
+
+EXACT = "page-faults"
+"""The measure that the kernel counts for every block, with or without samples."""
+_MOST_SITES = 3
+_PYTEST = ("_pytest/", "pluggy/")
+"""Where the callers of every test are: no place to change anything."""
+_CALLS = frozenset({"calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"})
+_TRACE = (
+    "Run `pinprof check -- python -m pytest …`, which traces them, with this budget in pyproject.toml and the test's "
+    "name as its range."
+)
+_DOCTOR = "`pinprof doctor` says what sampling needs here."
+_LONGER = "Let the test do more of it, or sample more often (pinprof_frequency)."
+
+
+def judged(block: Block, budgets: Sequence[Budget]) -> Checked:
+    """The verdicts, in the order of the budgets. Samples are only looked at where counts do not decide."""
+    counted = [_exact(_unseen(block, budget), block) for budget in budgets]
+    if all(verdict.outcome is Outcome.HOLDS for verdict in counted) or (analysis := block.analysis) is None:
+        return Checked(tuple(counted), (block.name,))
+    checked = judge([take(analysis, budgets)], budgets)
+    blind = analysis.capture.manifest.kernel_left_out
+    verdicts = (_exact(_in_a_test(verdict, blind=blind), block) for verdict in checked.verdicts)
+    return replace(checked, verdicts=tuple(verdicts))
+
+
+def _unseen(block: Block, budget: Budget) -> Verdict:
+    """Of a block without samples."""
+    limit = None if budget.relative else budget.limit
+    why, _, remedy = (block.missing or "The test was not sampled.").partition(". ")
+    why = f"{why.rstrip('.')}."
+    verdict = Verdict(budget, Outcome.UNASSESSABLE, None, (), limit, budget.unit, why, remedy or _DOCTOR)
+    return _in_a_test(verdict, blind=False)
+
+
+def _in_a_test(verdict: Verdict, *, blind: bool) -> Verdict:
+    """The verdict with what is to do about a test, which is not always what is to do about a recording.
+
+    `blind`: the kernel's part was not sampled.
+    """
+    if verdict.outcome is not Outcome.UNASSESSABLE:
+        return verdict
+    if verdict.budget.measure in _CALLS or verdict.budget.call:
+        return replace(verdict, why="CUDA calls are not traced from within a test's process.", remedy=_TRACE)
+    if blind:
+        return replace(verdict, remedy=_DOCTOR)
+    if verdict.budget.measure == "share" and verdict.found is not None:
+        return replace(verdict, remedy=_LONGER)
+    return verdict
+
+
+def _exact(verdict: Verdict, block: Block) -> Verdict:
+    """The verdict by the kernel's own count, where it is of the whole block."""
+    budget = verdict.budget
+    if budget.measure != EXACT or budget.relative or budget.range or budget.phase:
+        return verdict
+    found = float(block.page_faults)
+    broken = found > budget.limit
+    why = f"{format_count(block.page_faults)} page faults, {format_count(round(budget.limit))} are allowed."
+    return replace(
+        verdict,
+        outcome=Outcome.BROKEN if broken else Outcome.HOLDS,
+        found=found,
+        per_run=(found,),
+        limit=budget.limit,
+        why=why,
+        remedy=verdict.remedy if broken and verdict.outcome is not Outcome.UNASSESSABLE else "",
+    )
+
+
+def message(checked: Checked, block: Block, after: str = "") -> str:
+    """What is wrong with a test, for people; its first line says it. `after` comes last."""
+    wrong = [*checked.of(Outcome.BROKEN), *checked.of(Outcome.UNASSESSABLE)]
+    lines = []
+    if len(wrong) > 1:
+        lines.append(f"pinprof: {len(wrong)} of {len(checked.verdicts)} budgets do not hold.")
+    for verdict in wrong:
+        word = "broken" if verdict.outcome is Outcome.BROKEN else "not assessable"
+        begin = "pinprof:" if len(wrong) == 1 else " "
+        lines.append(f"{begin} {verdict.budget.name} is {word}: {verdict.why}")
+        lines += _told(verdict)
+    if block.left_out:
+        lines.append(f"    not counted: {block.left_out}")
+    if after:
+        lines.append(f"    {after}")
+    return printable_lines("\n".join(lines))
+
+
+def _told(verdict: Verdict) -> Iterable[str]:
+    """Where it comes from, and what to do."""
+    sites = [site for site in verdict.sites if not site.file.startswith(_PYTEST)]
+    if sites:
+        places = (
+            f"{site.place}{f' ({site.function})' if site.file and site.function else ''}"
+            f" {format_amount(site.amount, verdict.unit)}"
+            for site in sites[:_MOST_SITES]
+        )
+        yield f"    where: {'; '.join(places)}"
+    if verdict.remedy:
+        yield f"    to do: {verdict.remedy}"
+
+
+def demanded(block: Block, keywords: Mapping[str, object]) -> Checked:
+    """The verdicts of a block of a test; a budget that does not hold fails it."""
+    __tracebackhide__ = True
+    try:
+        budgets = budgets_of(keywords)
+    except UsageError as error:
+        pytest.fail(str(error), pytrace=False)
+    checked = judged(block, budgets)
+    if checked.outcome is not Outcome.HOLDS:
+        pytest.fail(message(checked, block), pytrace=False)
+    return checked

@@ -1,0 +1,116 @@
+"""What the terminal says at the end of a run: the costliest tests, and what could not be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import pytest
+
+from pinprof.pytest_plugin.recorder import Block
+from pinprof.pytest_plugin.settings import Settings
+from pinprof.terminal import printable
+from pinprof.units import format_count, format_ns, format_share
+
+_UNKNOWN = "–"
+_MOST_UNJUDGED = 10
+_USER_ONLY = "the program's own code only"
+"""In the note of a recording without the kernel's part."""
+
+
+def figures(block: Block, outcome: str, unjudged: Sequence[str], *, samples: bool) -> dict[str, Any]:
+    """What a report carries of a block: numbers, texts and None; of its samples only with `samples`."""
+    if not samples:
+        block.forget()
+    return {
+        "wall_ns": block.wall_ns,
+        "cpu_ns": block.cpu_ns,
+        "page_faults": block.page_faults,
+        "memory_ns": block.memory_ns,
+        "sampled_ns": _sampled(block),
+        "missing": block.missing or _kernel_missing(block),
+        "left_out": block.left_out,
+        "outcome": outcome,
+        "unjudged": list(unjudged),
+    }
+
+
+def _sampled(block: Block) -> int:
+    main = block.analysis.main if block.analysis else None
+    return main.total if main is not None and main.unit == "ns" and not main.event.spans else 0
+
+
+def _kernel_missing(block: Block) -> str:
+    analysis = block.analysis
+    if analysis is None or not analysis.capture.manifest.kernel_left_out:
+        return ""
+    notes = analysis.capture.manifest.outcome.get("notes") or ()
+    return next((str(note) for note in notes if _USER_ONLY in str(note)), "The kernel was not sampled.")
+
+
+class _Row(NamedTuple):
+    test: str
+    found: dict[str, Any]
+    attempts: int
+
+
+def write(
+    reporter: pytest.TerminalReporter, seen: Sequence[tuple[str, str, dict[str, Any]]], settings: Settings, workers: int
+) -> None:
+    """Everything that there is to say."""
+    if settings.every and settings.top:
+        _table(reporter, seen, settings)
+    unjudged = [(test, found) for test, _, found in seen if found["outcome"] == "not-assessable"]
+    if unjudged and settings.allow_unassessable:
+        reporter.section("pinprof: NOT ASSESSED", sep="!", red=True, bold=True)
+        reporter.write_line(
+            f"{len(unjudged)} of {len(seen)} recorded tests passed although their budgets could not be judged:"
+        )
+        for test, found in unjudged[:_MOST_UNJUDGED]:
+            reporter.write_line(f"  {printable(test)}")
+            for line in found["unjudged"]:
+                reporter.write_line(f"    {printable(line)}")
+        if len(unjudged) > _MOST_UNJUDGED:
+            reporter.write_line(f"  … and {len(unjudged) - _MOST_UNJUDGED} more")
+    notes = dict.fromkeys(found["missing"] for _, _, found in seen if found["missing"])
+    if not settings.every and not notes:
+        return
+    if not (settings.every and settings.top):
+        reporter.section("pinprof", sep="=")
+    for note in notes:
+        reporter.write_line(printable(note) if _USER_ONLY in note else f"Exact counts alone: {printable(note)}")
+    if settings.every:
+        left_out = sum(bool(found["left_out"]) for _, _, found in seen)
+        if left_out:
+            reporter.write_line(
+                f"Threads and processes older than a test are not counted for it: in {left_out} of {len(seen)} tests"
+                " they did something (pinprof_threads = all counts them)."
+            )
+        if workers:
+            reporter.write_line(
+                f"{workers} workers ran tests beside each other: their times hold what they took from each other,"
+                " counts do not."
+            )
+
+
+def _table(
+    reporter: pytest.TerminalReporter, seen: Sequence[tuple[str, str, dict[str, Any]]], settings: Settings
+) -> None:
+    last: dict[str, _Row] = {}
+    for test, _, found in seen:
+        last[test] = _Row(test, found, (last[test].attempts if test in last else 0) + 1)
+    rows = sorted(last.values(), key=lambda row: (-(row.found["memory_ns"] or 0), -row.found["page_faults"], row.test))
+    shown = rows[: settings.top]
+    reporter.section(f"pinprof: memory, the costliest {len(shown)} of {len(rows)} recorded tests", sep="=")
+    reporter.write_line(f"{'memory':>10} {'of CPU':>7} {'page faults':>12} {'wall time':>10}  test")
+    for row in shown:
+        found = row.found
+        memory, sampled = found["memory_ns"], found["sampled_ns"]
+        share = format_share(memory, sampled) if memory is not None and sampled else _UNKNOWN
+        spent = _UNKNOWN if memory is None else format_ns(memory)
+        again = f" (attempt {row.attempts})" if row.attempts > 1 else ""
+        outcome = f" [{found['outcome']}]" if found["outcome"] not in ("", "holds") else ""
+        reporter.write_line(
+            f"{spent:>10} {share:>7} {format_count(found['page_faults']):>12} {format_ns(found['wall_ns']):>10}"
+            f"  {printable(row.test)}{again}{outcome}"
+        )

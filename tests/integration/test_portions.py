@@ -1,0 +1,116 @@
+"""One recording of this process, cut into portions that are captures of their own."""
+
+from __future__ import annotations
+
+import mmap
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from pinprof import portions as module
+from pinprof import read
+from pinprof.analyze import Analysis, analyze
+from pinprof.collect import RecordRequest, native
+from pinprof.errors import CollectError, PinprofError
+from pinprof.portions import Portions
+from pinprof.read.symbols.kept import KeptSymbols
+
+REQUEST = RecordRequest(
+    ("/proc/self/exe",), own_process=True, frequency=4999, cuda_calls=False, gpu="off", python="auto"
+)
+
+
+@pytest.fixture(scope="module")
+def portions(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Portions]:
+    try:
+        native.check(RecordRequest(command=(sys.executable,)))
+    except PinprofError as error:
+        pytest.skip(str(error))
+    made = Portions(REQUEST, tmp_path_factory.mktemp("recording"))
+    yield made
+    made.close()
+
+
+SYMBOLS = KeptSymbols()
+
+
+def touch(pages: int) -> None:
+    memory = mmap.mmap(-1, pages * 4096, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    for place in range(0, len(memory), 4096):
+        memory[place] = 1
+
+
+def explained(path: Path) -> Analysis:
+    return analyze(read.read(path, read.ReadOptions(kept=SYMBOLS)))
+
+
+def faults(analysis: Analysis) -> int:
+    """The page faults that its samples stand for."""
+    return next(event.total for event in analysis.events if event.unit == "faults")
+
+
+def test_each_portion_holds_what_happened_in_it(portions: Portions, tmp_path: Path) -> None:
+    for number, pages in enumerate((30_000, 10_000)):
+        portion = portions.begin(f"number {number}")
+        touch(pages)
+        portion.end(tmp_path / f"{number}.pinprof")
+        touch(50_000)  # between two portions
+    first, second = (explained(tmp_path / f"{number}.pinprof") for number in range(2))
+    assert faults(first) == pytest.approx(30_000, abs=1000)
+    assert faults(second) == pytest.approx(10_000, abs=1000)
+    for number, analysis in enumerate((first, second)):
+        capture = analysis.capture
+        assert list(capture.ranges.name) == [f"number {number}"]
+        assert capture.losses.corrupt_bytes == 0
+        # What was mapped before it is known: the kernel's functions by name, Python's by line.
+        assert analysis.main is not None
+        assert analysis.main.share("fault.*") > 0.1
+        assert analysis.python[1].lines[0].symbol_place.startswith("test_portions.py:")
+
+
+def test_portions_lie_in_each_other(portions: Portions, tmp_path: Path) -> None:
+    outer = portions.begin("outer")
+    touch(10_000)
+    inner = portions.begin("inner")
+    touch(20_000)
+    inner.end(tmp_path / "inner.pinprof")
+    touch(10_000)
+    outer.end(tmp_path / "outer.pinprof")
+    assert faults(explained(tmp_path / "inner.pinprof")) == pytest.approx(20_000, abs=1000)
+    whole = explained(tmp_path / "outer.pinprof")
+    assert faults(whole) == pytest.approx(40_000, abs=1500)
+    ranges = whole.capture.ranges
+    assert dict(zip(ranges.name, ranges.depth.tolist(), strict=True)) == {"outer": 0, "inner": 1}
+    assert "PINPROF_RANGES" not in os.environ
+
+
+def test_a_recording_that_has_grown_is_begun_anew(
+    portions: Portions, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = portions._running
+    monkeypatch.setattr(module, "MOST_BYTES", 1)
+    portion = portions.begin("anew")
+    touch(10_000)
+    portion.end(tmp_path / "anew.pinprof")
+    assert portions._running is not before
+    assert faults(explained(tmp_path / "anew.pinprof")) == pytest.approx(10_000, abs=1000)
+
+
+def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions, tmp_path: Path) -> None:
+    portion = portions.begin("lost")
+    assert portions._running is not None
+    recorder = portions._running._session._patience.recorders[0]
+    recorder.send(signal.SIGTERM)
+    while not recorder.reap():
+        os.sched_yield()
+    with pytest.raises(CollectError, match="ended before the block did"):
+        portion.end(tmp_path / "lost.pinprof")
+    portion = portions.begin("again")
+    touch(10_000)
+    portion.end(tmp_path / "again.pinprof")
+    assert faults(explained(tmp_path / "again.pinprof")) == pytest.approx(10_000, abs=1000)
