@@ -3,124 +3,57 @@
 Tables are numpy columns of one length, ordered by their first time column; integer nanoseconds of the capture's clock,
 integer bytes. A name is an index into the table's `names`, -1 without name. `-1` stands for what was not recorded in
 columns of signed numbers, 255 (`UNRECORDED`) in columns of enum values. Enum values are CUPTI's own numbers
-(cupti_activity.h), which Nsight Systems exports unchanged; what a later version adds keeps its number.
+(cupti_activity.h), which Nsight Systems exports unchanged; what a later version adds keeps its number. A column whose
+rows have one value may be a read-only one that takes the memory of one (`columns.uniform`), and ids and names may
+be of a narrower type than is said.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from enum import IntEnum
 from typing import Any, Self
 
+from pinprof.activity_kinds import (
+    Access,
+    Api,
+    CopyKind,
+    Location,
+    MemoryKind,
+    MemoryOperation,
+    MigrationCause,
+    OpKind,
+    SyncKind,
+)
 from pinprof.columns import Bool, Int32, Int64, Table, UInt8, UInt64
+
+__all__ = [
+    "NO_STREAM",
+    "UNRECORDED",
+    "Access",
+    "Activity",
+    "Api",
+    "ApiCallTable",
+    "CallOverhead",
+    "CopyKind",
+    "GivenUp",
+    "GpuOpTable",
+    "Location",
+    "MarkTable",
+    "MemoryKind",
+    "MemoryOperation",
+    "MemoryUsageTable",
+    "MigrationCause",
+    "OpKind",
+    "OsCallTable",
+    "PageFaultTable",
+    "SchedTable",
+    "SyncKind",
+]
 
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
 NO_STREAM = 2**64 - 1
-
-
-class Api(IntEnum):
-    """Which of CUDA's two interfaces a call belongs to (nsys: eventClass)."""
-
-    RUNTIME = 0
-    DRIVER = 1
-
-
-class OpKind(IntEnum):
-    """What a row of GpuOpTable is; the numbers are pinprof's."""
-
-    KERNEL = 0
-    COPY = 1
-    """An explicit copy: cudaMemcpy and its relatives."""
-    MEMSET = 2
-    SYNC = 3
-    """Host time spent waiting for an event, a stream or a context; not work of the GPU."""
-    MIGRATION = 4
-    """Pages of managed memory moved by the driver."""
-    GRAPH = 5
-    """A whole CUDA graph launch, recorded as one interval."""
-
-
-class CopyKind(IntEnum):
-    """Direction of a copy or migration (CUpti_ActivityMemcpyKind; 11–13 are nsys's for unified memory)."""
-
-    UNKNOWN = 0
-    HOST_TO_DEVICE = 1
-    DEVICE_TO_HOST = 2
-    HOST_TO_ARRAY = 3
-    ARRAY_TO_HOST = 4
-    ARRAY_TO_ARRAY = 5
-    ARRAY_TO_DEVICE = 6
-    DEVICE_TO_ARRAY = 7
-    DEVICE_TO_DEVICE = 8
-    HOST_TO_HOST = 9
-    PEER_TO_PEER = 10
-    UVM_HOST_TO_DEVICE = 11
-    UVM_DEVICE_TO_HOST = 12
-    UVM_DEVICE_TO_DEVICE = 13
-
-
-class _Named(IntEnum):
-    @property
-    def words(self) -> str:
-        """The name as texts write it: `managed static`."""
-        return self.name.lower().replace("_", " ")
-
-
-class MemoryKind(_Named):
-    """Where memory lies; nsys's numbers, one lower than CUpti_ActivityMemoryKind."""
-
-    PAGEABLE = 0
-    PINNED = 1
-    DEVICE = 2
-    ARRAY = 3
-    MANAGED = 4
-    DEVICE_STATIC = 5
-    MANAGED_STATIC = 6
-    UNKNOWN = 7
-
-
-class MigrationCause(_Named):
-    """Why managed memory moved (CUpti_ActivityUnifiedMemoryMigrationCause)."""
-
-    UNKNOWN = 0
-    PREFETCH = 1
-    """The program asked: cudaMemPrefetchAsync."""
-    FAULT = 2
-    """A page that was touched (CUPTI: coherence)."""
-    SPECULATIVE = 3
-    """Pages around a touched one, moved by the driver's own prefetcher."""
-    EVICTION = 4
-    """To make room on the device."""
-    ACCESS_COUNTERS = 5
-
-
-class Access(IntEnum):
-    """What the GPU was doing when it faulted (CUpti_ActivityUnifiedMemoryAccessType)."""
-
-    UNKNOWN = 0
-    READ = 1
-    WRITE = 2
-    ATOMIC = 3
-    PREFETCH = 4
-
-
-class SyncKind(IntEnum):
-    """What the host waited for (CUpti_ActivitySynchronizationType)."""
-
-    UNKNOWN = 0
-    EVENT = 1
-    STREAM_WAIT_EVENT = 2
-    STREAM = 3
-    CONTEXT = 4
-
-
-class MemoryOperation(IntEnum):
-    """What happened to an allocation (nsys: ENUM_CUDA_DEV_MEM_EVENT_OPER)."""
-
-    ALLOCATE = 0
-    FREE = 1
 
 
 @dataclass(frozen=True)
@@ -165,6 +98,8 @@ class ApiCallTable(Table):
     """Handle of the stream that a copy is queued on, 0 for the default one; NO_STREAM where none is known."""
     granted_bytes: Int64 | None = None
     """What was mapped for page-locked memory that a call made, -1 where that is not known, and for other calls."""
+    location: UInt8 | None = None
+    """`Location` of memory that comes from a pool or has a handle, UNKNOWN for other calls."""
     stack: Int32 | None = None
     """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
 
@@ -290,6 +225,20 @@ class CallOverhead:
 
 
 @dataclass(frozen=True)
+class GivenUp:
+    """A time in which calls of a kind were recorded with less, since that would have cost the program too much."""
+
+    kind: str
+    """One of cuda_functions.KINDS."""
+    untraced: bool
+    """Whether they were not recorded at all; else they have no stacks."""
+    start_ns: int
+    end_ns: int
+    calls: int
+    """About how many were not recorded, or how many have no stacks."""
+
+
+@dataclass(frozen=True)
 class Activity:
     """Everything beside samples and ranges that a tracing tool recorded of one run."""
 
@@ -304,13 +253,20 @@ class Activity:
     marks: MarkTable = field(default_factory=MarkTable.empty)
     recorded: frozenset[str] = field(default_factory=frozenset)
     """What was traced, events or not: `cuda, gpu_faults, cpu_faults, memory, os_calls, sched, nvtx, cpu_samples`;
-    `cuda calls` where it is the calls alone, without what the GPU did."""
+    `cuda calls` where it is the calls alone, without what the GPU did; `migrations` where it is the driver's events of
+    managed memory."""
     call_overhead: CallOverhead | None = None
     """What tracing a call costs; None where the recorder did not measure it."""
+    given_up: tuple[GivenUp, ...] = ()
+    """When calls were not traced, or without their callers, by time; on the clock of the samples."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None
     """The machine's own clock at time 0, where the recorder notes it (schema 3.24.7 and later)."""
+
+    def untraced(self, kind: str = "") -> int:
+        """About how many calls of a kind, or of any, were not recorded."""
+        return sum(part.calls for part in self.given_up if part.untraced and kind in ("", part.kind))
 
     @property
     def tables(self) -> dict[str, Table]:

@@ -24,7 +24,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
 
 from pinprof.errors import CollectError, ToolMissing
 
@@ -197,7 +197,7 @@ class Recording:
     def _begin(self) -> None:
         from pinprof import recording
         from pinprof.collect.within import OwnRecording
-        from pinprof.scenario import RANGES_VARIABLE, phase, ranges
+        from pinprof.scenario import ranges
 
         target = Path(self._output or default_path(self.name))
         self._writer = recording.create(self._request, target, sys.orig_argv, force=self._force)
@@ -208,25 +208,16 @@ class Recording:
             self._writer.discard()
             raise
         self._pid = os.getpid()
-        self._before = os.environ.get(RANGES_VARIABLE)
-        os.environ[RANGES_VARIABLE] = str(self._writer.ranges)
-        self._phase = phase(self.name)
-        self._phase.__enter__()
+        self._phase = ranges.PhaseInto(self.name, self._writer.ranges)
 
     def __exit__(self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None) -> None:
         global _active
         from pinprof import recording
-        from pinprof.scenario import RANGES_VARIABLE, ranges
 
         if os.getpid() != self._pid:
             # A forked child that leaves the block: it is recorded, but the recording is its parent's.
             return
-        self._phase.__exit__()
-        ranges.flush()
-        if self._before is None:
-            os.environ.pop(RANGES_VARIABLE, None)
-        else:
-            os.environ[RANGES_VARIABLE] = self._before
+        self._phase.end()
         try:
             outcome = self._session.stop(interrupted=kind is not None)
         finally:
@@ -277,6 +268,7 @@ def record(
     frequency: int = 999,
     fault_period: int = 64,
     off_cpu: bool = True,
+    gpu: Literal["off", "uvm"] = "off",
     force: bool = False,
     calibrate: bool = True,
 ) -> Recording:
@@ -284,9 +276,10 @@ def record(
 
     All threads of the process and all it starts are recorded from the first line of the block to its last, which is a
     range called `name`. The capture is `output`, or NAME-DATE.pinprof in the current directory. An exception inside
-    ends the recording, which is kept, and goes on. Where `pinprof bench` has not measured this machine, some rates are
-    measured after the block, for 3 seconds at most, without the GPU; `calibrate=False` leaves that out. PinprofError
-    when the kernel does not allow it, or while another recording of this process runs.
+    ends the recording, which is kept, and goes on. `gpu="uvm"` records managed memory by the driver's events. Where
+    `pinprof bench` has not measured this machine, some rates are measured after the block, for 3 seconds at most,
+    without the GPU; `calibrate=False` leaves that out. PinprofError when the kernel does not allow it, or while another
+    recording of this process runs.
     """
     from pinprof.collect import RecordRequest
 
@@ -297,6 +290,7 @@ def record(
         fault_period=fault_period,
         off_cpu=off_cpu,
         cuda_calls=False,
+        gpu=gpu,
         python="auto",
     )
     return Recording(name, request, output, force=force, calibrate=calibrate)

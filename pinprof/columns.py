@@ -6,12 +6,12 @@ does many times faster than with pairs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import MISSING, dataclass, fields, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -24,11 +24,17 @@ Bool = NDArray[np.bool_]
 Texts = tuple[str, ...]
 """A column of text."""
 
+Integer = TypeVar("Integer", bound=np.integer)
+
 _DTYPES: dict[str, Any] = {
     "Int64": np.int64, "Int32": np.int32, "Int16": np.int16, "Int8": np.int8, "UInt64": np.uint64, "UInt8": np.uint8,
     "Bool": np.bool_, "Float64": np.float64, "Texts": None,
 }  # fmt: skip
 _TIMES = ("time_ns", "start_ns", "end_ns")
+_FOUND_AT_ONCE = 1 << 16
+"""Pairs that are looked up in one go, so that what is in between stays in a processor's cache."""
+_columns_of: dict[type, Mapping[str, Any]] = {}
+"""What `_columns` answered before."""
 
 
 @dataclass(frozen=True)
@@ -58,8 +64,8 @@ class Table:
         """A table without rows."""
         return cls.of(0)
 
-    def take(self, rows: NDArray[Any]) -> Self:
-        """The rows of a boolean mask or an index array."""
+    def take(self, rows: NDArray[Any] | slice) -> Self:
+        """The rows of a boolean mask, an index array or a slice."""
         return replace(self, **{name: _taken(getattr(self, name), rows) for name in _columns(type(self))})
 
     def joined(self, *others: Self) -> Self:
@@ -79,15 +85,17 @@ class Table:
         )
 
 
-def _columns(table: type[Table]) -> dict[str, Any]:
+def _columns(table: type[Table]) -> Mapping[str, Any]:
     """Column → type of its elements, None for text, in the order of the fields."""
-    kinds = {entry.name: str(entry.type).removesuffix(" | None") for entry in fields(table)}
-    return {name: _DTYPES[kind] for name, kind in kinds.items() if kind in _DTYPES}
+    if table not in _columns_of:
+        kinds = {entry.name: str(entry.type).removesuffix(" | None") for entry in fields(table)}
+        _columns_of[table] = {name: _DTYPES[kind] for name, kind in kinds.items() if kind in _DTYPES}
+    return _columns_of[table]
 
 
-def _taken(column: Any, rows: NDArray[Any]) -> Any:
+def _taken(column: Any, rows: NDArray[Any] | slice) -> Any:
     if not isinstance(column, tuple):
-        return None if column is None else column[rows]
+        return None if column is None else taken(column, rows)
     return tuple(map(column.__getitem__, np.arange(len(column))[rows].tolist()))
 
 
@@ -112,29 +120,90 @@ def pairs_of(keys: Int64) -> list[tuple[int, int]]:
     return list(zip(*(column.tolist() for column in unpack(keys)), strict=True))
 
 
+def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:
+    """The numbers in any of some columns of one type, ascending; fast where a column has one alone, as processes do."""
+    found = [column[:1] if is_uniform(column) else np.unique(column) for column in columns]
+    return np.unique(np.concatenate(found))
+
+
+def is_uniform(column: NDArray[Any]) -> bool:
+    """Whether all rows, if there are any, have the same value."""
+    return not len(column) or bool(column[0] == column[-1] and column.min() == column.max())
+
+
+def uniform(value: int, count: int, dtype: DTypeLike) -> NDArray[Any]:
+    """A read-only column that has one value in all its rows, of whatever number, in the memory of one."""
+    return np.broadcast_to(np.array(value, dtype), count)
+
+
+def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
+    """Some rows of a column, in any order; of a `uniform` one a uniform one."""
+    if column.strides != (0,) or isinstance(rows, slice) or not len(column):
+        return np.asarray(column[rows])
+    return uniform(column[0], int(np.count_nonzero(rows)) if rows.dtype == np.bool_ else len(rows), column.dtype)
+
+
+def in_order(start: Int64) -> Int64 | slice:
+    """What puts rows in the order of `start`; nothing to move where they are so already."""
+    return slice(None) if bool((start[1:] >= start[:-1]).all()) else np.argsort(start, kind="stable")
+
+
+def narrowed(column: NDArray[Any]) -> NDArray[Any]:
+    """The column in the narrowest signed type that holds it, for numbers that nobody reckons with."""
+    if is_uniform(column):
+        return packed(column)
+    low, high = int(column.min()), int(column.max())
+    fitting = (
+        kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
+    )
+    return column.astype(next(fitting, column.dtype), copy=False)
+
+
+def packed(column: NDArray[Any]) -> NDArray[Any]:
+    """The column, as a `uniform` one where it has one value alone."""
+    return uniform(column[0], len(column), column.dtype) if len(column) and is_uniform(column) else column
+
+
 @dataclass(frozen=True)
 class PairIndex:
     """(process, number) → row, where numbers may have 64 bits."""
 
     numbers: Int64
     """The distinct numbers, ascending."""
+    process: int | None
+    """The process of all pairs; None where there are several."""
     keys: Int64
-    """Per row its process and the place of its number in `numbers`, packed; ascending."""
+    """Of several processes, per row its process and the place of its number in `numbers`, packed; ascending."""
     rows: Int64
+    """Per key its row; of one process, per number the first row that has it."""
 
     @classmethod
     def of(cls, process: Int32, number: Int64, rows: Int64) -> Self:
         """An index of some rows of two columns."""
-        numbers, place = np.unique(number[rows], return_inverse=True)
-        keys = pack(process[rows], place)
+        numbers, process = number[rows].astype(np.int64), process[rows]
+        none = np.zeros(0, np.int64)
+        if is_uniform(process):
+            if not bool((numbers[1:] > numbers[:-1]).all()):
+                numbers, first = np.unique(numbers, return_index=True)
+                rows = rows[first]
+            return cls(numbers, int(process[0]) if len(process) else None, none, rows)
+        numbers, place = np.unique(numbers, return_inverse=True)
+        keys = pack(process, place)
         order = np.argsort(keys, kind="stable")
-        return cls(numbers, keys[order], rows[order])
+        return cls(numbers, None, keys[order], rows[order])
 
     def find(self, process: Int32, number: Int64) -> Int64:
         """Per pair the first row that has it, -1 where none does."""
-        if not len(self.keys):
-            return np.full(len(number), -1, np.int64)
-        place = np.minimum(np.searchsorted(self.numbers, number), len(self.numbers) - 1)
-        keys = pack(process, place)
-        at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
-        return np.where((self.numbers[place] == number) & (self.keys[at] == keys), self.rows[at], -1)
+        found = np.full(len(number), -1, np.int64)
+        for first in range(0, len(number) if len(self.rows) else 0, _FOUND_AT_ONCE):
+            part = slice(first, first + _FOUND_AT_ONCE)
+            at = np.minimum(np.searchsorted(self.numbers, number[part]), len(self.numbers) - 1)
+            known = self.numbers[at] == number[part]
+            if self.process is None:
+                keys = pack(process[part], at)
+                at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
+                known &= self.keys[at] == keys
+            else:
+                known &= process[part] == self.process
+            found[part] = np.where(known, self.rows[at], -1)
+        return found

@@ -12,6 +12,10 @@ NOT_READY = 600
 """The answer of a query whose work is not done: no error, as cuda.h says."""
 UNLOADING = 4
 """The runtime is gone because the process exits: what destructors call then answers this."""
+ALREADY_SO = (704, 705, 712, 713)
+"""Peer access or registration that is there, or gone, already."""
+OUT_OF_MEMORY = 2
+NOT_SUPPORTED = 801
 
 _NAMES = MappingProxyType({
     1: "InvalidValue", 2: "MemoryAllocation", 3: "InitializationError", 4: "CudartUnloading", 5: "ProfilerDisabled",

@@ -6,6 +6,7 @@
     ├── FormatError                  a file whose bytes are not what its format says
     ├── CollectError                 recording failed or is not permitted
     │   └── ProgramNotFound exit 127 the program to record cannot be executed
+    ├── TrialError                   a program that cannot be tried: it cannot be repeated, or tells no number
     ├── ToolMissing                  an external tool or an optional extra is not installed
     └── ScenarioError                a scenario failed, or computed a wrong result
         └── CudaError                a CUDA call returned an error code
@@ -17,8 +18,14 @@ in docs/messages.md that explains the error at length. Exit status 2 is left to 
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from pinprof.terminal import printable_lines
+
+_LONGEST_WORD, _LONGEST = 400, 1500
+"""Characters. Words and sentences that are longer are not ours: a name in a recording, the text of a library."""
 
 
 class PinprofError(Exception):
@@ -27,13 +34,33 @@ class PinprofError(Exception):
     exit_code = 1
 
     def __init__(self, problem: str, remedy: str, slug: str) -> None:
-        super().__init__(problem)
+        super().__init__(legible(problem))
         self.problem = problem
-        self.remedy = remedy
+        self.remedy = legible(remedy)
         self.slug = slug
+
+    @property
+    def problem(self) -> str:
+        """What is wrong, `legible`."""
+        return self._problem
+
+    @problem.setter
+    def problem(self, text: str) -> None:
+        self._problem = legible(text)
 
     def __str__(self) -> str:
         return f"{self.problem} {self.remedy}"
+
+
+def legible(text: str) -> str:
+    """A message that quotes hostile names: control characters spelled out, and what is endless cut in its middle."""
+    words = re.sub(rf"\S{{{_LONGEST_WORD + 1},}}", lambda found: _cut(found[0], _LONGEST_WORD), printable_lines(text))
+    return _cut(words, _LONGEST)
+
+
+def _cut(text: str, most: int) -> str:
+    """A text of at most so many characters, its beginning and its end."""
+    return text if len(text) <= most else f"{text[: most * 2 // 3]}…{text[len(text) - most // 4 :]}"
 
 
 class UsageError(PinprofError):
@@ -114,11 +141,15 @@ class ProgramNotFound(CollectError):
     exit_code = 127
 
 
+class TrialError(PinprofError):
+    """A program that cannot be tried: it cannot be repeated, or tells no number to compare."""
+
+
 class ToolMissing(PinprofError):
     """An external tool or an optional extra is not installed."""
 
 
-_DISTRIBUTIONS = {"jinja2": "Jinja2", "elftools": "pyelftools", "cuda": "'pinprof[cuda]'", "IPython": "ipython"}
+_DISTRIBUTIONS = {"jinja2": "Jinja2", "cuda": "'pinprof[cuda]'", "IPython": "ipython"}
 """Packages whose distribution has another name."""
 
 

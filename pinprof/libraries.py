@@ -34,20 +34,26 @@ class Library:
     prefix: str
     """Begins its file name; a hash of the source follows, so that another version's library is not taken for it."""
     link: str
+    headers: tuple[Path, ...] = ()
+    """Beside `cursor.h`."""
 
     @property
     def name(self) -> str:
-        """Its file name."""
-        made_of = (
-            self.source.read_bytes()
-            + _HEADER.read_bytes()
-            + " ".join((*_FLAGS, self.link, platform.machine())).encode()
-        )
+        """Its file name on this machine."""
+        return self.name_on(platform.machine())
+
+    def name_on(self, machine: str) -> str:
+        """Its file name on a machine of another processor."""
+        sources = b"".join(path.read_bytes() for path in (self.source, _HEADER, *self.headers))
+        made_of = sources + " ".join((*_FLAGS, self.link, machine)).encode()
         return f"{self.prefix}{hashlib.sha256(made_of).hexdigest()[:12]}.so"
 
-    def compile_into(self, folder: Path) -> Path:
-        """Compile it into a folder, whole or not at all; OSError or CalledProcessError when that fails."""
-        target = folder / self.name
+    def compile_into(self, folder: Path, machine: str = "") -> Path:
+        """Compile it into a folder, whole or not at all; OSError or CalledProcessError when that fails.
+
+        `machine`: what the compiler compiles for, where that is not this machine.
+        """
+        target = folder / self.name_on(machine or platform.machine())
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as place:
             made = Path(place) / target.name
             command = [*compiler(), *_FLAGS, self.link, f"-I{_HERE}", str(self.source), "-o", str(made)]
@@ -106,6 +112,19 @@ def compiler() -> tuple[str, ...]:
     return ()
 
 
+def target_machine() -> str:
+    """What the C compiler compiles for, as `uname -m` says it there; this machine where it is none of MACHINES."""
+    try:
+        said = subprocess.run([*compiler(), "-dumpmachine"], capture_output=True, text=True, check=True).stdout
+    except (OSError, subprocess.CalledProcessError):
+        said = ""
+    machine = said.partition("-")[0]
+    return machine if machine in MACHINES else platform.machine()
+
+
+MACHINES = ("x86_64", "aarch64")
+"""Processors for which wheels are built, on machines of either."""
+
 NVTX = Library(
     "NVTX library",
     _HERE / "collect" / "nvtx" / "injection.c",
@@ -126,4 +145,11 @@ CUPTI = Library(
     # nodelete: CUPTI calls into it until the process ends. Before glibc 2.34, dlsym is libdl's.
     "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed,-ldl",
 )
-LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI)
+_SCOPE = _HERE / "trial" / "interpose" / "scope.h"
+# nodelete: what they answered calls with outlives any dlclose.
+_CURE = "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed,-ldl"
+CURE_MEMORY = Library(
+    "library of memory cures", _SCOPE.with_name("memory.c"), "libpinprof_try_memory.", _CURE, (_SCOPE,)
+)
+CURE_CUDA = Library("library of CUDA cures", _SCOPE.with_name("cuda.c"), "libpinprof_try_cuda.", _CURE, (_SCOPE,))
+LIBRARIES = (NVTX, UNWINDING, DWARF, FRAMES, CUPTI, CURE_MEMORY, CURE_CUDA)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from pinprof.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Shape, Whole
+from pinprof.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Real, Record, Shape, Whole
 
 _SIZE, _NUMBER = Whole(0, 1 << 50), Whole(1, 1 << 31)
 """A size in bytes, and how many of something there are."""
@@ -49,6 +49,7 @@ SCENARIO = Facts(
     },
     ANYTHING,
 )
+_GIVEN_UP = Record({"kind": TEXT, "without": TEXT, "from_ns": COUNT, "to_ns": COUNT, "calls": COUNT})
 _COLLECTOR = Facts(
     {
         **_texts("name version"),
@@ -57,6 +58,14 @@ _COLLECTOR = Facts(
         "pid": PID,
         "utc_offset_ns": TIME,
         "call_overhead_ns": Facts({"inside": COUNT, "around": COUNT}),
+        "probes": Facts(
+            {
+                "budget_percent": Real(0, 100),
+                "cost_ns": COUNT,
+                "price_ns": Facts({"full": COUNT, "bare": COUNT}),
+                "given_up": Each(_GIVEN_UP, lenient=True),
+            }
+        ),
     },
     ANYTHING,
 )

@@ -16,6 +16,7 @@ import numpy as np
 
 from pinprof.activity import Activity, MarkTable
 from pinprof.columns import Bool as Bool
+from pinprof.columns import Int8 as Int8
 from pinprof.columns import Int16 as Int16
 from pinprof.columns import Int32 as Int32
 from pinprof.columns import Int64 as Int64

@@ -57,8 +57,9 @@ class Source:
     """How many times smaller or larger than all of its sizes another size may be for it to answer first."""
 
     def curve(self, measure: str) -> tuple[Rate, ...]:
-        """What it has of a measure, by size."""
-        return tuple(sorted((rate for rate in self.rates if rate.measure == measure), key=lambda rate: rate.size_bytes))
+        """What it has of a measure, by size, the last of those of one size."""
+        of_size = {rate.size_bytes: rate for rate in self.rates if rate.measure == measure}
+        return tuple(of_size[size] for size in sorted(of_size))
 
     def estimate(self, measure: str, size_bytes: int) -> Estimate | None:
         """What it says, however far from its sizes; None when it does not have the measure."""
@@ -71,8 +72,8 @@ class Source:
             return None
         ns = interpolated([(rate.size_bytes, rate.median_ns) for rate in curve], size_bytes)
         near = _nearest(curve, size_bytes)
-        below = max(self.least_error, *(1 - rate.low_ns / rate.median_ns for rate in near if rate.median_ns))
-        above = max(self.least_error, *(rate.high_ns / rate.median_ns - 1 for rate in near if rate.median_ns))
+        below = max([self.least_error, *(1 - rate.low_ns / rate.median_ns for rate in near if rate.median_ns)])
+        above = max([self.least_error, *(rate.high_ns / rate.median_ns - 1 for rate in near if rate.median_ns)])
         return Estimate(ns, ns * (1 - min(below, 1.0)), ns * (1 + above), self.name, measure)
 
     def reaches(self, measure: str, size_bytes: int) -> bool:

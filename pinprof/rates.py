@@ -70,6 +70,9 @@ NEED_NO_GPU = frozenset(
 
 MeasuredBy = Literal["bench", "calibration"]
 
+BACKENDS = ("cuda", "host")
+"""What rates are measured with; a name of another kind is no part of a file's name."""
+
 _FACTS = ("arch", "cpu", "cores_online", "kernel", "thp_enabled", "init_on_alloc", "nvidia_driver")
 """Host facts (collect.host.facts) that decide what an operation costs; of each GPU, `_GPU_FACTS`."""
 _GPU_FACTS = ("name", "link_generation_max", "link_width_max")
@@ -82,7 +85,7 @@ _RATE: dict[str, Shape] = {
 _SHAPE = Record(
     {
         "machine": Facts(others=ANYTHING),
-        "backend": TEXT,
+        "backend": OneOf(BACKENDS),
         "measured_utc": TEXT,
         "rates": Each(Record(_RATE)),
     },
@@ -163,9 +166,9 @@ def load_for(host_facts: Mapping[str, Any], backend: str | None = None) -> Rates
     CaptureError when the file is there but cannot be read.
     """
     machine = machine_of(host_facts)
-    for name in (backend,) if backend else ("cuda", "host"):
+    for name in BACKENDS:
         path = _path(machine, name)
-        if path.is_file():
+        if (not backend or backend == name) and path.is_file():
             return read(path)
     return None
 

@@ -216,7 +216,10 @@ class Record:
 
 @dataclass(frozen=True)
 class Facts:
-    """An object of which every field may be missing or null; one that is not of its shape is left out."""
+    """An object of which every field may be missing: one that is null, or not of its shape, is as if it were.
+
+    Among `others` null stays, if their shape lets it.
+    """
 
     fields: Mapping[str, Shape] = field(default_factory=dict)
     others: Shape | None = None
@@ -227,10 +230,8 @@ class Facts:
         if not isinstance(value, dict):
             raise Unfit("is no object")
         shapes = {name: self.fields.get(name, self.others) for name in value}
-        nulls = {name for name in value if name in self.fields and value[name] is None}
-        known = {name: shape for name, shape in shapes.items() if shape is not None and name not in nulls}
-        found = _fitting(value, known)
-        return {TEXT.fit(name): found.get(name) for name in value if name in found or name in nulls}
+        found = _fitting(value, {name: shape for name, shape in shapes.items() if shape is not None})
+        return {TEXT.fit(name): fact for name, fact in found.items() if fact is not None or name not in self.fields}
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pinprof import files, store
 from pinprof.errors import CaptureError, CollectError, unwritable
+from pinprof.uvm_events import HEADER_BYTES
 
 _KERNEL = 0xFFFF_0000_0000_0000
 """The lowest address that can be the kernel's, on every 64-bit processor that perf knows."""
@@ -79,9 +80,8 @@ def _copy(capture: Path, target: Path) -> None:
         elif source.name not in _LEFT_OUT:
             files.copied(source, place)
     moved = _Moved(_addresses(target))
-    for name in _PERF_FILES:
-        if path := store.part(target, name):
-            _change_words(path, moved.words)
+    for recording in _of_words(target):
+        _change_words(recording, moved.words)
     if path := store.part(target, store.SYMBOLS):
         _change_symbols(path, moved.words)
     if path := store.part(target, store.PERF_SCRIPT):
@@ -91,12 +91,17 @@ def _copy(capture: Path, target: Path) -> None:
         _change_database(path, moved)
 
 
+def _of_words(capture: Path) -> list[Path]:
+    """Recordings that may hold addresses of the kernel as words; an event of managed memory says where code was."""
+    parts = [store.part(capture, name) for name in _PERF_FILES]
+    return [path for path in parts if path] + sorted((capture / store.UVM).glob("*.bin"))
+
+
 def _addresses(capture: Path) -> Words:
     """Every kernel address of a capture's recordings and symbols, ascending."""
     found = [np.zeros(0, np.uint64)]
-    for name in _PERF_FILES:
-        if path := store.part(capture, name):
-            found += [np.unique(words[_is_kernel(words)]) for words in _pieces(path)]
+    for recording in _of_words(capture):
+        found += [np.unique(words[_is_kernel(words)]) for words in _pieces(recording)]
     if path := store.part(capture, store.SYMBOLS):
         found.append(np.array(json.loads(gzip.decompress(path.read_bytes()))["kernel"]["ips"], np.uint64))
     if path := store.part(capture, store.PERF_SCRIPT):
@@ -143,9 +148,11 @@ def _is_kernel(words: Words) -> NDArray[np.bool_]:
 
 
 def _pieces(path: Path) -> Iterator[Words]:
-    """The records of a perf.data file and what follows them, which is in whole words too; changes go into the file."""
-    with path.open("rb") as file:
-        (begin,) = _DATA_SECTION.unpack(file.read(_DATA_SECTION.size))
+    """What follows the header of a file of whole words; changes go into the file."""
+    begin = HEADER_BYTES
+    if path.name in _PERF_FILES:
+        with path.open("rb") as file:
+            (begin,) = _DATA_SECTION.unpack(file.read(_DATA_SECTION.size))
     count = (path.stat().st_size - begin) // 8
     if count <= 0:
         return

@@ -11,6 +11,7 @@
     python-stacks.jsonl.gz  Python stacks with lines, by thread and time, as they were seen (read/python/stacks.py)
     nvtx/               what the program said through NVTX, one file a process (read/nvtx/file.py)
     gpu/                what the GPU did, by CUPTI, one file a process (read/cupti.py)
+    uvm/                events of managed memory, by the driver, one file an address space (read/uvm.py)
     nsys.sqlite         what Nsight Systems traced, its own export without what is private
     nsys.nsys-rep       its report, only when asked for: it holds the program's environment
     rates.json          what memory operations cost on this machine, by `pinprof bench` before or a calibration after
@@ -50,6 +51,7 @@ RANGES = "ranges.jsonl"
 MEMORY = "memory.jsonl"
 NVTX = "nvtx"
 GPU = "gpu"
+UVM = "uvm"
 PYTHON_STACKS = "python-stacks.jsonl.gz"
 RATES = "rates.json"
 LOG = "collector.log"
@@ -96,7 +98,7 @@ class CaptureWriter:
         writer = cls(partial, target, manifest, _locked(partial))
         try:
             files.written(partial / _RESERVE, bytes(_RESERVE_BYTES))
-            _write_manifest(partial, manifest)
+            write_manifest(partial, manifest)
         except BaseException as error:
             writer.discard()
             if not isinstance(error, OSError):  # broken off
@@ -124,7 +126,7 @@ class CaptureWriter:
         Where something else has that name by now, the capture is whole under the name that it has.
         """
         self.release_reserve()
-        _write_manifest(self.path, manifest)
+        write_manifest(self.path, manifest)
         try:
             self.path.rename(self.target)
         except OSError:
@@ -278,6 +280,6 @@ def read_manifest(path: Path) -> Manifest:
     )
 
 
-def _write_manifest(directory: Path, manifest: Manifest) -> None:
+def write_manifest(directory: Path, manifest: Manifest) -> None:
     """Replace the manifest in one step, so that a reader never sees half of one."""
     files.written(directory / MANIFEST, json.dumps(asdict(manifest), indent=1, ensure_ascii=True) + "\n")

@@ -14,9 +14,10 @@ import sys
 from typing import IO
 
 _UNSHOWABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\u00ad\u061c\u200b-\u200f\u2028-\u202f\u2060-\u206f\ufeff\ufff9-\ufffb\ufffe\uffff\ud800-\udfff]"
 )
-"""Control characters, invisible format and direction marks, and lone surrogates: Unicode 15.1 categories Cc, Cf, Cs."""
+"""Control characters, invisible format and direction marks, lone surrogates, and what is no character in XML: Unicode
+15.1 categories Cc, Cf, Cs, U+FFFE and U+FFFF."""
 
 _CONTROL_PICTURES = 0x2400
 _DELETE, _DELETE_PICTURE = 0x7F, "\u2421"

@@ -12,8 +12,9 @@ for _power, _letter in enumerate("KMGTPE", start=1):
     _BYTE_UNITS[f"{_letter}B"] = 1000**_power
 
 _BYTES = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]*)\s*")
-_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min)?\s*")
-_NS_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9}
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|µs|ms|s|min|m)?\s*")
+_SHARE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(%)?\s*")
+_NS_UNITS = {"ns": 1, "us": 10**3, "µs": 10**3, "ms": 10**6, "s": 10**9, "min": 60 * 10**9, "m": 60 * 10**9}
 
 
 def parse_bytes(text: str) -> int:
@@ -32,11 +33,20 @@ def parse_bytes(text: str) -> int:
 
 
 def parse_duration_ns(text: str) -> int:
-    """Nanoseconds from `250ms`, `2s`, `1.5min` or a plain number of seconds; UsageError otherwise."""
+    """Nanoseconds from `250ms`, `2s`, `1.5min`, `5m` or a plain number of seconds; UsageError otherwise."""
     match = _DURATION.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is not a duration.", "Write it like 500ms, 2s or 1.5min.", "duration")
     return round(float(match[1]) * _NS_UNITS[match[2] or "s"])
+
+
+def parse_share(text: str) -> float:
+    """A share from `2%`, `2 %` or `0.02`; UsageError for anything else, and outside 0 to 1."""
+    match = _SHARE.fullmatch(text)
+    value = float(match[1]) / (100 if match[2] else 1) if match else -1.0
+    if not 0 <= value <= 1:
+        raise UsageError(f"{text!r} is not a share.", "Write it like 2% or 0.02.", "share")
+    return value
 
 
 def format_bytes(value: int) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.columns import Bool, Int32, Int64, pack, unpack
+from pinprof.columns import Bool, Int32, Int64, pack, pairs_of, unpack
 from pinprof.model import NO_NODE, Capture, FrameTable, StackTable
 
 _COUNTED = re.compile(r"(\[[^\[\]]+\]) × (\d{1,4})")
@@ -51,28 +51,30 @@ def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
     """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
     parent, frames = stacks.parent, stacks.frames
     unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.symbol], np.bool_)
-    goes_on = (parent != NO_NODE) & (stacks.frame == stacks.frame[parent])
-    goes_on &= unnamed[stacks.frame]
-    if not goes_on.any():
+    # Most tables have many nodes and few of them, or none, without a name.
+    within = np.flatnonzero(unnamed[stacks.frame]) if unnamed.any() else np.zeros(0, np.int64)
+    within = within[(parent[within] != NO_NODE) & (stacks.frame[within] == stacks.frame[parent[within]])]
+    if not within.size:
         return None
-    head, length = _runs(parent, goes_on)
-    inside = np.zeros(len(parent) + 1, np.bool_)
-    inside[parent[goes_on]] = True
+    head, length = _runs(parent, within)
+    # Inside is what a run goes on from, unless something else is called there, or a sample ends.
+    goes_on, inside = np.zeros(len(parent), np.bool_), np.zeros(len(parent) + 1, np.bool_)
+    goes_on[within] = True
+    inside[parent[within]] = True
     inside[parent[~goes_on]] = False
     inside[ends] = False
     kept = np.flatnonzero(~inside[:-1]).astype(np.int32)
     node = np.full(len(parent) + 1, NO_NODE, np.int32)
     node[kept] = np.arange(len(kept), dtype=np.int32)
-    many = np.where(length[kept] > 1, length[kept], 0)
-    counted, which = np.unique(pack(stacks.frame[kept], many), return_inverse=True)
-    number, count = unpack(counted)
-    runs = np.flatnonzero(count)
-    of_run = number[runs].tolist()
-    names = [f"{frames.symbol[own]} × {many}" for own, many in zip(of_run, count[runs].tolist(), strict=True)]
-    number[runs] = len(frames) + np.arange(len(runs))
+    frame, many = stacks.frame[kept], length[kept]
+    ended = np.flatnonzero(many > 1)
+    counted, which = np.unique(pack(frame[ended], many[ended]), return_inverse=True)
+    runs = pairs_of(counted)
+    of_run, names = [own for own, _ in runs], [f"{frames.symbol[own]} × {count}" for own, count in runs]
+    frame[ended] = len(frames) + which.reshape(-1)
     table = StackTable(
         node[parent[head[kept]]],
-        number[which.reshape(-1)].astype(np.int32),
+        frame,
         FrameTable(
             (*frames.symbol, *names),
             np.append(frames.dso, frames.dso[of_run]),
@@ -85,14 +87,22 @@ def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
     return JoinedRuns(table, node[:-1], stacks, head, kept)
 
 
-def _runs(parent: Int32, goes_on: Bool) -> tuple[Int32, Int64]:
-    """Per node the outermost node of its run, and the frames from there to it; by jumps of doubling length."""
-    head = np.where(goes_on, parent, np.arange(len(parent), dtype=np.int32))
-    length = goes_on.astype(np.int64)
-    while ((further := head[head]) != head).any():
-        length += length[head]
-        head = further
-    return head, length + 1
+def _runs(parent: Int32, within: Int64) -> tuple[Int32, Int32]:
+    """Per node the outermost node of its run, and the frames from there to it; by jumps of doubling length.
+
+    `within` are the nodes that go on with the run of their parent.
+    """
+    head = np.arange(len(parent), dtype=np.int32)
+    length = np.ones(len(parent), np.int32)
+    head[within] = parent[within]
+    length[within] = 2
+    while within.size:
+        # The node that was jumped to counts in both lengths.
+        far = head[within]
+        within, far = within[head[far] != far], far[head[far] != far]
+        length[within] = length[within] + length[far] - 1
+        head[within] = head[far]
+    return head, length
 
 
 def with_runs_joined(capture: Capture) -> tuple[Capture, JoinedRuns | None]:
@@ -108,11 +118,13 @@ def with_runs_apart(capture: Capture) -> Capture:
     """The capture with each frame of a run by itself, where an export of pinprof had them as one."""
     stacks, frames = capture.stacks, capture.stacks.frames
     counted = {number: match for number, name in enumerate(frames.symbol) if (match := _COUNTED.fullmatch(name))}
+    if not counted:
+        return capture
     count = np.ones(len(frames), np.int64)
     count[list(counted)] = [max(int(match[2]), 1) for match in counted.values()]
     many = count[stacks.frame]
     last = np.cumsum(many) - 1
-    if not counted or not len(last) or last[-1] >= _MOST_NODES or _longest(stacks.parent, many) > _DEEPEST:
+    if not len(last) or last[-1] >= _MOST_NODES or _longest(stacks.parent, many) > _DEEPEST:
         return capture
     # The frames of a run follow each other: all but the first are called by the one before.
     parent = np.arange(-1, last[-1], dtype=np.int32)

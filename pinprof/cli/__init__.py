@@ -20,11 +20,17 @@ COMMANDS = {
     "run": "Run a scenario, and with --record show where its time went.",
     "record": "Record any program: pinprof record -- CMD …",
     "report": "Read a capture or perf.data and say which cause took which time.",
+    "diff": "Compare two recordings, or two sides of several: what differs, and whether by chance.",
+    "check": "Judge captures, or a program, by budgets: fail where host memory costs more than it may.",
+    "try": "Run a program as it is and with cures that need no change of its code: what does each one save?",
     "bench": "Measure what memory operations cost on this machine, and when pinning pays.",
     "list": "List the scenarios.",
     "doctor": "Check this machine for what recording needs, with the fix for each gap.",
 }
 """Command name → one line of help; each lives in `pinprof.cli.NAME` as `command`, imported when it is called."""
+
+_MODULES = {"try": "trial"}
+"""Commands whose name cannot be that of a module."""
 
 
 _READER_GONE = 141
@@ -58,7 +64,7 @@ class _LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command = importlib.import_module(f"pinprof.cli.{cmd_name}").command
+        command = importlib.import_module(f"pinprof.cli.{_MODULES.get(cmd_name, cmd_name)}").command
         assert isinstance(command, click.Command)
         return command
 

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from pinprof import analyze, read
 from pinprof.analyze import Analysis
 from pinprof.cli.progress import working
-from pinprof.errors import CollectError
+from pinprof.errors import CollectError, UsageError
 from pinprof.read import machine_rates
 from pinprof.terminal import say
+
+_PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
+"""How packed captures end."""
+_FORMS = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", ".folded": "folded"}
+"""Endings of files, and the form of output that each asks for."""
 
 
 def explain(path: Path, options: read.ReadOptions, *, all_frames: bool = False) -> Analysis:
@@ -55,11 +61,25 @@ def present(
         say(page)
 
 
+def form_of(output: Path | None, forms: Sequence[str]) -> str:
+    """The one of `forms` that a file's ending names; text without one."""
+    named = _FORMS.get(output.suffix.lower(), "text") if output is not None else "text"
+    return named if named in forms else "text"
+
+
+def page_of(output: Path | None, default: str) -> Path:
+    """Where a page goes that belongs to no single recording; UsageError for standard output."""
+    if str(output) == "-":
+        raise UsageError("A page is a file.", f"Name it with -o, for example -o {default}.", "output")
+    return output or Path(default)
+
+
 def default_page(path: Path) -> Path:
     """`NAME.html` beside the recording, or in the current directory where that place is read-only or standard input."""
     if str(path) in ("-", "/dev/stdin"):
         return Path.cwd() / "stdin.html"
-    name = path.resolve().name.removesuffix(".partial").removesuffix(".pinprof").removesuffix(".ranks") + ".html"
+    name = _PACKED.sub("", path.resolve().name)
+    name = name.removesuffix(".partial").removesuffix(".pinprof").removesuffix(".ranks") + ".html"
     beside = path.resolve().parent
     return (beside if os.access(beside, os.W_OK) else Path.cwd()) / name
 

@@ -40,11 +40,19 @@ _OPTIONS = (
     _switch_off("off_cpu", "Do not record what threads wait for."),
     _switch_off("cuda_calls", "Do not trace calls of CUDA's functions."),
     click.option(
+        "--probe-budget",
+        type=click.FloatRange(0, 100, min_open=True),
+        default=3.0,
+        show_default=True,
+        help="What tracing CUDA's functions may cost, in percent of the program's time.",
+    ),
+    click.option(
         "--gpu",
-        type=click.Choice(["auto", "cupti", "off"]),
+        type=click.Choice(["auto", "cupti", "uvm", "off"]),
         default="auto",
         show_default=True,
-        help="Record what the GPU does by CUPTI; auto: where the program starts here and no other tool does.",
+        help="Record what the GPU does by CUPTI; auto: where the program starts here and no other tool does; uvm: as "
+        "auto, and managed memory by the driver's events, with --pid too.",
     ),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(

@@ -75,9 +75,9 @@ def command(
 ) -> None:
     """Read a recording and say which cause took which time; several make one page, side by side.
 
-    PATH is a capture directory (NAME.pinprof), the folder of a launch of many ranks (NAME.ranks), a perf.data file, an
-    Nsight Systems report or export, or what another profiler wrote: `perf script` text, folded stacks, speedscope,
-    pprof, a Chrome trace.
+    PATH is a capture directory (NAME.pinprof, also packed as NAME.pinprof.tar.xz), the folder of a launch of many ranks
+    (NAME.ranks), a perf.data file, an Nsight Systems report or export, or what another profiler wrote: `perf script`
+    text, folded stacks, speedscope, pprof, a Chrome trace.
     """
     if share:
         _share(paths, output)
@@ -114,12 +114,12 @@ def command(
     elif form == "text":
         from pinprof.report.terminal.text import print_text
 
-        print_text(build(analyses[0]), output)
+        print_text(build(analyses[0], drawn=False), output)
     elif form == "json":
         from pinprof.report.export import document, streams
 
         with streams.text_output(output) as stream:
-            document.write_json(build(analyses[0]), stream)
+            document.write_json(build(analyses[0], drawn=False), stream)
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)

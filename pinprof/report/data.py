@@ -94,9 +94,11 @@ class Shared:
     start_ns: int | None = None
     """Where the timeline begins, on the capture's clock; None where nothing has a time."""
     instances: InstanceData | None = None
-    """Single ranges, calls and copies, which the page sums again; None without a timeline."""
+    """Single ranges, calls and copies, which the page sums again; None without a timeline or a page."""
     phase_calls: Mapping[str, str] = field(default_factory=dict)
     """Phase of a scenario → what it calls there, for example `cudaMallocHost`."""
+    drawn: bool = True
+    """Whether there will be a page. Otherwise nothing is made that only a page draws, such as the timeline."""
 
     @property
     def shown(self) -> ShownRanges:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import PurePath
-from typing import Any
 
 from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import CATEGORIES
@@ -16,21 +13,20 @@ from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
 from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
+from pinprof.report.names import without_home
 from pinprof.report.rows import thread_names, thread_numbers, timed_span
 from pinprof.report.section import picked
 from pinprof.report.shown import shown_ranges
 
-_HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
-
-def build(analysis: Analysis) -> ReportData:
-    """What the sections share, and then each section's own data."""
-    shared = _shared(analysis)
+def build(analysis: Analysis, *, drawn: bool = True) -> ReportData:
+    """What the sections share, and then each section's own data; without what the page alone draws if not `drawn`."""
+    shared = _shared(analysis, drawn=drawn)
     made = {section.key: section.build(analysis, shared) for section in sections.SECTIONS}
     return ReportData(**vars(shared), sections={key: data for key, data in made.items() if data is not None})
 
 
-def _shared(analysis: Analysis) -> Shared:
+def _shared(analysis: Analysis, *, drawn: bool) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
@@ -47,8 +43,9 @@ def _shared(analysis: Analysis) -> Shared:
         ),
         activity=analysis.activity,
         start_ns=span[0] if span else None,
-        instances=instance_data(analysis, shown.place) if span else None,
+        instances=instance_data(analysis, shown.place) if span and drawn else None,
         phase_calls={str(phase): str(call) for phase, call in calls.items()} if isinstance(calls, dict) else {},
+        drawn=drawn,
     )
 
 
@@ -77,16 +74,5 @@ def _facts(analysis: Analysis) -> CaptureFacts:
     return CaptureFacts(
         path=PurePath(capture.path).name,
         clock=asdict(capture.clock),
-        **_without_home(picked(capture.manifest, "tool_version command scenario host collectors outcome")),
+        **without_home(picked(capture.manifest, "tool_version command scenario host collectors outcome")),
     )
-
-
-def _without_home(value: Any) -> Any:
-    """The same facts with home directories written as `~`: they hold the user's name, and reports get shared."""
-    if isinstance(value, str):
-        return _HOME.sub("~", value)
-    if isinstance(value, Mapping):
-        return {key: _without_home(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return tuple(_without_home(entry) for entry in value)
-    return value

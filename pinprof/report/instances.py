@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.activity.results import ActivityRows, CallTime, EventRows
+from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
+from pinprof.columns import in_order
 from pinprof.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
 from pinprof.report.thinning import Spans, thin
@@ -140,7 +141,7 @@ def _range_rows(analysis: Analysis, place: Int32) -> EventRows:
 
 def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int]) -> tuple[Instances, Int64]:
     """The rows, bounded, and per event the row that it is part of."""
-    order = np.argsort(events.start_ns, kind="stable")
+    order = in_order(events.start_ns)
     events = events.take(order)
     pairs, of_pair = threads_of(events.pid, events.tid)
     number = np.array([threads.get(pair, -1) for pair in pairs], np.int32)
@@ -150,7 +151,7 @@ def _instances(events: EventRows, start: int, threads: dict[tuple[int, int], int
     few = thin(spans, ROW_LIMIT, of_pair)
     extra = np.zeros(len(few.spans), np.int64)
     np.add.at(extra, few.of, events.extra)
-    place = np.empty(len(order), np.int64)
+    place = np.empty(len(few.of), np.int64)
     place[order] = few.of
     first = few.first
     return (

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Mapping
+from typing import Any
+
 from pinprof.terminal import printable
 
-__all__ = ["NO_CALLCHAIN", "printable", "shortened"]
+__all__ = ["NO_CALLCHAIN", "printable", "shortened", "without_home"]
+
+_HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
 NO_CALLCHAIN = "[no callchain]"
 """Stands for the stack of samples recorded without one."""
@@ -17,3 +23,14 @@ def shortened(name: str, width: int) -> str:
         return text
     head = (width - 1) * 2 // 3
     return f"{text[:head]}…{text[len(text) - (width - 1 - head) :]}"
+
+
+def without_home(value: Any) -> Any:
+    """The same facts with home directories written as `~`: they hold the user's name, and reports get shared."""
+    if isinstance(value, str):
+        return _HOME.sub("~", value)
+    if isinstance(value, Mapping):
+        return {key: without_home(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return tuple(without_home(entry) for entry in value)
+    return value

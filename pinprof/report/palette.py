@@ -34,6 +34,7 @@ FAMILIES: Mapping[str, Family] = {
     "user": Family(0.800, 0.035, 270),
     "sys": Family(0.645, 0.010, 102),
     "other": Family(0.940, 0.000, 264),
+    "self": Family(0.940, 0.080, 96),
 }
 """By level, in the order of the taxonomy."""
 
@@ -51,6 +52,12 @@ MODULES = ("pin", "fault", "copy", "dma", "uvm", "free", "sync", "rm", "user")
 """Levels that colour modules, the heaviest first; families that keep apart, without the greys."""
 MODES = ("uvm", "fault", "dma")
 """Levels that colour user code, the kernel and kernel modules."""
+
+LESS, MORE = 236, 48
+"""Hues of what takes less and of what takes more: blue and orange stay apart for readers who see no red or green."""
+_CHANGES = {False: ((0.93, 0.035), (0.87, 0.065), (0.80, 0.100), (0.72, 0.135)),
+            True: ((0.68, 0.040), (0.71, 0.075), (0.74, 0.110), (0.78, 0.140))}  # fmt: skip
+"""By theme, lightness and chroma of a small to a large change."""
 
 _DARK_DROP, _DARK_CHROMA = 0.02, 0.94
 _DARKEST, _LIGHTEST = 0.62, 0.95
@@ -71,6 +78,15 @@ def colours(leaves: Iterable[tuple[str, str]], *, dark: bool) -> dict[str, str]:
 def level_colour(level: str, *, dark: bool) -> str:
     """The base colour of a level."""
     return _hex(_shade(FAMILIES.get(level, FALLBACK), 0, dark))
+
+
+def change_colours(*, dark: bool) -> dict[str, str]:
+    """`less-1` (a little) to `less-4` (nearly gone), and the same of `more`, as `#rrggbb`."""
+    return {
+        f"{way}-{step}": _hex(Family(lightness, chroma, hue))
+        for way, hue in (("less", LESS), ("more", MORE))
+        for step, (lightness, chroma) in enumerate(_CHANGES[dark], 1)
+    }
 
 
 def _shade(family: Family, rank: int, dark: bool) -> Family:

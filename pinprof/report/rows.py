@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import pack, pairs_of
+from pinprof.columns import distinct, is_uniform, pack, pairs_of
 from pinprof.model import KERNEL, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
 
@@ -53,10 +53,10 @@ class MergedSamples:
 def merge_samples(capture: Capture, *columns: NDArray[np.integer]) -> MergedSamples:
     """Merge the samples that agree in columns of integers; in ascending order of the columns."""
     table = np.stack([np.asarray(column, np.int64) for column in columns], axis=1)
-    distinct, number = np.unique(table, axis=0, return_inverse=True)
-    weight = np.zeros((len(distinct), len(capture.events)), np.int64)
+    merged, number = np.unique(table, axis=0, return_inverse=True)
+    weight = np.zeros((len(merged), len(capture.events)), np.int64)
     np.add.at(weight, (number.reshape(-1), capture.samples.event), capture.samples.weight)
-    return MergedSamples(tuple(distinct[:, column] for column in range(len(columns))), weight)
+    return MergedSamples(tuple(merged[:, column] for column in range(len(columns))), weight)
 
 
 def start_ns(capture: Capture) -> int:
@@ -97,10 +97,10 @@ def range_threads(capture: Capture) -> list[tuple[int, int]]:
 
 def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
     """(pid, tid) → name of every thread with samples, ranges or calls, ascending; `thread 7` where it has no name."""
-    known = {*zip(capture.samples.pid.tolist(), capture.samples.tid.tolist(), strict=True), *range_threads(capture)}
+    known = {*threads_in(capture.samples.pid, capture.samples.tid), *range_threads(capture)}
     if capture.activity is not None:
         calls = capture.activity.calls
-        known |= {*zip(calls.pid.tolist(), calls.tid.tolist(), strict=True)}
+        known.update(threads_in(calls.pid, calls.tid))
     return {thread: capture.threads.get(thread) or _nameless(thread[1]) for thread in sorted(known)}
 
 
@@ -123,15 +123,22 @@ def pools(names: Mapping[tuple[int, int], str]) -> dict[str, list[tuple[int, int
     return made
 
 
+def threads_in(pid: Int32, tid: Int32) -> list[tuple[int, int]]:
+    """The distinct (pid, tid) in ascending order."""
+    return pairs_of(distinct(pack(pid, tid)))
+
+
 def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:
     """The distinct (pid, tid) in ascending order, and per row the index into them; as one number, which sorts fast."""
+    if is_uniform(pid) and is_uniform(tid):
+        return threads_in(pid[:1], tid[:1]), np.zeros(len(pid), np.int64)
     keys, of = np.unique(pack(pid, tid), return_inverse=True)
     return pairs_of(keys), of.reshape(-1).astype(np.int64)
 
 
 def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:
     """(pid, tid) → number of every thread that a reader can choose: sampled ones first, in ascending order."""
-    sampled = threads_of(capture.samples.pid, capture.samples.tid)[0]
+    sampled = threads_in(capture.samples.pid, capture.samples.tid)
     others = [thread for thread in thread_names(capture) if thread[1] > 0]
     return {thread: number for number, thread in enumerate(dict.fromkeys([*sampled, *others]))}
 

@@ -12,6 +12,7 @@ from typing import Self
 import numpy as np
 
 from pinprof.analyze.groups import Groups, group
+from pinprof.columns import in_order, packed, taken, uniform
 from pinprof.model import Int32, Int64
 
 MERGED = -1
@@ -42,7 +43,7 @@ class Spans:
 
     def take(self, rows: Int64) -> Spans:
         """The rows of an index array."""
-        return Spans(**{column: values[rows] for column, values in vars(self).items()})
+        return Spans(**{column: taken(values, rows) for column, values in vars(self).items()})
 
     def columns(self) -> dict[str, list[int]]:
         """As the page's scripts read them: starts as steps from one to the next, columns without content empty."""
@@ -69,18 +70,18 @@ class Spans:
         size_bytes: Int64 | None = None,
     ) -> Self:
         """Intervals that each stand for themselves, sorted; one that ends before it starts becomes an instant."""
-        order = np.argsort(start_ns, kind="stable")
+        order = in_order(start_ns)
         start = start_ns[order]
         end = np.maximum(end_ns[order], start)
-        nothing = np.zeros(len(start), np.int64)
+        nothing = uniform(0, len(start), np.int64)
         return cls(
             start,
             end,
-            style[order].astype(np.int32),
-            name[order].astype(np.int32),
-            nothing.astype(np.int32) if depth is None else depth[order].astype(np.int32),
+            packed(style[order].astype(np.int32, copy=False)),
+            packed(name[order].astype(np.int32, copy=False)),
+            uniform(0, len(start), np.int32) if depth is None else depth[order].astype(np.int32, copy=False),
             nothing if size_bytes is None else size_bytes[order],
-            np.ones(len(start), np.int64),
+            uniform(1, len(start), np.int64),
             end - start,
         )
 
@@ -107,7 +108,7 @@ def thin(spans: Spans, limit: int, apart: Int64 | None = None) -> Thinned:
     kept[np.argpartition(-spans.busy_ns, limit // 2)[: limit // 2]] = True
     rest = np.flatnonzero(~kept)
     part = spans.take(rest)
-    kinds = group(part.style, part.depth, np.zeros(len(rest), np.int64) if apart is None else apart[rest])
+    kinds = group(part.style, part.depth, uniform(0, len(rest), np.int64) if apart is None else apart[rest])
     # Cells of time become coarser until few enough are left; what was merged once is merged further.
     start = part.start_ns - spans.start_ns[0]
     cells = group(kinds.of, start // max(int(start[-1]) // limit, 1))

@@ -20,25 +20,50 @@ Any Python program recorded with pinprof can mark its own phases:
 
 from __future__ import annotations
 
-from pinprof.scenario.backend import (
-    Advice,
-    Backend,
-    Comparable,
-    DeviceMemory,
-    Event,
-    Gpu,
-    HostFlag,
-    HostMemory,
-    MemoryKind,
-    Place,
-    Stream,
-)
-from pinprof.scenario.catalog import Scenario, load, names, resolve, specs
-from pinprof.scenario.context import BACKENDS, Options, RunContext
-from pinprof.scenario.ranges import DOMAIN, RANGES_VARIABLE, Phase, phase
-from pinprof.scenario.recorder import CONTROL_VARIABLE, measured
-from pinprof.scenario.session import SCENARIO_VARIABLE, RunResult, run
-from pinprof.scenario.spec import ScenarioSpec, Variant, paragraphs
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pinprof.scenario.backend import (
+        Advice,
+        Backend,
+        Comparable,
+        DeviceMemory,
+        Event,
+        Gpu,
+        HostFlag,
+        HostMemory,
+        MemoryKind,
+        Place,
+        Stream,
+    )
+    from pinprof.scenario.catalog import Scenario, load, names, resolve, specs
+    from pinprof.scenario.context import BACKENDS, Options, RunContext
+    from pinprof.scenario.ranges import DOMAIN, RANGES_VARIABLE, Phase, phase
+    from pinprof.scenario.recorder import CONTROL_VARIABLE, SCENARIO_VARIABLE, measured
+    from pinprof.scenario.session import RunResult, run
+    from pinprof.scenario.spec import ScenarioSpec, Variant, paragraphs
+
+_PLACES = {
+    "backend": "Advice Backend Comparable DeviceMemory Event Gpu HostFlag HostMemory MemoryKind Place Stream",
+    "catalog": "Scenario load names resolve specs",
+    "context": "BACKENDS Options RunContext",
+    "ranges": "DOMAIN RANGES_VARIABLE Phase phase",
+    "recorder": "CONTROL_VARIABLE SCENARIO_VARIABLE measured",
+    "session": "RunResult run",
+    "spec": "ScenarioSpec Variant paragraphs",
+}
+"""Module → what of it is offered here. It is imported when it is asked for: who marks phases needs no scenarios."""
+_MODULE = {name: module for module, offered in _PLACES.items() for name in offered.split()}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    value = getattr(importlib.import_module(f"{__name__}.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value
+
 
 __all__ = [
     "BACKENDS",

@@ -18,6 +18,7 @@ import os
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Self
 
 from pinprof import files
@@ -100,6 +101,25 @@ def prepare() -> None:
 def phase(name: str) -> Phase:
     """A context manager that marks a phase of the program under `name`; phases nest, each thread has its own."""
     return Phase(name)
+
+
+class PhaseInto:
+    """A phase from its construction to `end`; it and those inside it go into a file, whatever the environment says."""
+
+    def __init__(self, name: str, path: Path) -> None:
+        self._before = os.environ.get(RANGES_VARIABLE)
+        os.environ[RANGES_VARIABLE] = str(path)
+        self._phase = phase(name)
+        self._phase.__enter__()
+
+    def end(self) -> None:
+        """Until here; the environment is as it was."""
+        self._phase.__exit__()
+        flush()
+        if self._before is None:
+            os.environ.pop(RANGES_VARIABLE, None)
+        else:
+            os.environ[RANGES_VARIABLE] = self._before
 
 
 def flush() -> None:

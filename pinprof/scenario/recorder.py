@@ -17,6 +17,8 @@ from pinprof.terminal import say
 
 CONTROL_VARIABLE = "PINPROF_CONTROL"
 """Environment variable: `CTL,ACK`, the recorder's two FIFOs; nothing is controlled when it is unset."""
+SCENARIO_VARIABLE = "PINPROF_SCENARIO"
+"""Environment variable: the file that gets the scenario's facts as JSON, for the capture's manifest."""
 
 ACK_TIMEOUT_S = 10.0
 _POLL_MS = 100

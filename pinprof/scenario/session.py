@@ -17,14 +17,11 @@ from pinprof.errors import ScenarioError, ToolMissing, UsageError
 from pinprof.scenario.backend import Backend
 from pinprof.scenario.catalog import Scenario, load, resolve
 from pinprof.scenario.context import Options, RunContext
-from pinprof.scenario.recorder import measured
+from pinprof.scenario.recorder import SCENARIO_VARIABLE, measured
 from pinprof.scenario.spec import ScenarioSpec
 from pinprof.scenario.traffic import Traffic, counting
 from pinprof.terminal import say
 from pinprof.units import format_bytes, format_counted, format_ns, format_rate
-
-SCENARIO_VARIABLE = "PINPROF_SCENARIO"
-"""Environment variable: the file that gets the scenario's facts as JSON, for the capture's manifest."""
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ _LINKED = re.compile(r"[@#]+|(?<=[A-Za-z]):(?=//)|(?<=mailto):|(?<=xmpp):|(?<=ww
 
 def write(analysis: Analysis, stream: IO[str]) -> None:
     """Write one recording's answer."""
-    stream.write("\n".join(_lines(build(analysis))) + "\n")
+    stream.write("\n".join(_lines(build(analysis, drawn=False))) + "\n")
 
 
 def text(words: str) -> str:

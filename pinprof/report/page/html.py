@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pinprof import __version__, units
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.errors import unwritable
 from pinprof.report import palette, styles
-from pinprof.report.data import LEVEL_TITLES, ReportData, share_of
+from pinprof.report.data import LEVEL_TITLES, Cause, ReportData, share_of
 from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Layout, pack, pack_columns
 from pinprof.report.instances import InstanceData
@@ -33,7 +33,7 @@ SHEETS = ("styles/page.css", "styles/opportunities.css", "styles/activity.css", 
 LOADER: jinja2.BaseLoader = jinja2.PackageLoader("pinprof.report", "templates")
 """Where templates come from."""
 
-_THEMES = ((":root", False), (":root[data-theme=dark]", True))
+THEMES = ((":root", False), (":root[data-theme=dark]", True))
 """(selector, whether it is dark)."""
 
 _LINE_SEPARATORS = {0x2028: "\\u2028", 0x2029: "\\u2029"}
@@ -70,7 +70,7 @@ def render(
     `given` is what `for_scripts` makes of the report, where it is made already.
     """
     script = bundle("report.js") if script_source is None else f"{SHARED_NAME}();"
-    style = "".join(map(asset, SHEETS)) + _colour_rules(report)
+    style = "".join(map(asset, SHEETS)) + colour_rules(report.causes)
     given = given or for_scripts(report)
     plot = plot_script() if given.plots and plot_source is None else None
     hashes = [script_hash(script), *([script_hash(plot)] if plot else [])]
@@ -167,7 +167,7 @@ def _quantity(key: str, value: Any) -> str:
 
 def _shared_data(report: ReportData) -> dict[str, Any]:
     return {
-        "causes": [picked(cause, "key slug meaning remedy rule") for cause in report.causes],
+        "causes": causes_data(report.causes),
         "events": [
             {"name": printable(event.name), "unit": event.unit, "spans": event.event.spans} for event in report.events
         ],
@@ -180,6 +180,11 @@ def _shared_data(report: ReportData) -> dict[str, Any]:
     }
 
 
+def causes_data(causes: Sequence[Cause]) -> list[dict[str, Any]]:
+    """The taxonomy as the page's scripts read it."""
+    return [picked(cause, "key slug meaning remedy rule") for cause in causes]
+
+
 def _instances(rows: InstanceData, activity: ActivityAnalysis | None, layout: Layout) -> dict[str, Any]:
     return {
         "layout": layout,
@@ -190,12 +195,12 @@ def _instances(rows: InstanceData, activity: ActivityAnalysis | None, layout: La
     }
 
 
-def _colour_rules(report: ReportData) -> str:
+def colour_rules(causes: Sequence[Cause]) -> str:
     """Custom properties and classes for every cause, module and level, in both themes."""
-    pairs = [(cause.key, cause.level) for cause in report.causes]
-    slugs = {cause.key: cause.slug for cause in report.causes}
+    pairs = [(cause.key, cause.level) for cause in causes]
+    slugs = {cause.key: cause.slug for cause in causes}
     rules = []
-    for selector, dark in _THEMES:
+    for selector, dark in THEMES:
         body = "".join(f"--cause-{slugs[key]}:{colour};" for key, colour in palette.colours(pairs, dark=dark).items())
         for name, levels in (("module", palette.MODULES), ("mode", palette.MODES)):
             shades = [palette.level_colour(level, dark=dark) for level in levels]
@@ -208,7 +213,7 @@ def _colour_rules(report: ReportData) -> str:
 def level_rules() -> str:
     """Custom properties and classes for every level, in both themes."""
     rules = []
-    for selector, dark in _THEMES:
+    for selector, dark in THEMES:
         body = "".join(f"--level-{level}:{palette.level_colour(level, dark=dark)};" for level in palette.FAMILIES)
         rules.append(f"{selector}{{{body}}}\n")
     rules += [f".l-{level}{{--c:var(--level-{level})}}\n" for level in palette.FAMILIES]

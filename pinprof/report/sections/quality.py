@@ -189,9 +189,9 @@ def _activity_notes(activity: ActivityAnalysis) -> list[str]:
     if "cuda" in activity.recorded:
         unrecorded = [note for kind, note in _UNRECORDED.items() if kind not in activity.recorded]
         return [f"CUDA activity comes from {activity.source}.", *unrecorded]
+    source = f"CUDA activity comes from {activity.source}."
+    if "migrations" in activity.recorded:
+        return [source, "Of what the GPU did, managed memory was recorded, but neither copies nor kernels."]
     if not calls:
         return [f"No call of CUDA was seen by {activity.source}."]
-    return [
-        f"CUDA activity comes from {activity.source}.",
-        "What the GPU did (copies, kernels, migrations) was not recorded, only the calls.",
-    ]
+    return [source, "What the GPU did (copies, kernels, migrations) was not recorded, only the calls."]

@@ -36,6 +36,7 @@ from pinprof.report.thinning import MERGED, Spans, thin
 from tests.support.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
 from tests.support.h200 import analysis
 from tests.support.nsys_file import real
+from tests.support.uvm_told import told_by_the_driver
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
 
@@ -350,3 +351,18 @@ def test_calls_that_all_failed_are_one_sentence() -> None:
     text = text_of(replace(data, sections={"calls": Calls(bare, merged=False)}), 100)
     assert f"All of them failed: {calls[0].name} ({calls[0].count})." in text
     assert "per GiB" not in text
+
+
+def test_managed_memory_without_the_rest_of_the_gpu_is_shown_and_the_rest_is_said_to_be_missing() -> None:
+    data = build(analyze(told_by_the_driver()))
+    note = "Of what the GPU did, managed memory was recorded, but neither copies nor kernels."
+    page = render_page(data)
+    assert note in page
+    assert 'id="uvm"' in page
+    console = Console(file=io.StringIO(), width=120)
+    render(data, console)
+    assert ManagedMemory.of(data) is not None
+    told, traced = to_json(data)["activity"]["uvm"], to_json(report("uvm"))["activity"]["uvm"]
+    assert (" inside kernels" in told["summary"], " inside kernels" in traced["summary"]) == (False, True)
+    assert (told["gpu_faults"], told["cpu_faults"]) == (0, traced["cpu_faults"])
+    assert told["flips_per_block"] == traced["flips_per_block"]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import json
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
 
 from pinprof.analyze import analyze
 from pinprof.model import KERNEL, NO_NODE, USER, Capture
@@ -14,6 +17,8 @@ from pinprof.report.gather import build
 from pinprof.report.rows import range_threads
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.causes.hot_tree import HotTree
+from pinprof.report.terminal.text import print_text
+from tests.support.h200 import analysis
 from tests.support.small_capture import small_capture
 from tests.support.stacks import Range, Sample, capture
 
@@ -60,6 +65,19 @@ def test_hot_trees_hold_the_total_and_the_leading_cause() -> None:
     node = names.index("do_anonymous_page")
     assert data.causes[trees_of(data)[0].leaf[node]].key == "fault.anon"
     assert (trees_of(data)[0].purity[node], trees_of(data)[0].purity[0]) == (100, 70)
+
+
+@pytest.mark.parametrize("name", ["uvm", "both"])
+def test_what_is_made_without_a_page_says_the_same_in_json_and_text(name: str, tmp_path: Path) -> None:
+    explained = analysis(name)
+    page, alone = build(explained), build(explained, drawn=False)
+    assert to_json(alone) == to_json(page)
+    print_text(page, tmp_path / "page.txt")
+    print_text(alone, tmp_path / "alone.txt")
+    assert (tmp_path / "alone.txt").read_text() == (tmp_path / "page.txt").read_text()
+    assert "timeline" in page.sections
+    assert "timeline" not in alone.sections
+    assert (page.instances is None, alone.instances) == (False, None)
 
 
 def test_only_the_last_component_of_the_path_is_told() -> None:

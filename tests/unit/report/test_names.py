@@ -13,7 +13,7 @@ def test_control_characters_become_pictures() -> None:
 
 
 def test_direction_marks_and_surrogates_are_spelled_out() -> None:
-    assert printable("x\u202eevil\ud800") == "x⟨U+202E⟩evil\ufffd"
+    assert printable("x\u202eevil\ud800\uffff") == "x⟨U+202E⟩evil\ufffd⟨U+FFFF⟩"
 
 
 def test_ordinary_names_stay_as_they_are() -> None:

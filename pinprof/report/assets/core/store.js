@@ -13,7 +13,8 @@ export const START = {
   inverted: false, // innermost functions first
   order: "weight", // or "time"
   flame: false, // callers at the bottom
-  colour: "cause", // or "module", "mode"
+  colour: "cause", // or "module", "mode"; of a comparison "change", "difference"
+  side: "after", // of a comparison, whose weights are the widths: or "before", "both"
   sandwich: -1, // the function whose callers and callees are shown
   focus: -1, // changes to the stacks, by function
   hide: [],
@@ -37,22 +38,27 @@ export function differs(state, key) {
   return JSON.stringify(state[key]) !== JSON.stringify(START[key]);
 }
 
-const CHOICES = { order: ["weight", "time"], colour: ["cause", "module", "mode"] };
+const CHOICES = { order: ["weight", "time"], colour: ["cause", "module", "mode"], side: ["after", "before", "both"] };
 const LONGEST_HISTORY = 200;
 
 export class Store {
-  /** `words` translates values to words in the address: key → list of words by index; `sizes` bounds other indices. */
-  constructor(words, sizes) {
+  /**
+   * `words` translates values to words in the address: key → list of words by index; `sizes` bounds other indices. `own`
+   * are a page's own values of the start, and `choices` what it allows beyond those that every page has.
+   */
+  constructor(words, sizes, { own = {}, choices = {} } = {}) {
     this.words = words;
     this.sizes = sizes;
+    this.start = { ...START, ...own };
+    this.choices = { ...CHOICES, ...choices };
     this.listeners = [];
     this.past = [];
     this.future = [];
-    this.state = { ...START, ...this.#read() };
+    this.state = { ...this.start, ...this.#read() };
     window.addEventListener("hashchange", () => {
       const asked = this.#read();
-      if (asked && this.#address({ ...START, ...asked }) !== this.#address(this.state))
-        this.set({ ...START, ...asked });
+      const next = { ...this.start, ...asked };
+      if (asked && this.#address(next) !== this.#address(this.state)) this.set(next);
     });
   }
 
@@ -83,7 +89,7 @@ export class Store {
 
   /** Back to the start in some keys. */
   clear(keys) {
-    this.set(Object.fromEntries(keys.map((key) => [key, START[key]])));
+    this.set(Object.fromEntries(keys.map((key) => [key, this.start[key]])));
   }
 
   /** Add a value to a list, or take it out. */
@@ -121,7 +127,7 @@ export class Store {
   // #event=1&cause=pin.faultin&zoom=3.17.4: only what differs from the start.
   #address(state) {
     const parts = [];
-    for (const [key, start] of Object.entries(START)) {
+    for (const [key, start] of Object.entries(this.start)) {
       const value = state[key];
       if (JSON.stringify(value) === JSON.stringify(start)) continue;
       const words = this.words[key];
@@ -153,7 +159,7 @@ export class Store {
   }
 
   #parsed(key, text) {
-    const start = START[key];
+    const start = this.start[key];
     const words = this.words[key];
     const number = (word) => {
       const index = words ? words.indexOf(word) : Number(word);
@@ -169,6 +175,6 @@ export class Store {
     }
     if (typeof start === "number") return number(text);
     if (typeof start === "boolean") return text === "true";
-    return !CHOICES[key] || CHOICES[key].includes(text) ? text : undefined;
+    return !this.choices[key] || this.choices[key].includes(text) ? text : undefined;
   }
 }

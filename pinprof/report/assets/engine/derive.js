@@ -1,11 +1,15 @@
 // From chosen samples to what is drawn: the merged tree, the leaf-up tree, callers and callees of one function, or the
 // samples in the order of time. Results are plain columns, so that they can travel out of the worker.
 
+import { changes, hiddenWeight } from "./change.js";
 import { Forest, Placer } from "./forest.js";
 import { inverted } from "./inverted.js";
 import { tableOf } from "./ordering.js";
 
-/** Tables by name for a query (`core/store.js`): main; callers and main for a sandwich. */
+/**
+ * Tables by name for a query (`core/store.js`): main; callers and main for a sandwich. In a comparison, `hidden` is the
+ * weight of stacks that only the side has which is not laid out.
+ */
 export function derive(model, query) {
   const selection = model.select(query);
   const tables =
@@ -13,24 +17,48 @@ export function derive(model, query) {
       ? { main: inTime(model, query, selection) }
       : merged(model, query, selection);
   const { facets, whole, total } = selection;
-  const { pairs, ...shown } = tables;
-  return { tables: shown, pairs, facets, whole, total };
+  const { pairs, hidden, ...shown } = tables;
+  return { tables: shown, pairs, hidden, facets, whole, total };
 }
 
 function merged(model, query, selection) {
   const { forest, rows } = placed(model, query, selection);
+  const hidden = model.sides ? hiddenWeight(model, query.event, forest, rows) : 0;
   if (query.sandwich >= 0) {
     const top = topmost(forest, query.sandwich);
     const callers = rootedForest(query);
     const callees = rootedForest(query);
     const outward = callerChains(model, forest, rows, callers, top);
     const inward = calleeChains(model, forest, rows, callees, top);
-    const { ends: upper, ...outer } = tableOf(model, callers.leveled(outward), outward, true);
-    const { ends: lower, ...inner } = tableOf(model, callees.leveled(inward), inward, true);
+    const { ends: upper, ...outer } = drawn(
+      model,
+      query,
+      tableOf(model, callers.leveled(outward), outward, true),
+      outward,
+    );
+    const { ends: lower, ...inner } = drawn(
+      model,
+      query,
+      tableOf(model, callees.leveled(inward), inward, true),
+      inward,
+    );
     // Both keep the rows in their order: where each stack ends among the callers, and where among the callees.
-    return { callers: outer, main: inner, pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) } };
+    return {
+      callers: outer,
+      main: inner,
+      hidden,
+      pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) },
+    };
   }
-  return { main: query.inverted ? inverted(model, forest, rows) : tableOf(model, forest, rows) };
+  const asked = Boolean(model.sides);
+  const table = query.inverted ? inverted(model, forest, rows) : tableOf(model, forest, rows, asked);
+  const { ends, ...main } = drawn(model, query, table, rows);
+  return { main, hidden };
+}
+
+// A table of a comparison says of each node what it was before and after.
+function drawn(model, { event }, table, rows) {
+  return model.sides ? { ...table, ...changes(model, event, table, table.ends, rows) } : table;
 }
 
 /** Weights as rows: what ends at a node, by cause; a pair of both may have several rows. */

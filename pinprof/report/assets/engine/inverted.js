@@ -15,13 +15,16 @@ const COLUMN_TYPES = {
   purity: Uint8Array,
 };
 
-/** `forest` holds the stacks, callers first; `rows` say what ends where (engine/derive.js). */
+/**
+ * `forest` holds the stacks, callers first; `rows` say what ends where (engine/derive.js). `ends` says per row where its
+ * way through the table ends. A set without weight is no node: its rows stay where they were.
+ */
 export function inverted(model, forest, rows) {
   const sets = new Sets(model, forest, rows);
   const levels = [0, 1];
   while (sets.descend()) levels.push(sets.filled);
   const columns = Object.entries(sets.columns).map(([name, values]) => [name, values.subarray(0, sets.filled)]);
-  return { kind: "tree", rows: levels, ...Object.fromEntries(columns) };
+  return { kind: "tree", rows: levels, ends: sets.ends, ...Object.fromEntries(columns) };
 }
 
 class Sets {
@@ -33,6 +36,7 @@ class Sets {
     this.here = new Int32Array(size);
     this.startsWith = null;
     this.decider = new Int32Array(size);
+    this.ends = new Int32Array(size);
     for (let row = 0; row < size; row += 1) this.decider[row] = model.decider(rows.bundle[row]);
     const steps = this.#start(parent, frame, rows);
     // Room for all steps of all rows: pages of it that are never written never become memory.
@@ -117,6 +121,8 @@ class Sets {
       if (to - from === 1) {
         const row = members[from];
         const frame = this.#next(row);
+        if (weight[row] === 0) continue;
+        this.ends[row] = this.filled;
         this.#add(first + set, frame, weight[row], cause[row], row, 100);
         if (here[row]) this.parted[this.kept++] = row;
         nextBounds[++this.made] = this.kept;
@@ -176,6 +182,11 @@ class Sets {
       const kid = kids.order[place];
       const end = begin + kids.count[kid];
       const frame = kids.frame[kid];
+      if (kids.total[kid] === 0) {
+        begin = end;
+        continue;
+      }
+      for (let at = begin; at < end; at += 1) this.ends[parted[at]] = this.filled;
       if (kids.cause[kid] === SEVERAL) this.#describe(node, frame, kids.total[kid], parted, begin, end);
       else this.#add(node, frame, kids.total[kid], kids.cause[kid], kids.heaviest[kid], 100);
       for (; begin < end; begin += 1) {

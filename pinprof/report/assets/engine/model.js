@@ -1,6 +1,7 @@
 // The recording's stacks and samples, and which samples a reader has asked for. Runs in a worker; touches no document.
 
 import { summed, unpackColumns } from "../core/columns.js";
+import { sideWeights } from "./change.js";
 
 /** What a sample can be filtered by, beside its event, range and time. */
 export const FACETS = ["causes", "dsos", "modes", "threads"];
@@ -9,7 +10,10 @@ const UNKNOWN = -3;
 const DEEPEST = 2 ** 15 + 1;
 
 export class Model {
-  /** `facts` has the numbers of causes, dsos, threads and frames, and whether samples are timed. */
+  /**
+   * `facts` has the numbers of causes, dsos, threads and frames, and whether samples are timed. In a comparison the
+   * threads are runs, and `sides`, `scales` and `tests` say what belongs together (engine/change.js).
+   */
   constructor(buffer, layout, facts) {
     const columns = unpackColumns(buffer, layout);
     Object.assign(this, facts);
@@ -58,11 +62,11 @@ export class Model {
   }
 
   // Samples that agree in everything but time and weight are asked about together: a bundle. Nearly every stack has one.
-  #bundleSamples({ stack, event, cause, thread, likely, weight }) {
+  #bundleSamples({ stack, event, cause, thread, likely, weight, count: counts }) {
     const samples = stack.length;
     const first = new Int32Array(this.leaf.length).fill(-1);
     const next = new Int32Array(samples);
-    const sums = new Float64Array(samples);
+    const [sums, counted] = [0, 1].map(() => new Float64Array(samples));
     const example = new Int32Array(samples);
     const bundleOf = new Int32Array(samples);
     let count = 0;
@@ -96,6 +100,7 @@ export class Model {
       }
       bundleOf[sample] = bundle;
       sums[bundle] += weight[sample];
+      if (counts) counted[bundle] += counts[sample];
     }
     const pick = (column) => {
       const picked = new column.constructor(count);
@@ -116,6 +121,7 @@ export class Model {
       dsos,
       modes,
       weight: sums.slice(0, count),
+      count: counted.slice(0, count),
       decider: new Int32Array(count).fill(UNKNOWN),
       event: pick(event),
       causes: pick(cause),
@@ -135,7 +141,7 @@ export class Model {
     const [causeIn, dsoIn, modeIn, threadIn] = FACETS.map((facet, index) => chosen(query[facet], sizes[index]));
     const weights = sizes.map((size) => new Float64Array(size));
     const [byCause, byDso, byMode, byThread] = weights;
-    const { inside, amounts } = this.within(query.span, query.range);
+    const { inside, amounts, all: everything } = this.#weights(query);
     const member = this.nodesOf(query.opportunity);
     const rows = new Int32Array(bundles.length);
     let count = 0;
@@ -143,9 +149,10 @@ export class Model {
     let whole = 0;
     for (let bundle = 0; bundle < bundles.length; bundle += 1) {
       if (event[bundle] !== query.event) continue;
-      whole += bundles.weight[bundle];
+      whole += everything[bundle];
       const amount = amounts[bundle];
-      if (amount === 0 || (member && !member[bundles.node[bundle]])) continue;
+      // What only the other side of a comparison has counts there.
+      if ((amount === 0 && !this.sides) || (member && !member[bundles.node[bundle]])) continue;
       const [cause, dso, mode, thread] = [causes[bundle], dsos[bundle], modes[bundle], threads[bundle]];
       const passed = causeIn[cause] + dsoIn[dso] + modeIn[mode] + threadIn[thread];
       if (passed < 3) continue;
@@ -161,6 +168,13 @@ export class Model {
     }
     const facets = Object.fromEntries(FACETS.map((facet, index) => [facet, weights[index]]));
     return { rows: rows.subarray(0, count), amounts, inside, total, whole, facets };
+  }
+
+  // Per bundle what it is wide, and what it would be without range and span.
+  #weights({ span, range, event, side }) {
+    if (!this.sides) return { ...this.within(span, range), all: this.bundles.weight };
+    const amounts = sideWeights(this, event, side);
+    return { inside: null, amounts, all: amounts };
   }
 
   /** Per node 1 where samples of an opportunity end; null for none chosen. */

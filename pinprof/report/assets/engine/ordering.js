@@ -9,7 +9,7 @@ export function tableOf(model, tree, rows, asks = false) {
   return ordered(tree, nodeTotals(model, tree, rows), asks ? rows : null);
 }
 
-function ordered({ frame, callees, length }, columns, asked) {
+function ordered({ parent: callers, frame, callees, length }, columns, asked) {
   const { total } = columns;
   let kept = 1;
   for (let node = 1; node < length; node += 1) {
@@ -35,7 +35,7 @@ function ordered({ frame, callees, length }, columns, asked) {
     if (filled > high) rows.push(filled);
   }
   return {
-    ...(asked && { ends: places(order, length, asked) }),
+    ...(asked && { ends: places(order, callers, length, asked) }),
     kind: "tree",
     rows,
     parent,
@@ -61,9 +61,11 @@ function picked(order, { frame, total, leaf, decider, purity }) {
   return { frame: frames, total: totals, leaf: leaves, decider: deciders, purity: purities };
 }
 
-function places(order, length, asked) {
-  const place = scratch("place", Int32Array, length, 0);
+// What ends in a node without weight, which is not drawn, stands at the nearest caller that is.
+function places(order, callers, length, asked) {
+  const place = scratch("place", Int32Array, length, -1);
   for (let at = 0; at < order.length; at += 1) place[order[at]] = at;
+  for (let node = 1; node < length; node += 1) if (place[node] < 0) place[node] = place[callers[node]];
   return asked.node.slice(0, asked.length).map((node) => place[node]);
 }
 

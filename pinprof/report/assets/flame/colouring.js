@@ -1,6 +1,7 @@
 // Colours of nodes: by cause, by module, or by user and kernel; and the legend's entries for each.
 
 import { themed } from "../core/theme.js";
+import { CHANGE_SCHEMES, changeFill, markOfSide } from "./change.js";
 
 // The less of a function's weight its leading cause makes up, the greyer the function: [from percent, part of colour].
 const BLENDS = [
@@ -20,6 +21,11 @@ export const SCHEMES = {
   mode: { facet: "modes", label: "user or kernel" },
 };
 
+/** Colour scheme → its label, those of a comparison first on its page. */
+export function schemesOf(page) {
+  return page.compared ? { ...CHANGE_SCHEMES, ...SCHEMES } : SCHEMES;
+}
+
 /** What a painter needs, in the current theme; `ranks` gives the modules with colours of their own, heaviest first. */
 export function colourStyle(scheme, page, frames, ranks) {
   const mixed = themed("--mixed");
@@ -32,7 +38,9 @@ export function colourStyle(scheme, page, frames, ranks) {
     outline: themed("--ink"),
     font: `12px ${getComputedStyle(document.body).fontFamily}`,
     nameOf: (frame) => frames.nameOf(frame),
+    markOf: page.compared ? markOfSide : () => 0,
   };
+  if (CHANGE_SCHEMES[scheme]) return { ...shared, fill: changeFill(scheme) };
   if (scheme === "cause") {
     const causes = page.causes.map((cause) => {
       const pure = themed(`--cause-${cause.slug}`);

@@ -1,10 +1,11 @@
 // The flamegraph's controls: selects, legend, chips of what is filtered or changed, path of the zoom, undo and help.
 
-import { byId, element, makeButton } from "../core/dom.js";
+import { byId, element, makeButton, swatchEntry } from "../core/dom.js";
 import { formatShare } from "../core/format.js";
 import { CHANGES, FILTERS } from "../core/store.js";
 import { chipOf } from "../filters/chips.js";
-import { legendOf, SCHEMES } from "./colouring.js";
+import { CHANGE_SCHEMES, changeLegend } from "./change.js";
+import { legendOf, SCHEMES, schemesOf } from "./colouring.js";
 
 const MOST_THREADS = 200;
 
@@ -18,7 +19,7 @@ export class Controls {
     );
     this.#select(
       "flame-colour",
-      Object.entries(SCHEMES).map(([key, { label }]) => [key, label]),
+      Object.entries(schemesOf(this.page)).map(([key, { label }]) => [key, label]),
       (value) => ({ colour: value }),
     );
     this.#select(
@@ -39,7 +40,7 @@ export class Controls {
       view: null,
     }));
     byId("flame-range").parentElement.hidden = !this.page.timed || !this.page.ranges.length;
-    byId("flame-threads").parentElement.hidden = sampled < 2;
+    byId("flame-threads").parentElement.hidden = sampled < 2 || Boolean(this.page.compared);
     byId("flame-shape").addEventListener("click", () => store.set({ flame: !store.state.flame }));
     byId("flame-undo").addEventListener("click", () => store.undo());
     byId("flame-redo").addEventListener("click", () => store.redo());
@@ -81,6 +82,11 @@ export class Controls {
 
   #legend(state, answer) {
     const legend = byId("flame-legend");
+    if (CHANGE_SCHEMES[state.colour]) {
+      legend.setAttribute("aria-label", "Colours by change");
+      legend.replaceChildren(...changeLegend(state.colour).map(changeEntry));
+      return;
+    }
     const { facet, label } = SCHEMES[state.colour];
     const held = legend.contains(document.activeElement) ? document.activeElement.dataset.value : null;
     legend.setAttribute("aria-label", `Colours by ${label}: press one to show only it`);
@@ -161,4 +167,11 @@ export class Controls {
     row.replaceChildren(...crumbs);
     row.scrollLeft = row.scrollWidth;
   }
+}
+
+function changeEntry([text, title, colour, mark]) {
+  const entry = swatchEntry("legend-entry", ["gone", "", "new"][mark + 1], element("span", "legend-name", text));
+  entry.title = title;
+  entry.firstChild.style.background = `var(${colour})`;
+  return entry;
 }

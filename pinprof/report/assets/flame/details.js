@@ -3,6 +3,7 @@
 import { element, makeButton } from "../core/dom.js";
 import { formatShare, formatWeight } from "../core/format.js";
 import { ACTIONS, runAction } from "./actions.js";
+import { changeFacts } from "./change.js";
 
 const ON_MODULES = ["y", "Y"];
 
@@ -34,10 +35,12 @@ export class Details {
     const unit = this.panel.unit;
     const total = table.totalOf(node);
     const amount = (weight) => `${formatWeight(weight, unit)} · ${formatShare(weight, answer.whole)} of all`;
-    const facts = [["total", amount(total)]];
-    if (!state.inverted && graph === this.panel.graph) facts.push(["self", amount(table.selfOf(node))]);
+    const facts = page.compared ? changeFacts(table, node, unit, page) : [["total", amount(total)]];
+    if (!page.compared && !state.inverted && graph === this.panel.graph)
+      facts.push(["self", amount(table.selfOf(node))]);
     if (graph.zoomed) facts.push(["of zoom", formatShare(total, table.totalOf(graph.zoomed))]);
-    if (table.extent < answer.whole) facts.push([`of ${this.panel.shownName()}`, formatShare(total, table.extent)]);
+    if (!page.compared && table.extent < answer.whole)
+      facts.push([`of ${this.panel.shownName()}`, formatShare(total, table.extent)]);
     const frame = table.frameOf(node);
     if (frame < 0) return facts;
     const dso = frames.dsoOf(frame);

@@ -4,6 +4,8 @@
 export const ROW = 20;
 const GAP = 1;
 const NARROW = 3;
+const MARK_EDGE = 2;
+const MARK_DASH = 4;
 const TEXT_FROM = 26;
 const LONGEST_TEXT = 300;
 const FADED = 0.3;
@@ -66,6 +68,7 @@ export class Painter {
       context.globalAlpha = alpha;
       context.fillStyle = fill;
       context.fillRect(left, y, right - left - GAP, ROW - GAP);
+      this.#markSide(context, style.markOf(table, node), left, right - left - GAP, y);
       if (right - left < TEXT_FROM) return;
       const text = this.#fitted(context, style.nameOf(table.frameOf(node)), table.frameOf(node), right - left - 10);
       if (!text) return;
@@ -75,6 +78,17 @@ export class Painter {
     });
     flush();
     context.globalAlpha = 1;
+  }
+
+  // What one side of a comparison alone has: a dashed edge where it is gone, a whole one where it is new.
+  #markSide(context, mark, left, width, y) {
+    if (!mark) return;
+    context.fillStyle = this.style.outline;
+    const edge = y + ROW - GAP - MARK_EDGE;
+    if (mark > 0) context.fillRect(left, edge, width, MARK_EDGE);
+    else
+      for (let at = 0; at < width; at += 2 * MARK_DASH)
+        context.fillRect(left + at, edge, Math.min(MARK_DASH, width - at), MARK_EDGE);
   }
 
   /** Frame a node. */

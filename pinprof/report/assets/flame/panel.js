@@ -6,6 +6,7 @@ import { formatShare, formatWeight } from "../core/format.js";
 import { CHANGES, FILTERS } from "../core/store.js";
 import { Engine } from "../engine/engine.js";
 import { printView, saveView } from "./actions.js";
+import { Sides } from "./change.js";
 import { colourStyle, ranked } from "./colouring.js";
 import { Controls } from "./controls.js";
 import { Details } from "./details.js";
@@ -21,7 +22,7 @@ import { Zoom } from "./zoom.js";
 
 // Keys of the state that another answer of the engine belongs to.
 const EDITS = CHANGES.filter((key) => key !== "sandwich");
-const QUERY = ["event", ...FILTERS, "split", "inverted", "order", "sandwich"];
+const QUERY = ["event", ...FILTERS, "split", "inverted", "order", "sandwich", "side"];
 
 export class FlamePanel {
   /** `page` is the page's data, `store` its state, `script` the source of the engine's worker. */
@@ -39,6 +40,7 @@ export class FlamePanel {
     this.upper = this.#graph("flame-callers");
     this.zoom = new Zoom(this);
     this.search = new Search(this);
+    this.sides = page.compared ? new Sides(page, store) : null;
     this.minimap = new Minimap(byId("flame-minimap"), (from, to) => this.zoom.choose(from, to));
     for (const kind of ["svg", "png", "print", "link"]) {
       byId(`flame-save-${kind}`).addEventListener("click", () => saveView(this, kind));
@@ -175,6 +177,7 @@ export class FlamePanel {
   #describe() {
     const { graph, state } = this;
     this.controls.show(state, this.answer);
+    this.sides?.show(state, this.answer, this.unit);
     this.controls.path(graph.table, graph.zoomed);
     const anchor = graph.table.resolve(state.zoom);
     this.minimap.mark(this.zoom.spanIn(graph.table, anchor) ?? graph.extentOf(anchor));

@@ -25,9 +25,9 @@ class OverTime(Section):
     timeline: Timeline
 
     @classmethod
-    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
-        """None where nothing has a time."""
-        made = timeline(analysis)
+    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+        """None where nothing has a time, or nobody draws it."""
+        made = timeline(analysis) if shared.drawn else None
         return cls(made) if made else None
 
     def for_scripts(self, _: ReportData) -> ForScripts:

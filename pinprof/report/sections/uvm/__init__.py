@@ -35,7 +35,7 @@ class ManagedMemory(Section):
     tiles: tuple[Tile, ...]
     notes: tuple[str, ...]
     field: MigrationField | None
-    """None when no managed memory moved."""
+    """None when no managed memory moved, or nobody draws it."""
 
     @classmethod
     def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
@@ -43,7 +43,7 @@ class ManagedMemory(Section):
         activity = shared.activity
         if activity is None or activity.uvm is None:
             return None
-        field = migration_field(analysis.capture, activity.uvm.blocks)
+        field = migration_field(analysis.capture, activity.uvm.blocks) if shared.drawn else None
         tiles, notes = tuple(uvm_tiles(activity)), tuple(uvm_notes(activity.uvm))
         return cls(activity.uvm, activity.whole.migrations, tiles, notes, field)
 
