@@ -3,59 +3,101 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
+import mmap
+import pickle
 import re
 import shutil
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from rich.console import Console
 
 from pinprof import analyze, read
 from pinprof.bench import compare
+from pinprof.cli.ranks import expanded
 from pinprof.errors import PinprofError
-from pinprof.read import machine_rates
+from pinprof.model import Capture
+from pinprof.read import ReadOptions, machine_rates
 from pinprof.report.bench import text as bench_text
 from pinprof.report.export import document, formats, plain
 from pinprof.report.gather import build
-from pinprof.report.page import html
+from pinprof.report.page import collection, html
 from pinprof.report.terminal import summary, text
 from pinprof.report.terminal.layout import PLAIN_WIDTH
 
 _CONTROL = re.compile(r"[\x00-\x09\x0b-\x1f\x7f-\x9f]")
 """What a terminal may obey; lines end with a newline alone."""
-_OFTEN, _SOMETIMES = 0.1, 0.005
-"""The shares of inputs of which text is made, and a page or all exports; JSON is made of all."""
+SIDE_FILES = ("kallsyms", "ranges.jsonl")
+_JSON, _TEXT, _PAGE, _EXPORTS = 0.05, 0.01, 0.001, 0.001
+"""The shares of inputs that are new of which JSON, text, a page and all exports are made; all are analysed."""
+_EMPTY = np.uint64(0)
+_PLAIN = ReadOptions()
 
 
-def report(path: Path, random: Random) -> bool:
+class Thorough(NamedTuple):
+    """What is made of an input."""
+
+    json: bool = True
+    text: bool = True
+    page: bool = True
+    exports: bool = True
+
+    @classmethod
+    def drawn(cls, random: Random) -> Thorough:
+        """By the numbers that follow in `random`."""
+        return cls(*(random.random() < share for share in (_JSON, _TEXT, _PAGE, _EXPORTS)))
+
+
+class Known:
+    """What was analysed already, by processes that have it in common: what reads as another input says nothing new."""
+
+    def __init__(self, inputs: int = 1000) -> None:
+        size = 1 << max(2 * inputs, 1024).bit_length()
+        self._digests = np.frombuffer(mmap.mmap(-1, 8 * size), np.uint64)
+
+    def has(self, captures: Sequence[Capture]) -> bool:
+        """Whether they were given before; from now on they were."""
+        content = pickle.dumps(captures, 5)
+        digest = np.frombuffer(hashlib.blake2b(content, digest_size=8).digest(), np.uint64)[0] | np.uint64(1)
+        place, last = int(digest >> np.uint64(1)) % len(self._digests), len(self._digests) - 1
+        while self._digests[place] not in (_EMPTY, digest):
+            place = (place + 1) & last
+        was_there = bool(self._digests[place] == digest)
+        self._digests[place] = digest
+        return was_there
+
+
+def report(path: Path, thorough: Thorough, known: Known, options: ReadOptions = _PLAIN) -> bool:
     """Everything that `pinprof report` does; False where it refuses the input with an error of its own."""
     with quiet():
         try:
-            capture = machine_rates.stored(read.read(path))
+            captures = [machine_rates.stored(read.read(each, options)) for each in expanded(path)]
         except PinprofError as error:
             refused(error)
             return False
-        analysis = analyze.analyze(capture)
-        made = build(analysis)
-        out = io.StringIO()
-        document.write_json(made, out)
-        sums(strict(out.getvalue()))
-        if random.random() < _OFTEN:
-            printed(lambda console: text.render(made, console))
-        if random.random() < _SOMETIMES:
-            printed(lambda console: summary.render([made], console))
-            html.write_html(made, path.parent / "page.html")
-        if random.random() < _SOMETIMES:
-            _exports(analysis, path.parent / "exports")
+        if known.has(captures):
+            return True
+        analyses = [analyze.analyze(capture) for capture in captures]
+        for analysis in analyses:
+            exact(analysis)
+        _outputs(analyses, path.parent, thorough)
     return True
 
 
-def comparison(path: Path, _random: Random) -> bool:
+def with_side_files(path: Path, thorough: Thorough, known: Known) -> bool:
+    """The same with `--kallsyms` and `--ranges`, where such files lie beside the recording."""
+    kallsyms, ranges = ((there if (there := path.parent / name).is_file() else None) for name in SIDE_FILES)
+    return report(path, thorough, known, ReadOptions(kallsyms=kallsyms, ranges=ranges))
+
+
+def comparison(path: Path, _thorough: Thorough, _known: Known) -> bool:
     """What `pinprof bench compare` does with two files."""
     with quiet(), contextlib.redirect_stdout(io.StringIO()) as out:
         try:
@@ -81,6 +123,35 @@ def refused(error: PinprofError) -> None:
     assert error.problem.strip(), "no problem"
     assert error.remedy.strip(), "no remedy"
     assert len(str(error)) < 2000, "endless error"
+    plain_text(str(error))
+
+
+def exact(analysis: analyze.Analysis) -> None:
+    """Causes sum to the total, in the whole recording and in every range."""
+    for event in (*analysis.events, *(event for each in analysis.ranges for event in each.events)):
+        assert sum(event.by_leaf.values()) == event.total, "leaves do not sum to the total"
+        assert min(event.by_leaf.values(), default=0) >= 0, "a negative cause"
+
+
+def _outputs(analyses: Sequence[analyze.Analysis], folder: Path, thorough: Thorough) -> None:
+    if thorough.json or thorough.text or thorough.page:
+        reports = [build(analysis) for analysis in analyses]
+    if thorough.json:
+        for made in reports:
+            out = io.StringIO()
+            document.write_json(made, out)
+            sums(strict(out.getvalue()))
+    if thorough.text:
+        for made in reports:
+            printed(lambda console, made=made: text.render(made, console))
+        printed(lambda console: summary.render(reports, console))
+    if thorough.page and len(reports) == 1:
+        html.write_html(reports[0], folder / "page.html")
+    elif thorough.page:
+        collection.write_collection(reports, folder / "page.html")
+    if thorough.exports:
+        for analysis in analyses:
+            _exports(analysis, folder / "exports")
 
 
 def strict(text_: str) -> Any:
@@ -105,7 +176,7 @@ def sums(node: Any) -> None:
             sums(child)
 
 
-def printed(render: Any) -> None:
+def printed(render: Callable[[Console], None]) -> None:
     """What is printed has no control characters."""
     out = io.StringIO()
     render(Console(file=out, width=PLAIN_WIDTH, no_color=True, highlight=False, markup=False))

@@ -9,18 +9,16 @@ import gzip
 import io
 import json
 import lzma
-import sqlite3
 import tarfile
 import tempfile
-from collections import Counter
-from collections.abc import Mapping
-from contextlib import closing
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 from pinprof.read.perf import records as rec
-from tests.fuzz.change_bytes import perf_parts, perf_whole
+from tests.fuzz import slim
 from tests.support.nvtx_events import Kind, Writer
 from tests.support.perf_file import (
     BASIC,
@@ -39,11 +37,6 @@ from tests.support.perf_file import (
 DATA = Path(__file__).parents[1] / "data"
 
 Files = Mapping[str, bytes]
-
-_MOST_RECORDS = 10
-"""Records of one type that a trimmed perf.data keeps: mappings and names, too."""
-_MOST_ROWS = 8
-_SAMPLE = 9
 
 PERF_SCRIPT = """\
 # clockid: monotonic (1)
@@ -121,63 +114,72 @@ def perf_by_hand(*, piped: bool) -> bytes:
     return (pipe_mode if piped else file_mode)([clock, faults], b"".join(records), names)
 
 
-def trimmed_perf(data: bytes, most: int = _MOST_RECORDS) -> bytes:
-    """A perf.data file with so many records of each type at most; of samples, those with the shorter stacks."""
-    head, records, tail = perf_parts(data)
-    sizes = sorted(len(record) for record in records if record[0] == _SAMPLE)
-    short = sizes[len(sizes) // 3] if sizes else 0
-    samples = [number for number, record in enumerate(records) if record[0] == _SAMPLE and len(record) <= short]
-    wanted = set(samples[:: max(len(samples) // most, 1)][:most])
-    seen: Counter[bytes] = Counter()
-    for number, record in enumerate(records):
-        # Mappings at the beginning are the program's and its libraries'.
-        if record[0] != _SAMPLE and seen[record[:4]] < most:
-            wanted.add(number)
-        seen[record[:4]] += 1
-    return perf_whole(head, [records[number] for number in sorted(wanted)], tail)
-
-
-def trimmed_sqlite(data: bytes) -> bytes:
-    """An nsys export with the first rows of each table, and every text."""
-    with closing(sqlite3.connect(":memory:", isolation_level=None)) as base:
-        base.deserialize(data)
-        for (table,) in base.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall():
-            if table != "StringIds" and not table.startswith("META_DATA"):
-                keep = f'SELECT rowid FROM "{table}" LIMIT {_MOST_ROWS}'
-                base.execute(f'DELETE FROM "{table}" WHERE rowid NOT IN ({keep})')
-        base.execute("PRAGMA page_size = 512")
-        base.execute("VACUUM")
-        return base.serialize()
-
-
-def _trimmed(name: str, data: bytes) -> bytes:
-    if name.endswith((".data", "perf.data")):
-        return trimmed_perf(data)
-    if name.endswith(".sqlite"):
-        return trimmed_sqlite(data)
-    if name.endswith(".jsonl"):
-        return b"".join(data.splitlines(keepends=True)[:_MOST_RECORDS])
-    if name.endswith("symbols.json.gz"):
-        return gzip.compress(gzip.decompress(data), 1, mtime=0)
-    return data
-
-
 def _unpacked(archive: str) -> dict[str, bytes]:
     with tarfile.open(DATA / archive) as packed:
         files = {member.name: packed.extractfile(member) for member in packed if member.isfile()}
         return {name.removeprefix("./"): file.read() for name, file in files.items() if file is not None}
 
 
+_SLIM: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
+    ("*.data", lambda data: slim.perf(data, slim.FEW)),
+    ("*.sqlite", slim.sqlite),
+    ("*.jsonl", lambda data: slim.lines(data, slim.FEW)),
+    ("*python-stacks.jsonl.gz", slim.python_stacks),
+    ("*rates.json", slim.rates),
+)
+_WHOLE: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
+    ("*.data", slim.perf),
+    ("*.sqlite", lambda data: slim.sqlite(data, 8)),
+    ("*.jsonl", slim.lines),
+)
+_TABLES = ("StringIds", "CUPTI_ACTIVITY", "CUDA_UM_GPU", "NVTX", "PROCESSES", "META_DATA_EXPORT", "TARGET_INFO_GPU")
+_ALWAYS = ("manifest.json", "perf.data", "symbols.json.gz", "nsys.sqlite")
+
+
 @cache
-def capture(name: str) -> Files:
-    """A capture of tests/data, trimmed; `python` and `nvtx` are there in each."""
-    files = {path: _trimmed(path, data) for path, data in _unpacked(f"{name}.pinprof.tar.xz").items()}
+def whole_capture(name: str) -> Files:
+    """A capture of tests/data with some records of each kind, and everything that it may have beside them."""
+    return _trimmed(_complete(name), _WHOLE)
+
+
+@cache
+def capture(name: str, *parts: str) -> Files:
+    """The same with a few records of each kind, and of what lies beside them `parts` alone."""
+    complete = _complete(name)
+    files = {path: data for path, data in complete.items() if path.partition("/")[2].startswith((*_ALWAYS, *parts))}
+    return _asked_for(_trimmed(files, _SLIM))
+
+
+def _trimmed(files: Files, trims: Sequence[tuple[str, Callable[[bytes], bytes]]]) -> Files:
+    def trimmed(path: str, data: bytes) -> bytes:
+        return next((trim(data) for pattern, trim in trims if fnmatch(path, pattern)), data)
+
+    return {path: trimmed(path, data) for path, data in files.items()}
+
+
+def _asked_for(files: Files) -> Files:
+    """A capture with the symbols alone that reading it asks for."""
+    from pinprof import read
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = write(files, Path(folder))
+        return {
+            name: slim.symbols(data, lambda: read.read(path)) if name.endswith("symbols.json.gz") else data
+            for name, data in files.items()
+        }
+
+
+@cache
+def _complete(name: str) -> Files:
+    """A capture of tests/data; what it lacks of ranges, NVTX and the GPU's work is put into it."""
+    files = _unpacked(f"{name}.pinprof.tar.xz")
     root = next(iter(files)).split("/")[0]
     files.pop(f"{root}/collector.log", None)
     files.setdefault(f"{root}/nvtx/100-1.bin", _nvtx())
-    files.setdefault(
-        f"{root}/ranges.jsonl", _ranges(files[f"{root}/memory.jsonl"]) if f"{root}/memory.jsonl" in files else b""
-    )
+    if f"{root}/memory.jsonl" in files:
+        files.setdefault(f"{root}/ranges.jsonl", _ranges(files[f"{root}/memory.jsonl"]))
+    for work in ("managed", "not_async"):
+        files.setdefault(f"{root}/gpu/{work}.bin", slim.gpu(xz(f"gpu/{work}.bin")))
     return files
 
 
@@ -207,31 +209,62 @@ def with_chains() -> Files:
     files = dict(capture("h200/program"))
     root = next(iter(files)).split("/")[0]
     files[f"{root}/perf-script.txt.gz"] = gzip.compress(PERF_SCRIPT.encode(), 1, mtime=0)
-    kernel = lzma.decompress((DATA / "h200/kallsyms.xz").read_bytes()).splitlines(keepends=True)
-    files[f"{root}/kallsyms.gz"] = gzip.compress(b"".join(kernel[::400]), 1, mtime=0)
+    files[f"{root}/kallsyms.gz"] = gzip.compress(_kallsyms(), 1, mtime=0)
     return files
 
 
+def _kallsyms() -> bytes:
+    kernel = lzma.decompress((DATA / "h200/kallsyms.xz").read_bytes()).splitlines(keepends=True)
+    return b"".join(kernel[::2000])
+
+
+def with_kallsyms() -> Sequence[Files]:
+    """A recording of no capture, with the symbols of its kernel."""
+    known = f"{KERNEL_IP - 8:x} T clear_page_erms\n{KERNEL_IP + 64:x} t nvidia_ioctl\t[nvidia]\n".encode()
+    return [{"a.perf.data": perf_by_hand(piped=False), "kallsyms": known + _kallsyms()}]
+
+
+def with_ranges() -> Sequence[Files]:
+    """A recording of no capture, with ranges of its program."""
+    names = (("step", 100, 650), ("copy", 200, 400), ("copy", 400, 500), ("late", 650, 5000))
+    rows = (
+        {"name": name, "start_ns": begin, "end_ns": end, "domain": "app", "pid": 7, "tid": 7}
+        for name, begin, end in names
+    )
+    text = b"".join(json.dumps(row).encode() + b"\n" for row in rows)
+    return [{"a.perf.data": perf_by_hand(piped=False), "ranges.jsonl": text}]
+
+
+def ranks() -> Sequence[Files]:
+    """The folder of a launch of two processes, and one whose names are hard to tell apart."""
+    names = ("rank-0.pinprof", "rank-1.pinprof"), ("rank-01.pinprof", "rank-1.pinprof", "rank-1")
+    one = capture("cases/pinned_ring")
+    return [
+        {f"app-1.ranks/{name}/{path.partition('/')[2]}": data for name in each for path, data in one.items()}
+        for each in names
+    ]
+
+
+@cache
 def xz(name: str) -> bytes:
     """A file of tests/data."""
     return lzma.decompress((DATA / f"{name}.xz").read_bytes())
 
 
 @cache
-def parquetdir() -> Files:
-    """An nsys export as a directory of Parquet files, with the first rows of each that is read."""
+def parquetdir(*, whole: bool = False) -> Files:
+    """An nsys export as a directory of Parquet files, with the first rows of those tables that say most, or of all."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     files = {}
     for name, data in _unpacked("h200/uvm.parquet.tar.xz").items():
         table = Path(name).name
-        if table.startswith("ENUM_") and "MEM" not in table:
+        if (table.startswith("ENUM_") and "MEM" not in table) or not (whole or table.startswith(_TABLES)):
             continue
         out = io.BytesIO()
-        pq.write_table(
-            pq.read_table(pa.BufferReader(data)).slice(0, 63 if table.startswith("String") else _MOST_ROWS), out
-        )
+        rows = pq.read_table(pa.BufferReader(data))
+        pq.write_table(rows.slice(0, len(rows) if table.startswith("String") else slim.FEW), out)
         files[f"uvm.parquetdir/{table}"] = out.getvalue()
     return files
 

@@ -7,15 +7,19 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property
+from pathlib import Path
 from random import Random
 
-from tests.fuzz import change_bytes, change_tables, change_text, check, seeds
+from tests.fuzz import change_bytes, change_tables, change_text, check, seeds, slim
 from tests.fuzz.seeds import DATA, Files
 
 Change = Callable[[Random, bytes], bytes]
 
 _BLIND = 0.15
 _COMPRESSED = 0.02
+_LARGE = 0.004
+_MOST_BYTES = 4 << 20
+"""Of a file that was changed."""
 
 
 @dataclass(frozen=True)
@@ -24,18 +28,33 @@ class Target:
 
     name: str
     make: Callable[[], Sequence[Files]]
-    """The seeds; slow, so ask `seeds`."""
+    """The small seeds; slow, so ask `seeds`."""
     change: Change
     """Knows the structure; one input in `1 / _BLIND` is changed without."""
     part: str = "*"
     """Which of an input's files are changed."""
-    check: Callable[..., bool] = check.report
-    """What must hold; whether the input was read."""
+    large: Callable[[], Sequence[Files]] = tuple
+    """Seeds with all that a capture may have, which take ten times as long: four inputs in a thousand."""
+    weight: int = 4
+    """How often it is chosen: targets share processor time, not inputs, for some take ten times as long as others."""
+    check: Callable[[Path, check.Thorough, check.Known], bool] = check.report
+    """What must hold of a path; whether the input was read."""
 
     @cached_property
     def seeds(self) -> Sequence[Files]:
-        """Inputs that are right."""
+        """Inputs that are right: the small ones, then the large ones."""
+        return [*self._small, *self.large()]
+
+    @cached_property
+    def _small(self) -> Sequence[Files]:
         return self.make()
+
+    def chosen(self, random: Random) -> int:
+        """The number of a seed."""
+        small, large = len(self._small), len(self.seeds) - len(self._small)
+        if large and random.random() < _LARGE:
+            return small + random.randrange(large)
+        return random.randrange(small)
 
     def damaged(self, random: Random, seed: Files) -> dict[str, bytes]:
         """The files of an input that are not as in the seed: one of them, seldom two."""
@@ -51,6 +70,7 @@ class Target:
             changed = self.change(random, data)
         except (ValueError, ArithmeticError, RecursionError):
             changed = change_bytes.blind(random, data)
+        changed = changed[:_MOST_BYTES]
         return change_bytes.compressed(random, changed) if kind > 1 - _COMPRESSED else changed
 
 
@@ -58,8 +78,12 @@ def _file(name: str, *makers: Callable[[], bytes]) -> Callable[[], Sequence[File
     return lambda: [{name: make()} for make in makers]
 
 
-def _captures(*names: str) -> Callable[[], Sequence[Files]]:
-    return lambda: [seeds.capture(name) for name in names]
+def _captures(*names: str, parts: Sequence[str] = ()) -> Callable[[], Sequence[Files]]:
+    return lambda: [seeds.capture(name, *parts) for name in names]
+
+
+def _whole(*names: str) -> Callable[[], Sequence[Files]]:
+    return lambda: [seeds.whole_capture(name) for name in names]
 
 
 _NATIVE, _NSYS, _SCENARIO = "h200/pinned-native", "h200/uvm-perf-nsys", "cases/pinned_ring"
@@ -69,14 +93,14 @@ _JSON, _LINES = change_text.json_document, change_text.lines
 
 
 def _perf_files() -> Sequence[Files]:
-    real = (seeds.trimmed_perf(seeds.xz(f"h200/{name}.perf.data")) for name in ("pageable", "uvm.all"))
+    real = (slim.perf(seeds.xz(f"h200/{name}.perf.data"), slim.FEW) for name in ("pageable", "uvm.all"))
     by_hand = (seeds.perf_by_hand(piped=piped) for piped in (False, True))
     return [{"a.perf.data": data} for data in (*real, *by_hand)]
 
 
 def _exports() -> Sequence[Files]:
     names = ("h200/uvm.sqlite", "h200/pageable.sqlite", "nsys/nvtx-2022.4.sqlite")
-    return [{"a.sqlite": seeds.trimmed_sqlite(seeds.xz(name))} for name in names]
+    return [{"a.sqlite": slim.sqlite(seeds.xz(name))} for name in names]
 
 
 def _profiles() -> Sequence[Files]:
@@ -84,14 +108,26 @@ def _profiles() -> Sequence[Files]:
     return [{"a.pb": data} for data in (seeds.exported("pprof"), *stored)]
 
 
+def _any_file(random: Random, data: bytes) -> bytes:
+    if data.startswith(b"PERFILE2"):
+        return change_bytes.perf(random, data)
+    return _JSON(random, data) if data.startswith(b"{") else change_bytes.blind(random, data)
+
+
 TARGETS: tuple[Target, ...] = (
     Target("perf.data", _perf_files, change_bytes.perf),
-    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES),
-    Target("nsys sqlite", _exports, change_tables.sqlite),
-    Target("nsys parquetdir", lambda: [seeds.parquetdir()], change_tables.parquet),
-    Target("folded", _file("a.folded", lambda: seeds.exported("folded")), _LINES),
-    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON),
-    Target("pprof", _profiles, change_bytes.protobuf),
+    Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES, weight=6),
+    Target("nsys sqlite", _exports, change_tables.sqlite, weight=3),
+    Target(
+        "nsys parquetdir",
+        lambda: [seeds.parquetdir()],
+        change_tables.parquet,
+        large=lambda: [seeds.parquetdir(whole=True)],
+        weight=1,
+    ),
+    Target("folded", _file("a.folded", lambda: seeds.exported("folded")), _LINES, weight=10),
+    Target("speedscope", _file("a.json", lambda: seeds.exported("speedscope"), seeds.EVENTED.encode), _JSON, weight=8),
+    Target("pprof", _profiles, change_bytes.protobuf, weight=6),
     Target(
         "Chrome trace",
         _file("a.json", lambda: seeds.exported("trace", _NSYS), lambda: json.dumps(seeds.TORCH_TRACE).encode()),
@@ -102,17 +138,99 @@ TARGETS: tuple[Target, ...] = (
         lambda: [{"bench/a.json": seeds.bench(), "bench/b.json": seeds.bench()}],
         _JSON,
         check=check.comparison,
+        weight=12,
     ),
-    Target("manifest.json", _captures(_NATIVE, _NSYS, _SCENARIO), _JSON, "*/manifest.json"),
-    Target("perf.data in a capture", _captures(_NATIVE, _WORKERS, _TORCH), change_bytes.perf, "*/perf.data"),
-    Target("calls.data", _captures(_PROGRAM, _TORCH, _WORKERS), change_bytes.perf, "*/calls.data"),
-    Target("perf-script.txt.gz", lambda: [seeds.with_chains()], change_text.packed(_LINES), "*/perf-script.txt.gz"),
-    Target("kallsyms.gz", lambda: [seeds.with_chains()], change_text.packed(_LINES), "*/kallsyms.gz"),
-    Target("symbols.json.gz", _captures(_NATIVE, _WORKERS), change_text.packed(_JSON), "*/symbols.json.gz"),
-    Target("ranges.jsonl", _captures(_NATIVE, _TORCH, _NSYS), change_text.json_lines, "*/ranges.jsonl"),
-    Target("memory.jsonl", _captures(_NATIVE, _WORKERS), change_text.json_lines, "*/memory.jsonl"),
-    Target("python-stacks.jsonl.gz", _captures(_WORKERS), change_text.members, "*/python-stacks.jsonl.gz"),
-    Target("nvtx", _captures(_NATIVE, _TORCH, _WORKERS), change_bytes.words, "*/nvtx/*"),
-    Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite"),
-    Target("rates.json", _captures(_NATIVE, _SCENARIO), _JSON, "*/rates.json"),
+    Target(
+        "manifest.json",
+        _captures(_NATIVE, _NSYS, _SCENARIO, parts=("ranges.jsonl",)),
+        _JSON,
+        "*/manifest.json",
+        large=_whole(_NATIVE, _NSYS, _SCENARIO),
+        weight=4,
+    ),
+    Target(
+        "perf.data in a capture",
+        _captures(_NATIVE, _WORKERS, _TORCH, parts=("ranges.jsonl",)),
+        change_bytes.perf,
+        "*/perf.data",
+        large=_whole(_NATIVE, _WORKERS, _TORCH),
+        weight=3,
+    ),
+    Target(
+        "calls.data",
+        _captures(_PROGRAM, _TORCH, _WORKERS, parts=("calls.data",)),
+        change_bytes.perf,
+        "*/calls.data",
+        large=_whole(_PROGRAM, _TORCH, _WORKERS),
+        weight=3,
+    ),
+    Target(
+        "perf-script.txt.gz",
+        lambda: [seeds.with_chains()],
+        change_text.packed(_LINES),
+        "*/perf-script.txt.gz",
+        weight=8,
+    ),
+    Target("kallsyms.gz", lambda: [seeds.with_chains()], change_text.packed(_LINES), "*/kallsyms.gz", weight=8),
+    Target(
+        "symbols.json.gz",
+        _captures(_NATIVE, _WORKERS),
+        change_text.packed(_JSON),
+        "*/symbols.json.gz",
+        large=_whole(_NATIVE, _WORKERS),
+        weight=16,
+    ),
+    Target(
+        "ranges.jsonl",
+        _captures(_NATIVE, _TORCH, parts=("ranges.jsonl",)),
+        change_text.json_lines,
+        "*/ranges.jsonl",
+        large=_whole(_NATIVE, _TORCH, _NSYS),
+        weight=4,
+    ),
+    Target(
+        "memory.jsonl",
+        _captures(_NATIVE, _WORKERS, parts=("memory.jsonl",)),
+        change_text.json_lines,
+        "*/memory.jsonl",
+        large=_whole(_NATIVE, _WORKERS),
+    ),
+    Target(
+        "python-stacks.jsonl.gz",
+        _captures(_WORKERS, parts=("python-stacks.jsonl.gz",)),
+        change_text.members,
+        "*/python-stacks.jsonl.gz",
+        large=_whole(_WORKERS),
+        weight=6,
+    ),
+    Target(
+        "nvtx",
+        _captures(_NATIVE, _TORCH, _WORKERS, parts=("nvtx",)),
+        change_bytes.words,
+        "*/nvtx/*",
+        large=_whole(_NATIVE, _TORCH, _WORKERS),
+    ),
+    Target(
+        "gpu",
+        lambda: [
+            seeds.capture(_PROGRAM, "gpu/managed.bin"),
+            seeds.capture(_PROGRAM, "gpu/not_async.bin", "calls.data"),
+        ],
+        change_bytes.words,
+        "*/gpu/*",
+        large=_whole(_PROGRAM, _WORKERS),
+        weight=2,
+    ),
+    Target("nsys.sqlite", _captures(_NSYS), change_tables.sqlite, "*/nsys.sqlite", large=_whole(_NSYS), weight=2),
+    Target(
+        "rates.json",
+        _captures(_NATIVE, _SCENARIO, parts=("rates.json",)),
+        _JSON,
+        "*/rates.json",
+        large=_whole(_NATIVE, _SCENARIO),
+        weight=3,
+    ),
+    Target("--kallsyms", seeds.with_kallsyms, _LINES, "kallsyms", check=check.with_side_files, weight=8),
+    Target("--ranges", seeds.with_ranges, change_text.json_lines, "ranges.jsonl", check=check.with_side_files),
+    Target("ranks", seeds.ranks, _any_file, "*/rank-1*", weight=2),
 )

@@ -6,6 +6,8 @@ and another goes on behind it.
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import hashlib
 import json
 import mmap
@@ -27,6 +29,7 @@ from typing import NoReturn
 import numpy as np
 
 from tests.fuzz import keep
+from tests.fuzz.check import Known, Thorough
 from tests.fuzz.seeds import Files, write
 from tests.fuzz.targets import TARGETS, Target
 
@@ -35,6 +38,9 @@ MOST_SECONDS = 10
 MOST_BYTES = 2 << 30
 """Beyond what the process has before its first input."""
 _HUNG_SECONDS = 300
+_MEMORY = Path("/dev/shm")
+_PR_SET_PDEATHSIG = 1
+"""From linux/prctl.h: a worker ends with the process that started it."""
 _EXAMPLES = 2
 """Inputs of one failure that are stored."""
 
@@ -55,13 +61,11 @@ class Round:
     targets: Sequence[Target]
     folder: Path
     """Where inputs that fail are written, and failures.jsonl."""
+    known: Known
     workers: int = 2
 
     def run(self) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
         """Per target of TARGETS the inputs that were run, that were read, and that failed."""
-        for target in self.targets:
-            assert target.seeds
-        self.folder.mkdir(parents=True, exist_ok=True)
         shape = (self.workers, len(TARGETS) + 1, 3)
         shared = np.frombuffer(mmap.mmap(-1, int(np.prod(shape)) * 8), np.int64).reshape(shape)
         running = {self._fork(shared[worker], self.first + worker): worker for worker in range(self.workers)}
@@ -93,10 +97,13 @@ class Round:
     def _work(self, counts: np.ndarray[tuple[int, int], np.dtype[np.int64]], begin: int) -> NoReturn:
         """Run every N-th input from `begin` on, and end the process."""
         status = 3
-        folder = Path(tempfile.mkdtemp(prefix="pinprof-fuzz-"))
+        folder = Path(tempfile.mkdtemp(prefix="pinprof-fuzz-", dir=_MEMORY if _MEMORY.is_dir() else None))
         try:
+            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal.SIGKILL))
             _limit()
-            place = Place(folder)
+            # Inputs that read alike have one path in every process.
+            os.chdir(folder)
+            place = Place(Path())
             for number in range(begin, self.last, self.workers):
                 counts[-1, :2] = number, time.monotonic_ns() // 1_000_000
                 random = Random(f"{self.seed}:{number}")
@@ -104,7 +111,7 @@ class Round:
                 row = counts[TARGETS.index(target)]
                 row[RUN] += 1
                 try:
-                    row[READ] += one(target, place.written(target, seed, damage), random)
+                    row[READ] += one(target, place.written(target, seed, damage), random, self.known)
                 except Exception as error:
                     row[FAILED] += 1
                     self._failed(number, target, seed, damage, error)
@@ -156,16 +163,16 @@ class Place:
 
 def chosen(random: Random, targets: Sequence[Target]) -> tuple[Target, int, Files]:
     """The target, the number of the seed and the damaged files of an input."""
-    target = random.choice(targets)
-    seed = random.randrange(len(target.seeds))
+    (target,) = random.choices(targets, [target.weight for target in targets])
+    seed = target.chosen(random)
     return target, seed, target.damaged(random, target.seeds[seed])
 
 
-def one(target: Target, path: Path, random: Random) -> bool:
+def one(target: Target, path: Path, random: Random, known: Known) -> bool:
     """Check one input within its time."""
     signal.setitimer(signal.ITIMER_PROF, MOST_SECONDS)
     try:
-        return target.check(path, random)
+        return target.check(path, Thorough.drawn(random), known)
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
 
@@ -176,6 +183,21 @@ def signature(error: BaseException) -> tuple[str, str]:
     last = frames[-1] if frames else None
     where = f"{Path(last.filename).parent.name}/{Path(last.filename).name}:{last.lineno} {last.name}" if last else ""
     return f"{type(error).__name__} {where}", str(error)[:300]
+
+
+def warm(targets: Sequence[Target], folder: Path) -> None:
+    """Make the seeds, and use every module, so that no process does it again: those of a round are forked from here."""
+    import pyarrow as pa
+
+    # Its threads share two processors with the other workers, and small files are read faster by one.
+    pa.set_cpu_count(1)
+    place, used = Place(folder), False
+    for target in targets:
+        assert target.seeds
+        thorough = Thorough(page=not used, exports=not used)
+        used = target.check(place.written(target, 0, {}), thorough, Known())
+    gc.collect()
+    gc.freeze()
 
 
 def _limit() -> None:
