@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import tempfile
 from collections.abc import Iterator
@@ -15,7 +16,7 @@ from tests.support.distribution import Groups
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
 # few of them.
 settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=list(HealthCheck))
-settings.register_profile("quick", settings.get_profile("same"), max_examples=20)
+settings.register_profile("quick", settings.get_profile("same"), max_examples=8)
 settings.register_profile("random", deadline=None, suppress_health_check=list(HealthCheck))
 settings.load_profile("same")
 
@@ -24,6 +25,12 @@ settings.load_profile("same")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     """Distribute the tests over the workers of --numprocesses."""
     return Groups(config, log)
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Let recordings that still run beside unit tests have the processors first; unit tests come last."""
+    if hasattr(item.config, "workerinput") and item.nodeid.startswith("tests/unit/"):
+        os.setpriority(os.PRIO_PROCESS, 0, 10)
 
 
 @pytest.fixture(scope="session", autouse=True)

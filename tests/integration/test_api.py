@@ -49,10 +49,11 @@ def touch(blocks: int = 24) -> None:
 
 def test_a_block_has_lines() -> None:
     with pinprof.record("lines", output="lines") as recording:
-        touch(48)
+        touch(400)
     lines = recording.result.analysis.python[0].lines
-    assert (lines[0].symbol_place.partition(":")[0], lines[0].function) == ("test_api.py", "touch")
-    assert lines[0].line > 0
+    touched = [line for line in lines if line.function == "touch"]  # that of the loop may be among them
+    assert {line.symbol_place.partition(":")[0] for line in touched} == {"test_api.py"}
+    assert all(line.line > 0 for line in touched)
 
 
 def test_a_block_is_recorded_with_its_phases_and_threads() -> None:

@@ -14,30 +14,62 @@ from pathlib import Path
 import pytest
 
 from pinprof import analyze, read
-from pinprof.activity import CopyKind, MemoryKind, MemoryOperation
+from pinprof.activity import CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.collect.cuda_libraries import find_sites, functions_in
+from pinprof.read.perf import data as perf_data
+from tests.support.probes import needs_probes
 
 SOURCES = Path(__file__).parents[1] / "data/cuda"
 PYTHON_PROGRAM = Path(__file__).with_name("cuda_program.py")
 FLAGS = ("-O1", "-g", "-fno-omit-frame-pointer", "-fno-optimize-sibling-calls")
 MIB = 1 << 20
-
-
-def missing() -> str:
-    """Why calls cannot be traced here; empty when they can."""
-    if shutil.which("cc") is None:
-        return "cc is not installed"
-    code = "from pinprof.collect.native import tracefs\nwith tracefs.probes([]): pass"
-    trial = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    # Without a site there is no tracepoint to ask for: that far it must come.
-    if "FileNotFoundError" in trial.stderr and "/events/" in trial.stderr:
-        return ""
-    return f"tracefs cannot be used: {trial.stderr.strip().splitlines()[-1:]}"
-
-
-needs_probes = pytest.mark.skipif(bool(missing()), reason=missing() or "uprobes work")
+FLOOD = """
+#include <stdio.h>
+int cuMemHostUnregister(void *), cuCtxSynchronize(void);
+int main(void)
+{
+    for (int i = 0; i < 100000; i++)
+        cuMemHostUnregister((void *)0);
+    cuCtxSynchronize();
+    puts("100000");
+    return 0;
+}
+"""
+"""What it takes for all of these to be traced is half a second and more; the first hundredth breaks the budget."""
+BATCHES = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#define PAGE 4096
+struct properties { int type, handles, location, id; };
+int cuMemcpyBatchAsync_v2(void **, void **, size_t *, size_t, void *, size_t *, size_t, void *),
+    cuMemPrefetchBatchAsync_ptsz(void **, size_t *, size_t, void *, size_t *, size_t, unsigned long long, void *),
+    cuMemCreate(void **, size_t, struct properties *, unsigned long long),
+    cuMemPoolCreate(void **, struct properties *),
+    cuMemAllocFromPoolAsync(void **, size_t, void *, void *), cuMemsetD32_v2(void *, unsigned, size_t);
+int main(void)
+{
+    void *memory;
+    size_t many[200], *few = mmap(0, 2 * PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (size_t i = 0; i < 200; i++)
+        many[i] = 1000 + i;
+    munmap((char *)few + PAGE, PAGE); /* behind these three lies nothing */
+    few = (size_t *)((char *)few + PAGE) - 3;
+    few[0] = 10, few[1] = 200, few[2] = 3000;
+    struct properties numa = {1, 0, 3, 1}, device = {1, 0, 1, 0};
+    cuMemcpyBatchAsync_v2(0, 0, few, 3, 0, 0, 0, 0);
+    cuMemcpyBatchAsync_v2(0, 0, many, 128, 0, 0, 0, 0);
+    cuMemPrefetchBatchAsync_ptsz(0, many, 200, 0, 0, 0, 0, 0);
+    cuMemCreate(&memory, 1 << 21, &device, 0);
+    cuMemPoolCreate(&memory, &numa);
+    cuMemAllocFromPoolAsync(&memory, 1 << 20, memory, 0);
+    cuMemsetD32_v2(memory, 0, 256);
+    puts("done");
+    return 0;
+}
+"""
 
 
 @pytest.fixture(scope="module")
@@ -122,6 +154,37 @@ def test_every_call_has_its_size_its_duration_and_its_caller(recorded: tuple[Pat
 
 
 @needs_probes
+def test_batches_have_the_size_of_their_pieces_and_memory_the_place_that_properties_say(
+    built: Path, tmp_path: Path
+) -> None:
+    source = tmp_path / "batches.c"
+    source.write_text(BATCHES)
+    command = ["cc", *FLAGS, "-o", built / "batches", source, built / "libcuda.so.1", "-Wl,-rpath,$ORIGIN"]
+    subprocess.run(command, check=True)
+    target, _ = record(built, tmp_path, "--no-report", "--no-calibrate", program="batches")
+    capture = read.read(target)
+    assert capture.activity is not None
+    calls = capture.activity.calls
+    assert calls.size_bytes is not None
+    assert calls.location is not None
+    names = [calls.names[name] for name in calls.name.tolist()]
+    first = sum(range(1000, 1128))
+    assert list(zip(names, calls.size_bytes.tolist(), calls.location.tolist(), strict=True)) == [
+        ("cuMemcpyBatchAsync", 3210, Location.UNKNOWN),
+        ("cuMemcpyBatchAsync", first, Location.UNKNOWN),
+        ("cuMemPrefetchBatchAsync", first, Location.UNKNOWN),
+        ("cuMemCreate", 1 << 21, Location.DEVICE),
+        ("cuMemPoolCreate", -1, Location.HOST_NUMA),
+        ("cuMemAllocFromPoolAsync", 1 << 20, Location.HOST_NUMA),
+        ("cuMemsetD32", 1024, Location.UNKNOWN),
+    ]
+    assert [note for note in capture.losses.notes if "1 batched call has more than 128 pieces" in note]
+    shown = {call.name: call.purpose for call in analyze.analyze(capture).activity.whole.calls}
+    assert shown["cuMemAllocFromPoolAsync (host NUMA)"] == "alloc pinned"
+    assert shown["cuMemCreate"] == "alloc device"
+
+
+@needs_probes
 def test_calls_are_split_by_what_the_kernel_did_in_them(recorded: tuple[Path, str]) -> None:
     analysis = analyze.analyze(read.read(recorded[0]))
     assert analysis.activity is not None
@@ -147,10 +210,10 @@ def test_calls_can_be_left_out_and_nothing_stays_defined(
     assert not [note for note in notes if "CUDA" in note]
     code = (
         "from pathlib import Path; from pinprof.collect.native import tracefs\n"
-        "with tracefs._mounted() as root: print(tracefs._defined(root))"
+        "with tracefs._mounted() as root: print(tracefs.abandoned(tracefs._definitions(root)))"
     )
     left = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert all(Path(f"/proc/{entry[1]}").exists() for entry in eval(left))
+    assert left == "set()\n"
 
 
 @needs_probes
@@ -189,7 +252,7 @@ def test_only_files_with_cuda_functions_are_probed(built: Path) -> None:
     assert functions_in(Path("/nowhere")) == []
     sites = find_sites(str(built / "program"), {"LD_LIBRARY_PATH": str(built)})
     mine = Counter(Path(site.path).name for site in sites if Path(site.path).parent == built)
-    assert mine == {"libcuda.so.1": 13, "libcudart.so.13": 3}
+    assert mine == {"libcuda.so.1": 19, "libcudart.so.13": 3}
 
 
 @pytest.fixture(scope="module")
@@ -199,7 +262,8 @@ def python_program(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Pat
     (place / "weights.bin").write_bytes(bytes(1 << 16))
     target = place / "calls.pinprof"
     program = (sys.executable, PYTHON_PROGRAM, built, place / "weights.bin")
-    command = (sys.executable, "-m", "pinprof", "record", "--no-report", "-o", target, "--", *program)
+    every = ("--probe-budget", "100")
+    command = (sys.executable, "-m", "pinprof", "record", "--no-report", *every, "-o", target, "--", *program)
     environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
     result = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
@@ -275,3 +339,68 @@ def test_a_recording_says_what_tracing_a_call_costs(python_program: Path, tmp_pa
     again = read.read(forged).activity
     assert again is not None
     assert again.call_overhead is None
+
+
+@needs_probes
+def test_a_flood_of_calls_is_counted_and_not_traced(tmp_path: Path, built: Path) -> None:
+    source = tmp_path / "flood.c"
+    source.write_text(FLOOD)
+    program = tmp_path / "flood"
+    subprocess.run(["cc", *FLAGS, "-o", program, source, built / "libcuda.so.1"], check=True)
+    target, printed = record(built, tmp_path, "--no-report", "--no-calibrate", program=str(program))
+    manifest = json.loads((target / "manifest.json").read_text())
+    (tracer,) = (collector for collector in manifest["collectors"] if collector["name"] == "cuda-calls")
+    probes = tracer["probes"]
+    assert 0 < probes["price_ns"]["bare"] <= probes["price_ns"]["full"]
+    capture = read.read(target)
+    assert capture.activity is not None
+    traced, made = len(capture.activity.calls), int(printed)
+    untraced = [gap for gap in capture.activity.given_up if gap.untraced]
+    assert "memory" in {gap.kind for gap in untraced}
+    assert 0 < traced < made
+    assert any("--probe-budget" in note for note in capture.losses.notes)
+    names = {capture.activity.calls.names[name] for name in set(capture.activity.calls.name.tolist())}
+    assert "cuCtxSynchronize" in names, "other kinds go on"
+    verdicts = {finding.rule: finding.severity for finding in analyze.analyze(capture).findings}
+    assert verdicts["giant-pin"] == "not-assessable"
+
+
+@needs_probes
+def test_calls_of_a_process_whose_parent_has_ended_are_traced(built: Path, tmp_path: Path) -> None:
+    """It opens CUDA's libraries when /proc no longer says whose descendant it is."""
+    done = tmp_path / "done"
+    script = f"( ( sleep 0.3; '{built / 'program'}'; touch '{done}' ) & ); until test -e '{done}'; do sleep 0.1; done"
+    target = tmp_path / "orphan.pinprof"
+    options = ("--python", "off", "--no-calibrate", "--no-report")
+    result = subprocess.run(
+        [sys.executable, "-m", "pinprof", "record", *options, "-o", target, "--", "sh", "-c", script],
+        env={**os.environ, "LD_LIBRARY_PATH": str(built)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    alone = read.read(recorded_alone(built, tmp_path), read.ReadOptions()).activity
+    orphan = read.read(target, read.ReadOptions()).activity
+    assert alone is not None
+    assert orphan is not None
+    assert len(orphan.calls) == len(alone.calls) > 0
+
+
+def recorded_alone(built: Path, tmp_path: Path) -> Path:
+    return record(built, tmp_path, "--no-calibrate", "--no-report")[0]
+
+
+@needs_probes
+def test_a_program_that_opens_no_library_of_cuda_has_no_calls_and_no_event_on_them(built: Path, tmp_path: Path) -> None:
+    target = tmp_path / "none.pinprof"
+    command = [sys.executable, "-m", "pinprof", "record", "--no-calibrate", "--no-report", "-o", target, "--", "true"]
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(built)}
+    subprocess.run(command, env=environment, capture_output=True, check=True)
+    capture = read.read(target, read.ReadOptions())
+    assert capture.activity is not None
+    assert capture.activity.recorded
+    assert not len(capture.activity.calls)
+    sources = perf_data.load(target / "calls.data").header.sources
+    assert [source.name for source in sources][:1] == ["dummy"]
+    assert {len(source.ids) for source in sources if source.name != "dummy"} == {0}

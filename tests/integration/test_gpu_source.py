@@ -24,6 +24,7 @@ HERE = Path(__file__).parents[1] / "support"
 PROGRAM = """
 import ctypes, os, signal, sys, time
 fake = ctypes.CDLL({fake!r}) if {loaded} else None
+driver = ctypes.CDLL({driver!r}) if {loaded} else None
 injection = ctypes.CDLL({injection!r})
 assert injection.InitializeInjection() == 1
 fake = fake or ctypes.CDLL({fake!r})
@@ -31,8 +32,14 @@ def deliver(data):
     return fake.fake_deliver(data, ctypes.c_size_t(len(data)))
 class Counts(ctypes.Structure):
     _fields_ = [(name, ctypes.c_int32) for name in
-                "subscribed unsubscribed finalized flushed enabled disabled unified refused".split()]
+                "subscribed unsubscribed finalized flushed enabled disabled unified refused unsafe".split()]
 counts = Counts.in_dll(fake, "fake_counts")
+fake.fake_call.restype = ctypes.c_void_p
+def call():
+    return ctypes.c_void_p(fake.fake_call(282))
+def wait_until(true):
+    while not true():
+        time.sleep(0.01)
 {code}
 """
 
@@ -63,6 +70,16 @@ class Running:
         self.fake = folder / "libcupti.so.13"
         command = [*compiler(), "-shared", "-fPIC", "-O1", "-Wl,-soname,libcupti.so.13", str(HERE / "fake_cupti.c")]
         subprocess.run([*command, "-o", str(self.fake)], check=True)
+        self.driver = folder / "libcuda.so.1"
+        command = [*compiler(), "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", str(HERE / "fake_cuda_driver.c")]
+        link = [str(self.fake), f"-Wl,-rpath,{folder}"]
+        subprocess.run([*command, *link, "-o", str(self.driver)], check=True)
+
+    def text(self, code: str, *, loaded: bool = True, program: str = PROGRAM) -> str:
+        """The program that runs some code."""
+        return program.format(
+            fake=str(self.fake), driver=str(self.driver), injection=str(self.injection), loaded=loaded, code=code
+        )
 
     def __call__(
         self, code: str, *, loaded: bool = True, status: int = 0, named: str | None = None, budget: str = ""
@@ -71,7 +88,7 @@ class Running:
         place = self.folder / "gpu"
         shutil.rmtree(place, ignore_errors=True)
         place.mkdir()
-        program = PROGRAM.format(fake=str(self.fake), injection=str(self.injection), loaded=loaded, code=code)
+        program = self.text(code, loaded=loaded)
         environment = {
             **os.environ,
             "PINPROF_GPU": str(place),
@@ -156,12 +173,22 @@ def test_a_program_that_profiles_itself_gets_cupti_to_itself(running: Running, c
     code = f"""
 deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r})
 assert {call} == 0
-assert counts.unsubscribed == 1 and counts.finalized == 1 and counts.refused == 0
+assert counts.unsubscribed == 1 and counts.finalized == 1 and counts.refused == 0 and counts.unsafe == 0
 """
     file = running(code)
     assert file.state == State.STEPPED_BACK
     assert len(file.records) == 1
     assert any("profile itself" in note for note in work_of(file).notes)
+
+
+def test_beside_a_call_that_goes_on_another_tool_gets_cupti_as_it_is(running: Running) -> None:
+    code = """
+ctypes.c_int.in_dll(fake, "fake_busy").value = 1
+assert fake.cuptiSubscribe(ctypes.byref(ctypes.c_void_p()), None, None) == 0
+fake.fake_return(282, ctypes.c_void_p.in_dll(fake, "fake_kept"))
+assert counts.unsubscribed == 1 and counts.finalized == 0 and counts.unsafe == 0
+"""
+    assert running(code).state == State.STEPPED_BACK
 
 
 @pytest.mark.parametrize("binding", ["-Wl,-z,now", "-Wl,-z,lazy"])
@@ -180,9 +207,8 @@ def test_a_profiler_that_was_linked_before_is_noticed_too(running: Running, bind
     place = running.folder / "gpu"
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir()
-    text = before.format(fake=str(running.fake), injection=str(running.injection), loaded=True, code=code)
     done = subprocess.run(
-        [sys.executable, "-c", text],
+        [sys.executable, "-c", running.text(code, program=before)],
         env={**os.environ, "PINPROF_GPU": str(place)}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
@@ -270,6 +296,51 @@ time.sleep(0.2)
     assert file.state == state
     assert len(file.records) == 40_000 or budget
     assert any("so often" in note for note in work_of(file).notes) == bool(budget)
+
+
+OFTEN = f"""
+many = {copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000
+while not counts.disabled:
+    deliver(many)
+    time.sleep(0.01)
+"""
+
+
+def test_over_budget_a_call_that_returns_alone_lets_go_of_cupti(running: Running) -> None:
+    code = f"""
+ctypes.c_int.in_dll(fake, "fake_busy").value = 1
+{OFTEN}
+wait_until(lambda: ctypes.c_void_p.in_dll(fake, "fake_kept").value)
+for _ in range(100):
+    fake.fake_return(282, call())
+    time.sleep(0.01)
+assert counts.finalized == 0 and counts.unsubscribed == 0
+fake.fake_return(282, ctypes.c_void_p.in_dll(fake, "fake_kept"))
+wait_until(lambda: (fake.fake_return(282, call()), counts.finalized)[1])
+assert counts.finalized == 1 and counts.unsubscribed == 1 and counts.unsafe == 0
+"""
+    assert running(code, budget="30").state == State.OVER_BUDGET
+
+
+def test_over_budget_a_call_that_began_unseen_does_not_let_go(running: Running) -> None:
+    code = f"""
+long = call()
+{OFTEN}
+time.sleep(1)
+fake.fake_return(282, long)
+assert counts.finalized == 0 and counts.unsubscribed == 0
+wait_until(lambda: (fake.fake_return(282, call()), counts.finalized)[1])
+assert counts.finalized == 1 and counts.unsafe == 0
+"""
+    assert running(code, budget="30").state == State.OVER_BUDGET
+
+
+def test_without_a_call_cupti_stays_and_records_nothing(running: Running) -> None:
+    code = f"""{OFTEN}
+time.sleep(1)
+assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0
+"""
+    assert running(code, budget="30").state == State.OVER_BUDGET
 
 
 def test_a_program_that_calls_now_and_then_is_recorded_to_its_end(running: Running) -> None:

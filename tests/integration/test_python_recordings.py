@@ -135,7 +135,7 @@ def test_a_reader_that_dies_costs_lines_and_not_the_recording(tmp_path: Path) ->
         env=environment(),
     )
     deadline = time.monotonic() + 60
-    while not (found := descendants(process.pid, b"pinprof.collect.python_frames")):
+    while not (found := descendants(process.pid, b"pinprof-python")):
         assert process.poll() is None
         assert time.monotonic() < deadline
         time.sleep(0.02)
@@ -199,14 +199,14 @@ def test_the_trampolines_functions_and_their_files_are_in_the_capture(tmp_path: 
 
 
 def descendants(pid: int, word: bytes) -> list[int]:
-    """Processes below a process with this word in their command lines."""
+    """Processes below a process with this name."""
     found, waiting = [], [pid]
     while waiting:
         for task in Path(f"/proc/{waiting.pop()}/task").glob("[0-9]*/children"):
             for child in task.read_text().split():
                 waiting.append(int(child))
                 try:
-                    if word in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0"):
+                    if Path(f"/proc/{child}/comm").read_bytes().strip() == word:
                         found.append(int(child))
                 except OSError:
                     continue

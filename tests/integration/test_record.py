@@ -92,13 +92,9 @@ def recording(
 
 def sampler_of(process: subprocess.Popen[str], sampler: str) -> int:
     """The pid of the sampler that this recording started."""
-    words = {"native": b"pinprof.collect.native", "perf": b"record"}
+    words = {"native": b"pinprof-native", "perf": b"perf"}
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    return next(
-        int(child)
-        for child in children
-        if words[sampler] in Path(f"/proc/{child}/cmdline").read_bytes().split(b"\0")[:5]
-    )
+    return next(int(child) for child in children if Path(f"/proc/{child}/comm").read_bytes().strip() == words[sampler])
 
 
 def wait_ended(pid: int) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import os
+import platform
 import shutil
 import subprocess
 import sys
@@ -10,44 +12,13 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from elftools.elf.elffile import ELFFile
 
-from pinprof.libraries import LIBRARIES, compiler
+from pinprof.libraries import LIBRARIES, MACHINES, compiler
+from tests.support.wheel import ROOT, built
 
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of what git tracks, so that no stale build folder can leak into the wheel."""
-    source = tmp_path_factory.mktemp("source")
-    archive = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True).stdout
-    for name in filter(None, archive.decode().split("\0")):
-        if (ROOT / name).is_file() and not name.startswith(("tests/", "reports/")):
-            (source / name).parent.mkdir(parents=True, exist_ok=True)
-            (source / name).write_bytes((ROOT / name).read_bytes())
-    return source
-
-
-def built(source: Path, dist: Path, **variables: str) -> Path:
-    """The wheel of a source."""
-    build = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(dist), str(source)]
-    result = subprocess.run(build, env={**os.environ, **variables}, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout + result.stderr
-    (wheel,) = dist.glob("*.whl")
-    return wheel
-
-
-@pytest.fixture(scope="module")
-def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return built(source, tmp_path_factory.mktemp("dist"))
-
-
-@pytest.fixture(scope="module")
-def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    site = tmp_path_factory.mktemp("site")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(site)
-    return site
+OTHER = "x86_64" if platform.machine() == "aarch64" else "aarch64"
+CROSS = f"{OTHER.replace('_', '-')}-linux-gnu-gcc"
 
 
 def run(site: Path, cwd: Path, *arguments: str) -> str:
@@ -86,6 +57,48 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "workloads/", "reports/"))]
 
 
+def libraries_of(wheel: Path, place: Path) -> dict[str, ELFFile]:
+    """The C libraries of a wheel by name."""
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(place)
+    return {path.name: ELFFile(io.BytesIO(path.read_bytes())) for path in place.rglob("*.so")}
+
+
+def versions_of(library: ELFFile) -> set[tuple[int, ...]]:
+    """The versions of glibc that a library binds symbols of."""
+    section = library.get_section_by_name(".gnu.version_r")
+    names = [version.name for _, versions in section.iter_versions() for version in versions]
+    assert all(name.startswith("GLIBC_2.") for name in names)
+    return {tuple(int(number) for number in name.removeprefix("GLIBC_").split(".")) for name in names}
+
+
+def tag_is_true(wheel: Path, place: Path, machine: str) -> bool:
+    """Whether a wheel holds every library for a machine, and its tag is the oldest glibc that all of them load on."""
+    libraries = libraries_of(wheel, place)
+    assert set(libraries) == {library.name_on(machine) for library in LIBRARIES}
+    kinds = {"x86_64": "EM_X86_64", "aarch64": "EM_AARCH64"}
+    assert {library["e_machine"] for library in libraries.values()} == {kinds[machine]}
+    dynamic = [library.get_section_by_name(".dynamic") for library in libraries.values()]
+    needed = {tag.needed for section in dynamic for tag in section.iter_tags("DT_NEEDED")}
+    assert needed <= {"libc.so.6", "libdl.so.2", "libpthread.so.0", f"ld-linux-{machine.replace('_', '-')}.so.2"} | {
+        "ld-linux-aarch64.so.1"
+    }
+    newest = max(version for library in libraries.values() for version in versions_of(library))
+    return wheel.name.endswith(f"-py3-none-manylinux_2_{max(newest[1], 17)}_{machine}.whl")
+
+
+@pytest.mark.skipif(not compiler() or platform.machine() not in MACHINES, reason="no compiler for these processors")
+def test_the_tag_is_the_oldest_glibc_that_the_libraries_load_on(wheel: Path, tmp_path: Path) -> None:
+    assert tag_is_true(wheel, tmp_path, platform.machine())
+
+
+@pytest.mark.skipif(not shutil.which(CROSS), reason=f"no {CROSS}")
+def test_a_wheel_for_another_processor_holds_its_libraries(source: Path, tmp_path: Path) -> None:
+    shutil.rmtree(source / "build", ignore_errors=True)
+    assert tag_is_true(built(source, tmp_path / "dist", CC=CROSS), tmp_path / "unpacked", OTHER)
+    shutil.rmtree(source / "build", ignore_errors=True)
+
+
 def test_wheel_holds_the_c_libraries_where_they_can_be_built(
     wheel: Path, installed: Path, source: Path, tmp_path: Path
 ) -> None:
@@ -93,7 +106,7 @@ def test_wheel_holds_the_c_libraries_where_they_can_be_built(
     if compiler():
         wanted = [f"{place}/{library.name}" for place, library in zip(places, LIBRARIES, strict=True)]
         assert set(wanted) <= set(zipfile.ZipFile(wheel).namelist())
-        assert "-py3-none-linux_" in wheel.name
+        assert "-py3-none-manylinux_2_" in wheel.name
         ask = "from pinprof.libraries import LIBRARIES\nfor library in LIBRARIES: print(library.find())"
         assert run(installed, tmp_path, "-c", ask) == "".join(f"{installed / path}\n" for path in wanted)
     shutil.rmtree(source / "build", ignore_errors=True)

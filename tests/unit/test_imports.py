@@ -19,6 +19,7 @@ FOUNDATION = {
     "units",
     "columns",
     "activity",
+    "activity_kinds",
     "cuda_errors",
     "cuda_functions",
     "shapes",
@@ -27,18 +28,21 @@ FOUNDATION = {
     "own_code",
     "rates",
     "rate_book",
+    "elf_headers",
     "unnamed_runs",
+    "uvm_events",
 }
 ALLOWED = {
-    "errors": set(),
+    "errors": {"terminal"},
     "files": set(),
     "terminal": set(),
     "libraries": {"errors"},
     "units": {"errors"},
     "columns": set(),
-    "activity": {"columns"},
+    "activity_kinds": set(),
+    "activity": {"activity_kinds", "columns"},
     "cuda_errors": set(),
-    "cuda_functions": {"activity"},
+    "cuda_functions": {"activity_kinds"},
     "shapes": set(),
     "manifest": {"shapes"},
     "own_code": set(),
@@ -46,19 +50,28 @@ ALLOWED = {
     "model": {"columns", "activity", "manifest", "rates"},
     "rate_book": {"model", "rates"},
     "unnamed_runs": {"columns", "model"},
+    "uvm_events": set(),
+    "elf_headers": set(),
+    "statistics": set(),
     "nsys": {"errors", "units"},
     "store": {"errors", "files", "manifest", "shapes"},
     "scenario": {"errors", "files", "terminal", "units"},
     "bench": FOUNDATION | {"store", "scenario", "read"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
-    "share": {"errors", "files", "store"},
+    "share": {"errors", "files", "store", "uvm_events"},
     "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
-    "report": FOUNDATION | {"store", "read", "analyze"},
+    "compare": FOUNDATION | {"store", "analyze", "statistics"},
+    "trial": FOUNDATION | {"store", "read", "analyze", "collect", "statistics"},
+    "check": FOUNDATION | {"store", "read", "analyze", "collect", "compare", "trial", "statistics"},
+    "report": FOUNDATION | {"store", "read", "analyze", "compare", "trial", "check", "statistics"},
     "cli": FOUNDATION
-    | {"store", "nsys", "read", "analyze", "report", "collect", "scenario", "bench", "recording", "share"},
+    | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "report", "collect", "scenario", "bench"}
+    | {"recording", "share"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
+    "portions": FOUNDATION | {"store", "scenario", "collect"},
+    "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "api"},
     "jupyter": {"api", "errors", "terminal"},
     "__main__": {"cli"},
     "workload": {"scenario"},
@@ -89,13 +102,26 @@ def test_module_imports_only_rooms_before_it(path: Path) -> None:
     assert imported_rooms(path) - {room} <= ALLOWED[room]
 
 
+def test_a_program_is_started_without_numpy() -> None:
+    """What is heavy is imported while recorders begin, and after the program."""
+    code = "import sys, pinprof.cli.record, pinprof.recording, pinprof.collect.run\n"
+    code += "from pinprof.collect import BESIDE, cuda_libraries, load\nfor name in ('native', *BESIDE): load(name)\n"
+    for process in ("native", "python_frames", "uvm"):
+        code += f"import pinprof.collect.{process}.__main__\n"
+    code += "heavy = {'numpy', 'elftools', 'rich', 'jinja2', 'importlib.metadata', 'sqlite3', 'pinprof.read'}\n"
+    code += "heavy &= set(sys.modules)\nsys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
 @pytest.mark.parametrize("path", sorted((ROOT / "workloads").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_scenarios_import_only_the_scenario_room(path: Path) -> None:
     assert imported_rooms(path) <= {"scenario", "errors", "units"}
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["run", "--help"], ["report", "--help"], ["bench", "--help"]]
+    "arguments",
+    [["--help"], ["--version"], ["run", "--help"], ["report", "--help"], ["diff", "--help"], ["bench", "--help"]],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     code = (
@@ -103,7 +129,7 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
         "from pinprof.cli import main\n"
         f"try: main({arguments!r})\n"
         "except SystemExit as stop: assert not stop.code, stop\n"
-        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools', 'pyperf'}\n"
+        "heavy = {'numpy', 'pandas', 'plotly', 'jinja2', 'rich', 'cuda', 'nvtx', 'elftools', 'pyperf', 'scipy'}\n"
         "heavy &= set(sys.modules)\n"
         "sys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.libraries import DWARF, compiler
+from pinprof.libraries import DWARF, LIBRARIES, Library, compiler
 
 
 @pytest.fixture
@@ -50,3 +50,12 @@ def test_a_library_is_all_that_compiling_leaves(tmp_path: Path, temporary: Path)
     assert library.compile_into(target) == target / library.name
     assert [path.name for path in target.iterdir()] == [library.name]
     assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.skipif(not compiler(), reason="there is no C compiler")
+@pytest.mark.parametrize("library", LIBRARIES, ids=lambda library: library.title)
+def test_a_library_compiles_without_warnings(library: Library) -> None:
+    flags = ("-std=gnu11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only")
+    package = next(parent for parent in library.source.parents if (parent / "cursor.h").is_file())
+    done = subprocess.run([*compiler(), *flags, f"-I{package}", str(library.source)], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")

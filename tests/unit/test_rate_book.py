@@ -122,3 +122,14 @@ def test_the_reference_says_where_it_comes_from() -> None:
     assert found.backend == "cuda"
     assert "H200" in str(found.machine)
     assert RateBook.of(CAPTURE).cost("pin.alloc", GIB) is not None
+
+
+def test_a_size_that_is_there_twice_has_its_last_rate_and_one_that_took_no_time_costs_nothing() -> None:
+    twice = rates_of(flat("h2d.pinned", MIB, 5), flat("h2d.pinned", MIB, 7), flat("d2h.pinned", MIB, 0))
+    book = RateBook.of(replace(CAPTURE, rates=twice))
+    for size in (1, MIB, GIB):
+        cost, nothing = book.cost("h2d.pinned", size), book.cost("d2h.pinned", size)
+        assert cost is not None
+        assert cost.ns == pytest.approx(7 * size / MIB)
+        assert nothing is not None
+        assert nothing.ns == nothing.low_ns == nothing.high_ns == 0

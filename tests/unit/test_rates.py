@@ -41,6 +41,18 @@ def test_rates_round_trip_by_machine_and_backend(tmp_path: Path) -> None:
     assert [rate.size_bytes for rate in cuda.of("pin.alloc")] == [1 << 16, 1 << 20]
 
 
+@pytest.mark.parametrize("backend", ["../../outside", "x" * 300, "a/b", "\0", "gpu"])
+def test_the_name_of_a_backend_is_never_a_path(backend: str, tmp_path: Path) -> None:
+    path = rates.save(some())
+    outside = path.parents[2] / "outside.json"
+    outside.write_text(path.read_text())
+    (path.parent / f"{path.stem.partition('-')[0]}-..").mkdir()
+    assert rates.load_for(HOST, backend) is None
+    path.write_text(rates.to_json(some(backend)))
+    with pytest.raises(CaptureError, match="backend is none of 'cuda', 'host'"):
+        rates.load_for(HOST)
+
+
 def test_a_link_that_sleeps_is_the_same_machine_and_another_kernel_is_not() -> None:
     rates.save(some())
     awake = HOST | {"gpus": [HOST["gpus"][0] | {"link_generation": 5}], "memory_bytes": 2}

@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from pinprof import share, store
 from pinprof.errors import CaptureError, CollectError
 from pinprof.read import read
-from tests.support import perf_file
+from pinprof.uvm_events import HEADER_BYTES, Event
+from tests.support import perf_file, uvm_layout
 
 TEXT, MODULE = 0xFFFFFFFF_A1200000, 0xFFFFFFFF_C0A40000
 ADDRESSES = (TEXT + 0x123, TEXT + 0x4567, MODULE + 0x10)
@@ -106,6 +107,16 @@ def test_texts_and_tables_of_other_tools_lose_them_too(tmp_path: Path) -> None:
     database = (copy / store.NSYS_SQLITE).read_bytes()
     assert f"{ADDRESSES[0]:x}".encode() not in database
     assert struct.pack(">Q", ADDRESSES[2]) not in database
+
+
+def test_where_code_was_that_touched_managed_memory_is_lost_too(tmp_path: Path) -> None:
+    capture = small(tmp_path)
+    (capture / store.UVM).mkdir()
+    fault = uvm_layout.event(Event.CPU_FAULT, 2, address=5 << 12, time=9, pc=ADDRESSES[0])
+    (capture / store.UVM / "7-1.bin").write_bytes(bytes(HEADER_BYTES) + fault)
+    (copied,) = (share.share(capture, tmp_path / "given") / store.UVM).iterdir()
+    assert struct.pack("<Q", ADDRESSES[0]) not in copied.read_bytes()
+    assert copied.read_bytes()[:-40] == bytes(HEADER_BYTES) + fault[:32]
 
 
 @given(st.lists(st.integers(0, 2**64 - 1), max_size=30))

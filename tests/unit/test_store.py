@@ -7,14 +7,18 @@ import signal
 import socket
 import stat
 import time
-from dataclasses import replace
+from collections.abc import Iterator
+from dataclasses import asdict, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pinprof import files, store
 from pinprof.errors import CaptureError, CollectError
+from pinprof.manifest import SHAPE
 from pinprof.read import read
+from pinprof.shapes import Each, Facts
 
 
 def test_a_capture_gets_its_name_only_when_whole(tmp_path: Path) -> None:
@@ -193,3 +197,29 @@ def test_links_and_fifos_inside_a_capture_are_refused(name: str, kind: str, tmp_
         read(capture)
     assert told.value.slug == "irregular-file"
     assert place.name in told.value.problem
+
+
+def _fields(shape: object, place: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Where a manifest may hold a field; of a list, in its first element."""
+    if isinstance(shape, Facts):
+        for name, inner in shape.fields.items():
+            yield (*place, name)
+            yield from _fields(inner, (*place, name))
+    elif isinstance(shape, Each):
+        yield from _fields(shape.shape, (*place, 0))
+
+
+def _null_at(place: tuple[str | int, ...]) -> Any:
+    """A document that has nothing but null at a place."""
+    value: Any = None
+    for at in reversed(place):
+        value = [value] if at == 0 else {at: value}
+    return value
+
+
+def test_a_field_that_is_null_is_as_one_that_is_not_there(tmp_path: Path) -> None:
+    places = list(_fields(SHAPE))
+    assert {("collectors", 0, "command"), ("outcome", "exit_status"), ("host", "gpus", 0, "name")} < set(places)
+    for place in places:
+        (tmp_path / store.MANIFEST).write_text(json.dumps({"schema_version": 1, **_null_at(place)}))
+        assert "null" not in json.dumps(asdict(store.read_manifest(tmp_path))), place

@@ -28,6 +28,7 @@ ALLOWED = {
     "report/terminal/console.py": {"Console"},
     # Their standard output is a log or a pipe to pinprof.
     "collect/python_frames/__main__.py": {"print"},
+    "collect/uvm/__main__.py": {"print"},
     "collect/py_spy_keeper.py": {"print"},
     "bench/worker.py": {"print"},
     "bench/calibration_worker.py": {"print"},

@@ -143,7 +143,7 @@ main()
         ("pyperf", ["bench", "--quick"], "pyperf"),
         ("pyperf", ["bench", "compare", "a", "b"], "pyperf"),
         ("plotly", ["bench", "--quick", "--backend", "host"], "plotly"),
-        ("elftools", ["record", "--no-report", "--", "true"], "pyelftools"),
+        ("numpy", ["record", "--no-report", "--", "true"], "numpy"),
     ],
 )
 def test_a_package_that_is_missing_is_named_with_its_install_command(
