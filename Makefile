@@ -13,13 +13,13 @@ C_FILES = $(shell find pinprof tests -name node_modules -prune -o '(' -name '*.c
 # Without npm, or where it could install nothing, JavaScript is neither checked nor formatted.
 N ?= 10000
 NPM_RUN = test ! -d tests/tools/node_modules || npm --prefix tests/tools --silent run --if-present
-C_SOURCES := pinprof/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/cupti/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c
+C_SOURCES := pinprof/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/cupti/injection.c pinprof/collect/native/unwind.c pinprof/read/symbols/dwarf.c $(wildcard pinprof/trial/interpose/*.[ch])
 
 # pytest's rewriting of the tests' assertions takes longer than many of them, so it is kept in __pycache__.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick quick-tests test tests lint lint-beside format check-python check-types check-spelling check-c \
-	check-javascript wheel reports bench fuzz setup setup-test clean
+	check-javascript check-shell wheel reports bench fuzz setup setup-test clean
 
 demo: setup
 	$(BIN)/pinprof run zerocopy --record
@@ -37,10 +37,11 @@ test: setup-test
 lint-beside:
 	@nice $(MAKE) --no-print-directory lint
 
+# One runs recordings, which mostly wait, one pages; the third has the processors that these leave.
 tests: setup-test
-	$(BIN)/python -m pytest --cov --numprocesses 2
+	$(BIN)/python -m pytest --cov --numprocesses 3
 
-lint: check-python check-types check-spelling check-c check-javascript
+lint: check-python check-types check-spelling check-c check-javascript check-shell
 
 check-python: setup-test
 	$(BIN)/ruff check .
@@ -57,6 +58,9 @@ check-c: setup-test
 
 check-javascript: setup-test
 	$(NPM_RUN) check
+
+check-shell: setup-test
+	$(BIN)/shellcheck ci/*.sh .ci/* tools/*.sh
 
 format: setup-test
 	$(BIN)/ruff check --fix .

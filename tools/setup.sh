@@ -62,7 +62,9 @@ if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
   --editable ".${extras:+[$extras]}"
 "$venv/bin/python" -m compileall -qq -j 0 "$venv/lib" || true  # some packages hold files for other versions of Python
 
+# npm tries an unreachable registry for many minutes.
 if [ "$purpose" = test ] && command -v npm >/dev/null; then
-  npm install --silent --no-audit --no-fund --no-package-lock --prefix tests/tools || echo \
+  timeout --kill-after=10 240 npm install --silent --no-audit --no-fund --no-package-lock --fetch-timeout=60000 \
+    --fetch-retries=1 --prefix tests/tools || echo \
     "npm could not install tests/tools: tests with speedscope are skipped, JavaScript is not checked." >&2
 fi
