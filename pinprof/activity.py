@@ -259,6 +259,8 @@ class Activity:
     """What tracing a call costs; None where the recorder did not measure it."""
     given_up: tuple[GivenUp, ...] = ()
     """When calls were not traced, or without their callers, by time; on the clock of the samples."""
+    lost_calls: int = 0
+    """Entries and returns of calls that the recorder had no room for."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

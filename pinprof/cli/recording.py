@@ -51,8 +51,8 @@ _OPTIONS = (
         type=click.Choice(["auto", "cupti", "uvm", "off"]),
         default="auto",
         show_default=True,
-        help="Record what the GPU does by CUPTI; auto: where the program starts here and no other tool does; uvm: as "
-        "auto, and managed memory by the driver's events, with --pid too.",
+        help="Record what the GPU does: auto, while it costs the program little and no other tool does; cupti, all of "
+        "it, whatever it costs; uvm, as auto and all that managed memory does.",
     ),
     click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
     click.option(

@@ -269,7 +269,7 @@ def _managed_memory() -> Check:
     text, remedy = beside.problem()
     if text:
         return Check("managed memory", "info", text, remedy)
-    return Check("managed memory", "ok", f"with --gpu uvm by the driver's events, through {driver.DEVICE}")
+    return Check("managed memory", "ok", f"by the driver's events, through {driver.DEVICE}")
 
 
 def _memory() -> Check:

@@ -39,8 +39,8 @@ class RecordRequest:
     probe_budget: float = 3.0
     """What tracing these calls may cost the program, in percent of its time."""
     gpu: str = "auto"
-    """What records the work of the GPU where nsys does not: `auto`, `cupti`, `uvm` (as auto, and managed memory by the
-    driver's events) or `off` (cupti/, uvm/)."""
+    """What of the GPU's work is recorded where nsys does not: `auto`, as much as costs the program little; `cupti`, all
+    of it, whatever it costs; `uvm`, as auto and all of managed memory; or `off` (cupti/, uvm/)."""
     system_wide: bool = False
     python: str = "off"
     """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""

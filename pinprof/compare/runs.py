@@ -14,7 +14,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Opportunity
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.recorder import RECORDER_EVENT
+from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
 from pinprof.columns import Bool, Int64
 from pinprof.compare.frames import function_key
@@ -107,7 +107,7 @@ def run_of(analysis: Analysis) -> Run:
         stacks=event_stacks(capture, analysis.attribution, event_name),
         period_ns=float(np.median(weights)) if len(weights) else 0.0,
         rates=capture.rates,
-        tracing_ns=_tracing_ns(capture, course) if course else 0.0,
+        tracing_ns=tracing_ns(capture, course) if course else 0.0,
         identity=identity_of(capture),
     )
 
@@ -238,19 +238,6 @@ def _added(known: Figure | None, more: Figure) -> Figure:
         known.once,
         known.line,
     )
-
-
-def _tracing_ns(capture: Capture, course: Course) -> float:
-    activity = capture.activity
-    if activity is None or activity.call_overhead is None:
-        return 0.0
-    calls = activity.calls
-    mine = (calls.pid == course.pid) & (calls.tid == course.tid)
-    work = course.phase("work")
-    inside = np.zeros(len(calls), np.bool_)
-    for part in work.intervals if work else ():
-        inside |= (calls.start_ns >= part.start_ns) & (calls.start_ns < part.end_ns)
-    return float((mine & inside).sum()) * activity.call_overhead.around_ns
 
 
 def identity_of(capture: Capture) -> str:

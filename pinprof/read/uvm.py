@@ -377,12 +377,13 @@ def _notes(files: Sequence[UvmFile], unreadable: int) -> list[str]:
     if late := [file for file in partial if file.state == State.OVER_BUDGET]:
         after = min(file.stopped_ns - file.opened_ns for file in late)
         notes.append(
-            "Events of managed memory were so many that they would have cost more than 3 % of the program's time: they "
-            f"ended after {format_ns(max(after, 0))} and are left out.{_totals(late)}"
+            "Managed memory moves so often that recording it would slow the program down: that ended after "
+            f"{format_ns(max(after, 0))}, and is left out. Record with --gpu uvm to have all of it."
         )
     if early := [file for file in partial if file.state != State.OVER_BUDGET]:
         notes.append(
-            "Recording managed memory ended early, because there was no room for more: it is left out." + _totals(early)
+            "Recording managed memory ended early, because there was no room for more: it is left out."
+            + _totals(early, " until then")
         )
     used = [file for file in files if file.is_whole]
     if any(file.state == State.RUNNING for file in used):
@@ -397,13 +398,13 @@ def _notes(files: Sequence[UvmFile], unreadable: int) -> list[str]:
     said = {kind: sum(file.count(kind) for file in used) for kind in _SAID}
     if parts := [format_counted(count, *_SAID[kind]) for kind, count in said.items() if count]:
         notes.append(f"The driver of managed memory reports: {', '.join(parts)}.")
-    if files:
-        cost = sum(file.cost_ns for file in files)
+    if any(file.count(Event.MIGRATION) for file in used):
+        cost = sum(file.cost_ns for file in used)
         notes.append(f"Recording managed memory took {format_ns(cost)} of processor time beside the program.")
     return notes
 
 
-def _totals(files: Sequence[UvmFile]) -> str:
+def _totals(files: Sequence[UvmFile], when: str = "") -> str:
     """What the driver counted in address spaces, as a sentence; nothing where it did not."""
     counted = [file.counters for file in files if file.counters]
     if not counted:
@@ -413,4 +414,5 @@ def _totals(files: Sequence[UvmFile]) -> str:
         for which in (Counter.TO_DEVICE, Counter.TO_HOST, Counter.CPU_FAULTS, Counter.GPU_FAULTS)
     )
     moved = f"{format_bytes(device)} to the GPU and {format_bytes(host)} back"
-    return f" The driver counted {moved}, {format_count(cpu)} faults of the CPU and {format_count(gpu)} of the GPU."
+    faults = f"{format_count(cpu)} faults of the CPU and {format_count(gpu)} of the GPU"
+    return f" The driver counted {moved}, {faults}{when}."

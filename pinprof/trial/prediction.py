@@ -1,7 +1,8 @@
 """What a recorded run's opportunities promise of a cure, as a ratio of what the trial measures.
 
 The search charges no nanosecond to two opportunities, so the savings of all that one cure carries out add up; they stay
-within the phase. They are set against the run without a recorder.
+within the phase. They are set against the same run, less what tracing its calls took: another run is a little faster or
+slower in everything.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 
 from pinprof.analyze import Analysis
 from pinprof.analyze.opportunities.results import Opportunity
+from pinprof.analyze.recorder import tracing_ns
 from pinprof.trial.cures import Cure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import Ratio
@@ -26,13 +28,12 @@ def answered(found: Sequence[Opportunity], cure: Cure) -> tuple[Opportunity, ...
 def predicted(analysis: Analysis, cure: Cure, measure: Measure, as_is: float, wall_ns: float) -> Ratio | None:
     """The ratio that the opportunities promise of a cure; None where they promise nothing of this measure.
 
-    `as_is` is what was measured without the cure next to the recording, when the machine was as busy; `wall_ns` how
-    long that run took, without a recorder.
+    `as_is` is what was measured in the recorded run, and `wall_ns` how long that took.
     """
     found = analysis.opportunities.found if analysis.opportunities else ()
     carried = [one for one in found if one.cure.id in cure.predicted_by and _counts(one, measure)]
     base = _base_ns(analysis, measure, as_is, wall_ns)
-    if not carried or not base:
+    if not carried or base <= 0:
         return None
     low, likely, high = (
         min(sum(getattr(one.saving, name) for one in carried), base) for name in ("low_ns", "likely_ns", "high_ns")
@@ -50,12 +51,14 @@ def _counts(one: Opportunity, measure: Measure) -> bool:
 
 
 def _base_ns(analysis: Analysis, measure: Measure, as_is: float, wall_ns: float) -> float:
-    """What was measured in nanoseconds; 0 where it is no time."""
+    """What was measured in nanoseconds, without tracing; 0 or less where it is no time."""
+    course = analysis.course
+    tracing = tracing_ns(analysis.capture, course) if course else 0.0
     if measure.kind == "memory":
         return 0.0
     if measure.kind != "regex":
-        return as_is
-    phase = analysis.course.phase("work") if analysis.course else None
+        return as_is - tracing
+    phase = course.phase("work") if course else None
     value = as_is * 1e9
     candidates = [wall_ns, *([float(phase.wall_ns)] if phase else [])]
-    return value if any(near / _NEAR <= value <= near * _NEAR for near in candidates) else 0.0
+    return value - tracing if any(near / _NEAR <= value <= near * _NEAR for near in candidates) else 0.0

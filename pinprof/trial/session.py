@@ -109,6 +109,7 @@ class _Trial:
         self._reference: bytes | None = None
         self._peaks: dict[str, list[int]] = {}
         self._analysis: Analysis | None = None
+        self._recorded_run: Ended | None = None
         self._notes: list[str] = []
 
     def result(self) -> TrialResult:
@@ -124,7 +125,7 @@ class _Trial:
         for name, reason in played.failed.items():
             ready[name].problem, ready[name].failed = reason, True
         for one in candidates:
-            self._predict(one, check)
+            self._predict(one)
         base = self._side(AS_IS, played.as_is)
         return TrialResult(
             command=self._request.command,
@@ -203,7 +204,7 @@ class _Trial:
         if self._request.measure.recorded and self._request.measure.of_recording(found.capture) is None:
             raise _nothing(self._request.measure)
         self._say("Looking for what to change")
-        self._analysis = recorded.explained(found)
+        self._analysis, self._recorded_run = recorded.explained(found), found.ended
 
     def _selected(self) -> Sequence[Cure]:
         """The rows that answer an opportunity, and that the program can use."""
@@ -322,12 +323,12 @@ class _Trial:
         if ended.timed_out or ended.status:
             raise Failed(f"The program {ended.ending}.")
 
-    def _predict(self, one: _Candidate, check: Ended) -> None:
-        measure = self._request.measure
-        if self._analysis is None:
+    def _predict(self, one: _Candidate) -> None:
+        measure, run = self._request.measure, self._recorded_run
+        if self._analysis is None or run is None:
             return
-        near = measure.of_recording(self._analysis.capture) if measure.recorded else measure.of_run(check)
-        one.predicted = prediction.predicted(self._analysis, one.cure, measure, near or 0.0, check.wall_ns)
+        value = measure.of_recording(self._analysis.capture) if measure.recorded else measure.of_run(run)
+        one.predicted = prediction.predicted(self._analysis, one.cure, measure, value or 0.0, run.wall_ns)
 
     def _side(self, name: str, values: Sequence[float]) -> Side:
         peaks = self._peaks.get(name) or [0]

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.activity import MemoryOperation
+from pinprof.activity import MemoryKind, MemoryOperation
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
-from pinprof.analyze.opportunities.results import Evidence
+from pinprof.analyze.opportunities.results import CopyTable, Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.model import Int64
+from pinprof.model import Bool, Int64
 from pinprof.rate_book import RUN, Estimate
 from pinprof.units import format_bytes, format_counted, format_ns, format_share
 
@@ -165,10 +165,12 @@ def _parts(scene: Scene, pins: Int64, rows: Int64, used: float) -> tuple[Int64, 
 
 
 def _copied_share(scene: Scene, pins: Int64) -> float | None:
-    """The share of this pinned memory that copies begin in or reach; None where addresses are not known."""
+    """The share of this pinned memory that copies begin in or reach; None unless the place of every copy is known."""
     calls, copies = scene.calls, scene.copies
     activity = scene.capture.activity
-    if calls is None or copies is None or activity is None or not copies.address.any():
+    if calls is None or copies is None or activity is None or activity.untraced() or activity.lost_calls:
+        return None
+    if (_may_use_pinned(copies) & (copies.address == 0)).any():
         return None
     usage = activity.memory
     mine = np.isin(usage.correlation_id, calls.table.correlation_id[pins]) & (
@@ -186,6 +188,12 @@ def _copied_share(scene: Scene, pins: Int64) -> float | None:
         total += length
         copied += int(np.clip(reach.max() - begin.min(), 0, length)) if inside.any() else 0
     return copied / total if copied else None
+
+
+def _may_use_pinned(copies: CopyTable) -> Bool:
+    """Whether an end of these copies is pinned, or may be."""
+    ends = (copies.source, copies.target)
+    return np.asarray(np.any([np.isin(end, (MemoryKind.PINNED, MemoryKind.UNKNOWN)) for end in ends], axis=0))
 
 
 def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, used: float) -> Candidate:

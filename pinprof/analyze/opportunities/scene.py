@@ -164,7 +164,7 @@ class Scene:
         return {key: np.flatnonzero(thread == key) for key in np.unique(thread).tolist()}
 
     def rows_inside(self, calls: Int64) -> Int64:
-        """The wall rows that lie inside these calls, on the threads that made them."""
+        """The wall rows that lie inside these calls, on the threads that made them; see `_context_in`."""
         assert self.calls is not None
         table = self.calls.table
         calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
@@ -174,7 +174,9 @@ class Scene:
             rows = self._rows_by_thread.get(key, np.zeros(0, np.int64))
             time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
             found.append(rows[self._within(calls[thread == key], time)])
-        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        inside = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+        in_context = self.course.wall.phase[inside] == PHASE_NAMES.index("context")
+        return inside if self.calls.initial[calls].any() else inside[~in_context]
 
     def _within(self, calls: Int64, time: Int64) -> Bool:
         """Which of these times lie inside one of these calls of one thread, ordered by start."""

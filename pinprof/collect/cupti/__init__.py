@@ -18,6 +18,7 @@ from pinprof.collect import chosen, host
 from pinprof.collect.collector import Collector, Setup, Tool
 from pinprof.collect.program import find_program
 from pinprof.collect.request import RecordRequest
+from pinprof.collect.uvm.beside import records_events
 from pinprof.errors import CollectError, ToolMissing
 from pinprof.libraries import CUPTI
 
@@ -30,9 +31,10 @@ CUPTI_VARIABLE = "PINPROF_CUPTI"
 and may be folders."""
 
 BUDGET_VARIABLE = "PINPROF_GPU_BUDGET"
-"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends."""
+"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends. Where
+it is unset CUPTI records managed memory as well."""
 
-_BUDGET = 30
+_BUDGET, _ANY = 30, 10**6
 _PATTERN = "libcupti.so.1[1-9]*"
 _FOLDERS = (
     "/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64", "/opt/cuda/extras/CUPTI/lib64",
@@ -92,6 +94,8 @@ def _join(setup: Setup) -> Sequence[Tool]:
         }  # fmt: skip
         if request.gpu != "cupti":
             environment[BUDGET_VARIABLE] = str(_BUDGET)
+        elif records_events(request):
+            environment[BUDGET_VARIABLE] = str(_ANY)
         setup.places.callback(_remove_empty, folder)
     return []
 

@@ -331,14 +331,15 @@ class Probes:
     def _end_episode(self, kind: _Kind, now: int) -> None:
         if kind.episode:
             if kind.episode.level == Level.COUNTED:
-                self._estimate(kind, now, kind.rate)
+                # The program may have ceased to call at any moment since.
+                self._estimate(kind, now, 0.0)
             kind.episode.to_ns, kind.episode = now, None
 
     def _estimate(self, kind: _Kind, now: int, rate: float) -> None:
-        """Sum the calls of a kind that is given up as if the time since the last sum went at this rate."""
+        """Sum the calls of a kind that is given up since the last sum: the rate went evenly to this one."""
         assert kind.episode
-        kind.episode.calls += rate * (now - kind.estimated_ns) * 1e-9
-        kind.estimated_ns = now
+        kind.episode.calls += (kind.rate + rate) / 2 * (now - kind.estimated_ns) * 1e-9
+        kind.estimated_ns, kind.rate = now, rate
 
     def _window(self, name: str, kind: _Kind) -> None:
         """Count a kind's calls for a moment, without records."""
@@ -360,12 +361,11 @@ class Probes:
         # Counted, a call is entered through one trap instead of two, and nothing is written.
         price = self._prices.bare // 2
         self._cost_ns += count * price
-        kind.rate = untraced_rate(count, passed, price)
-        now = time.monotonic_ns()
-        self._estimate(kind, now, kind.rate)
+        rate, now = untraced_rate(count, passed, price), time.monotonic_ns()
+        self._estimate(kind, now, rate)
         kind.window_ns = now + kind.pause_ns
         kind.pause_ns = min(2 * kind.pause_ns, _LONGEST_PAUSE_NS)
-        self._budget.counted(name, kind.rate)
+        self._budget.counted(name, rate)
 
 
 def _holds_something(folder: str) -> bool:

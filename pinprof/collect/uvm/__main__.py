@@ -1,9 +1,10 @@
 """Follows the managed memory of a program until it has ended.
 
-usage: python -m pinprof.collect.uvm PID FOLDER < LIFELINE
+usage: python -m pinprof.collect.uvm PID FOLDER BUDGET < LIFELINE
 
 Processes are looked through for /dev/nvidia-uvm every SOON_S, less often where that takes more than SEARCH_SHARE of a
-processor; each address space has a file in FOLDER. SIGINT or the end of the lifeline end it.
+processor; each address space has a file in FOLDER. BUDGET is the part of the program's time that events may cost, `inf`
+for any. SIGINT or the end of the lifeline end it.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ _TRIES = 100
 class Follower:
     """All address spaces of a program."""
 
-    def __init__(self, pid: int, folder: Path) -> None:
-        self._root, self._folder = pid, folder
+    def __init__(self, pid: int, folder: Path, budget: float) -> None:
+        self._root, self._folder, self._budget = pid, folder, budget
         self.sources: dict[int, Source] = {}
         """By our copy of the descriptor."""
         self._ends: dict[int, int] = {}
@@ -64,7 +65,7 @@ class Follower:
             self.search()
             self._search_at = begun + min(max(SOON_S, (time.thread_time() - used) / SEARCH_SHARE), SELDOM_S)
         due = max(min(self._search_at, self._read_at) - time.monotonic(), 0)
-        watched = {source.descriptor: source for source in self.sources.values()}
+        watched = {source.descriptor: source for source in self.sources.values() if source.descriptor >= 0}
         ready = set(select.select([LIFELINE, *self._ends, *watched], [], [], due)[0])
         if LIFELINE in ready and not os.read(LIFELINE, 64):
             self.stop()
@@ -103,7 +104,7 @@ class Follower:
                     self._tried[pid, number] = _TRIES
                     self._refused.pop(pid, None)
                     return
-                self.sources[uvm] = Source(pid, uvm, self._folder)
+                self.sources[uvm] = Source(pid, uvm, self._folder, self._budget)
             except Refused as error:
                 # What a process opens first may become an address space a moment later.
                 if pid in self._ends.values():
@@ -134,8 +135,8 @@ class Follower:
 
 def main(arguments: Sequence[str]) -> int:
     """0 when everything was kept that was seen."""
-    pid, folder = int(arguments[0]), Path(arguments[1])
-    follower = Follower(pid, folder)
+    pid, folder, budget = int(arguments[0]), Path(arguments[1]), float(arguments[2])
+    follower = Follower(pid, folder, budget)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, follower.stop)
     print(READY, flush=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -17,6 +18,7 @@ from pinprof.collect.python import ALLOW, forbidden
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm import READY, REFUSED, descriptors, driver
+from pinprof.collect.uvm.source import BUDGET
 from pinprof.errors import CollectError
 from pinprof.store import LOG, UVM
 
@@ -31,18 +33,19 @@ class ManagedMemory(Tool):
 
     def __init__(self, setup: Setup) -> None:
         self._log, self._folder = setup.directory / LOG, (setup.directory / UVM).resolve()
-        self._own_process = setup.request.own_process
+        self._own_process, self._asked = setup.request.own_process, setup.request.gpu == "uvm"
+        self._budget = BUDGET if setup.request.gpu == "auto" else math.inf
         self._folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
         setup.places.callback(self._remove_empty)
 
     def attach(self, program: Program) -> None:
         """Start the follower; it finds an address space soon after the program opens it."""
-        arguments, fork = [str(program.pid), str(self._folder)], not self._own_process
+        arguments, fork = [str(program.pid), str(self._folder), str(self._budget)], not self._own_process
         try:
             self.recorder = started("pinprof.collect.uvm", "pinprof-uvm", arguments, self._log, fork=fork)
         except OSError as error:
             problem = f"The follower of managed memory cannot be started: {error.strerror}."
-            raise CollectError(problem, "Record without --gpu uvm.", "gpu") from error
+            raise CollectError(problem, "Record with --gpu off.", "gpu") from error
 
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until it looks."""
@@ -60,7 +63,7 @@ class ManagedMemory(Tool):
             f"Managed memory of a process was not recorded: pinprof could not {reason}."
             for reason in sorted(set(re.findall(rf"^{REFUSED}([ -~]+)$", said, re.MULTILINE)))
         ]
-        if not any(self._folder.glob("*.bin")) and not notes:
+        if self._asked and not any(self._folder.glob("*.bin")) and not notes:
             notes.append("No process of the program used unified memory's driver: no migrations were recorded.")
         if not self.recorder.ended_well or self.recorder.died_first:
             notes.append("The follower of managed memory ended before the program did: its events are missing since.")
@@ -94,7 +97,7 @@ def _check(request: RecordRequest) -> None:
     """Raise where the events are asked for and cannot be had."""
     if request.gpu != "uvm":
         return
-    if any(part.traces_cuda for part in chosen(request)):
+    if _left_to_nsys(request):
         text = "Nsight Systems records managed memory itself."
         raise CollectError(text, "Leave out --gpu uvm, or nsys.", "gpu")
     text, remedy = problem()
@@ -102,8 +105,17 @@ def _check(request: RecordRequest) -> None:
         raise CollectError(text, remedy, "gpu")
 
 
+def _left_to_nsys(request: RecordRequest) -> bool:
+    return any(part.traces_cuda for part in chosen(request))
+
+
+def records_events(request: RecordRequest) -> bool:
+    """Whether the driver's events are recorded: wherever they can be had and no other tool records managed memory."""
+    return request.gpu == "uvm" or (request.gpu != "off" and not _left_to_nsys(request) and not problem()[0])
+
+
 def _join(setup: Setup) -> Sequence[Tool]:
-    return [ManagedMemory(setup)] if setup.request.gpu == "uvm" else []
+    return [ManagedMemory(setup)] if records_events(setup.request) else []
 
 
 COLLECTOR = Collector(_join, check=_check)

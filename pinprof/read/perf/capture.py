@@ -113,9 +113,9 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     if calls := store.part(directory, store.CALLS_DATA):
         given_up = call_tracing.given_up(manifest)
         called = cuda_calls.load(calls, resolver, given_up)
-        activity = replace(called.activity, call_overhead=call_tracing.overhead(manifest), given_up=given_up)
+        activity = replace(called.activity, call_overhead=call_tracing.overhead(manifest))
         begun = int(capture.samples.time_ns.min(initial=given_up[0].start_ns)) if given_up else 0
-        notes = call_tracing.notes(given_up, begun, call_tracing.budget_percent(manifest))
+        notes = call_tracing.notes(activity.given_up, begun, call_tracing.budget_percent(manifest))
         capture = replace(capture.with_notes(*called.notes, *notes), activity=activity, call_stacks=called.stacks)
     for recorder, folder in ((cupti, store.GPU), (uvm, store.UVM)):
         if seen := recorder.read_folder(directory / folder, capture.activity):

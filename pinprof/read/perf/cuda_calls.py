@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
 from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
-from pinprof.cuda_functions import FUNCTIONS, READ_PIECES, STATED, Function, plain_name
+from pinprof.cuda_functions import FUNCTIONS, READ_PIECES, STATED, Function, kind_of, plain_name
 from pinprof.errors import PinprofError
 from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.own_code import library_part
@@ -91,7 +91,10 @@ def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> Cu
     if raw.lost_samples:
         what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
         notes.append(f"{what} lost: the calls' counts are too low.")
-    activity = Activity(SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED)
+    activity = Activity(
+        SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
+        given_up=tuple(_outermost(part, memory.calls) for part in given_up),
+    )  # fmt: skip
     return CudaCalls(activity, tuple(notes), stacks.table)
 
 
@@ -106,6 +109,16 @@ def _across(given_up: Sequence[GivenUp], start: Int64, end: Int64, source: Int32
         begins = np.array(sorted(part.start_ns for part in gaps), np.int64)
         result |= mine & (np.searchsorted(begins, start) < np.searchsorted(begins, end))
     return result
+
+
+def _outermost(part: GivenUp, calls: ApiCallTable) -> GivenUp:
+    """The recorder counts each function that is entered; here are the program's own calls, as those recorded go.
+
+    A call of the runtime that calls the driver is entered twice.
+    """
+    mine = np.array([kind_of(name) == part.kind for name in calls.names] or [False], np.bool_)
+    inside = calls.folded[mine[calls.name]]
+    return replace(part, calls=round(part.calls / (1 + float(np.median(inside))))) if len(inside) else part
 
 
 def _pairs(time: Int64, pid: Int32, tid: Int32, leaving: np.ndarray, function: UInt64) -> tuple[Int64, Int64, Int64]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import math
 import mmap
 import os
 import signal
@@ -48,7 +49,6 @@ def machine(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Driver:
     (tmp_path / "nvidia-uvm-tools").touch()
     (tmp_path / "nvidia-uvm").touch()
     stand_in = Driver()
-    monkeypatch.setattr(source, "BUDGET", float("inf"))  # however slow this machine is
     monkeypatch.setattr(driver, "ioctl", stand_in.ioctl)
     monkeypatch.setattr(driver, "DEVICE", tmp_path / "nvidia-uvm-tools")
     monkeypatch.setattr(descriptors, "MEMORY_DEVICE", str(tmp_path / "nvidia-uvm"))
@@ -62,8 +62,8 @@ def migration(number: int, version: int = 2) -> bytes:
     )  # fmt: skip
 
 
-def following(folder: Path) -> source.Source:
-    return source.Source(os.getpid(), os.open("/dev/null", os.O_RDONLY), folder)
+def following(folder: Path, budget: float = math.inf) -> source.Source:
+    return source.Source(os.getpid(), os.open("/dev/null", os.O_RDONLY), folder, budget)
 
 
 def own_descriptors() -> set[Path]:
@@ -161,25 +161,35 @@ def test_a_driver_that_knows_the_first_layout_alone_is_read_too(machine: Driver,
     assert (file.layout, file.of_kind(Event.MIGRATION)["address"].tolist()) == (1, [7 << 12])
 
 
-def test_a_flood_ends_the_events_and_leaves_the_counters(
-    machine: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(source, "BUDGET", 0.03)
-    monkeypatch.setattr(source, "EVENT_S", 1e-5)  # so many as fit into the queue at once
-    followed = following(tmp_path)
-    event = migration(1)
-    machine.writes(*[event] * (round(source.BUDGET * source.PERIOD_S / source.EVENT_S) + 1))
-    followed.read()
-    assert machine.queues[0].enabled == 0
-    before = recorded(tmp_path).count(Event.MIGRATION)
-    machine.writes(event)
+@pytest.mark.parametrize("budget", [source.BUDGET, math.inf])
+def test_over_budget_the_address_space_is_let_go_of(machine: Driver, tmp_path: Path, budget: float) -> None:
+    before = own_descriptors()
+    followed = following(tmp_path, budget)
+    flood = [migration(1)] * (round(source.BUDGET * source.PERIOD_S / source.MIGRATION_S) + 1)
     machine.counters[0][Counter.TO_HOST] = 1 << 30
-    followed.finish()
+    machine.writes(*flood)
+    followed.read()
     file = recorded(tmp_path)
-    assert (file.state, file.count(Event.MIGRATION), file.counters[Counter.TO_HOST]) == (
-        State.OVER_BUDGET, before, 1 << 30,
-    )  # fmt: skip
+    assert (file.count(Event.MIGRATION), file.counters[Counter.TO_HOST]) == (len(flood), 1 << 30)
+    if budget == math.inf:
+        assert (file.state, followed.descriptor) == (State.RUNNING, followed.queue.descriptor)
+        followed.finish()
+        return
+    assert (file.state, followed.descriptor) == (State.OVER_BUDGET, -1)
     assert file.stopped_ns > file.opened_ns
+    assert len(own_descriptors() - before) == 2, "the file, and the copy of the program's descriptor"
+    followed.read()
+    followed.finish()
+    assert recorded(tmp_path).state == State.OVER_BUDGET
+
+
+def test_faults_are_not_what_costs_time(machine: Driver, tmp_path: Path) -> None:
+    followed = following(tmp_path, 0.5 * source.BUDGET)
+    fault = layout.event(Event.CPU_FAULT, 2, time=1, address=1 << 20)
+    machine.writes(*[fault] * 10_000, migration(1))
+    followed.read()
+    assert recorded(tmp_path).state == State.RUNNING
+    followed.finish()
 
 
 def test_a_full_disk_ends_the_events_and_not_the_follower(
@@ -206,7 +216,7 @@ def test_what_is_no_address_space_leaves_nothing_behind(machine: Driver, tmp_pat
     opened = own_descriptors()
     uvm_descriptor = os.open("/dev/null", os.O_RDONLY)
     with pytest.raises(driver.Refused, match="status 0x16"):
-        source.Source(os.getpid(), uvm_descriptor, tmp_path)
+        source.Source(os.getpid(), uvm_descriptor, tmp_path, math.inf)
     os.close(uvm_descriptor)
     assert own_descriptors() == opened
     assert not list(tmp_path.glob("*.bin"))
@@ -244,7 +254,7 @@ def test_a_process_is_found_followed_once_and_let_go_of(machine: Driver, tmp_pat
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout
         assert program.stdout.readline() == "open\n"
-        watch = follower.Follower(program.pid, folder)
+        watch = follower.Follower(program.pid, folder, math.inf)
         while len(watch.sources) < 2:
             watch.step()
         watch.search()
@@ -271,13 +281,13 @@ def test_why_a_process_is_not_followed_is_said(
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as program:
         assert program.stdout
         program.stdout.readline()
-        watch = follower.Follower(program.pid, tmp_path)
+        watch = follower.Follower(program.pid, tmp_path, math.inf)
         watch.step()
         machine.refuses.clear()  # the program initialises what it opened
         while not watch.sources:
             watch.step()
         machine.refuses.add((device.stat().st_dev, device.stat().st_ino))
-        other = follower.Follower(program.pid, tmp_path)
+        other = follower.Follower(program.pid, tmp_path, math.inf)
         other.step()
         other.finish()
         watch.finish()
@@ -299,7 +309,7 @@ def test_the_probe_for_a_gpu_notes_every_answer(machine: Driver) -> None:
 
 
 def test_the_process_itself_says_when_it_looks_and_ends_when_told(tmp_path: Path) -> None:
-    command = [sys.executable, "-P", "-S", "-m", "pinprof.collect.uvm", str(os.getpid()), str(tmp_path)]
+    command = [sys.executable, "-P", "-S", "-m", "pinprof.collect.uvm", str(os.getpid()), str(tmp_path), "inf"]
     environment = collector_environment()
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
@@ -335,17 +345,24 @@ def test_a_program_without_managed_memory_is_said_to_have_none(tmp_path: Path) -
     assert not (tmp_path / store.UVM).exists()
 
 
-def test_it_is_asked_for_by_name_alone(tmp_path: Path) -> None:
+@pytest.mark.parametrize("there", [True, False])
+def test_it_joins_wherever_the_driver_allows_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool) -> None:
     collector = load("uvm.beside")
     assert "uvm.beside" in BESIDE
-    for gpu in ("auto", "cupti", "off"):
+    monkeypatch.setattr(beside, "problem", lambda: ("", "") if there else ("No device.", "Get one."))
+    budgets = {}
+    for gpu in ("auto", "cupti", "uvm", "off"):
         request = RecordRequest(("true",), gpu=gpu)
-        collector.check(request)
-        assert not collector.join(Setup(request, tmp_path, ExitStack(), {}))
-    with ExitStack() as places:
-        (tool,) = collector.join(Setup(RecordRequest((), pid=1, gpu="uvm"), tmp_path, places, {}))
-        assert isinstance(tool, beside.ManagedMemory)
+        with ExitStack() as places:
+            joined = collector.join(Setup(request, tmp_path, places, {}))
+            budgets[gpu] = [tool._budget for tool in joined if isinstance(tool, beside.ManagedMemory)]
+        if there or gpu != "uvm":
+            collector.check(request)
+    some = {"auto": [source.BUDGET], "cupti": [math.inf]} if there else {"auto": [], "cupti": []}
+    assert budgets == {**some, "uvm": [math.inf], "off": []}
     assert not list(tmp_path.iterdir())
+    beside_nsys = Setup(RecordRequest(("true",), ("nsys",), gpu="auto"), tmp_path, ExitStack(), {})
+    assert not collector.join(beside_nsys)
 
 
 def test_a_machine_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -363,7 +380,7 @@ def test_a_machine_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(beside, "forbidden", str)
     monkeypatch.setattr(descriptors, "impossible", str)
     load("uvm.beside").check(RecordRequest(("true",), gpu="uvm"))
-    assert "--gpu uvm" in checks._managed_memory().found
+    assert checks._managed_memory().state == "ok"
 
 
 def test_what_lies_in_memory_is_read_with_its_address() -> None:

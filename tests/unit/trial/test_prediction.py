@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pinprof.activity import Activity, ApiCallTable, CallOverhead
 from pinprof.analyze.opportunities.results import Opportunity, Saving, Site
 from pinprof.trial.cures import CURES
 from pinprof.trial.measure import Measure, parse
@@ -25,16 +26,32 @@ def found(cure: str, saving_ms: float, **changed: Any) -> Opportunity:
 
 
 def ratio(
-    *opportunities: Opportunity, cure: Any = KEEP, measure: str = "wall", as_is: float = 2000 * MS
+    *opportunities: Opportunity, cure: Any = KEEP, measure: str = "wall", as_is: float = 2000 * MS, traced: int = 0
 ) -> Ratio | None:
-    analysis: Any = SimpleNamespace(opportunities=SimpleNamespace(found=opportunities), course=course(0))
+    capture = SimpleNamespace(activity=None if not traced else traced_calls(traced))
+    analysis: Any = SimpleNamespace(
+        opportunities=SimpleNamespace(found=opportunities), course=course(0), capture=capture
+    )
     return predicted(analysis, cure, parse(measure), as_is, 2000 * MS)
+
+
+def traced_calls(count: int) -> Activity:
+    """Calls of the critical thread in phase work, of which each took 0.1 ms longer."""
+    calls = ApiCallTable.of(count, start_ns=500 * MS, end_ns=501 * MS, pid=100, tid=100)
+    return Activity("test", calls=calls, call_overhead=CallOverhead(50_000, 100_000))
 
 
 def test_a_saving_is_set_against_the_run_as_it_is() -> None:
     promised = ratio(found("reuse-memory", 500))
     assert promised is not None
     assert (promised.low, promised.median, promised.high) == pytest.approx((0.7, 0.75, 0.775))
+
+
+def test_what_tracing_took_is_no_part_of_the_run() -> None:
+    promised = ratio(found("reuse-memory", 500), traced=10_000)
+    assert promised is not None
+    assert promised.median == pytest.approx(0.5)
+    assert ratio(found("reuse-memory", 500), traced=20_000) is None
 
 
 def test_savings_of_all_opportunities_that_a_cure_carries_out_add_up() -> None:
