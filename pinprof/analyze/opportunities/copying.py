@@ -2,63 +2,112 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 
 from pinprof.activity import MemoryKind
+from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.candidate import Candidate, total
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.copies import CopyGroup
 from pinprof.analyze.opportunities.pages import HUGE_PAGES_SAVE
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.cuda_functions import COPIES
 from pinprof.model import Int64
 from pinprof.rate_book import RUN, Estimate
 from pinprof.units import format_bytes, format_count, format_counted, format_ns
 
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
+LEAST_TRACED = 100
+"""Copies of a place that say what those are that were not traced."""
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
 ERROR = 0.2
 """Of what short calls cost: what tracing takes is known that well."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
+_HOST_KINDS = (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)
+_COPYING = re.compile(r"cu(da)?Mem(cpy|set)\w*")
 _FAULTS = ("fault.anon", "fault.entry", "fault.core", "fault.file", "free.unmap")
 
 
 def tiny(scene: Scene) -> Iterator[Candidate]:
     """Very many small copies at one place."""
-    for kind in (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN):
+    for kind in _HOST_KINDS:
         for group in scene.copy_groups(kind):
-            if group.count < TINY_COPIES or group.each > TINY_BYTES or _reads_scalars(group):
+            more, rows = _not_traced(scene, group)
+            count, size = group.count + more, group.bytes + more * group.each
+            if count < TINY_COPIES or group.each > TINY_BYTES or _reads_scalars(group):
                 continue
             site = scene.site_of_calls(group.calls, group.rows)
             pinned = kind == MemoryKind.PINNED
             remains = total(
-                [scene.rates.cost(f"{group.way}.{'pinned' if pinned else 'pageable'}", group.bytes)]
-                + ([] if pinned else [scene.rates.cost("memcpy.host", group.bytes)])
+                [scene.rates.cost(f"{group.way}.{'pinned' if pinned else 'pageable'}", size)]
+                + ([] if pinned else [scene.rates.cost("memcpy.host", size)])
             )
             if remains is None:
                 continue
             cost, error = _untraced(scene, group)
+            sampled, about = scene.ns(rows), "about " if more else ""
             yield Candidate(
-                title=f"{site.place} makes {format_counted(group.count, 'copy', 'copies')} {group.words} of"
+                title=f"{site.place} makes {about}{format_counted(count, 'copy', 'copies')} {group.words} of"
                 f" {format_bytes(group.each)} each.",
                 site=site,
-                phase=scene.phase_of(group.rows),
-                rows=group.rows,
-                cost_ns=cost,
-                remains=replace(remains, low_ns=0, high_ns=remains.high_ns + error),
+                phase=scene.phase_of(rows if more else group.rows),
+                rows=np.union1d(group.rows, rows),
+                cost_ns=cost + sampled,
+                remains=replace(remains, low_ns=0, high_ns=remains.high_ns + error + ERROR * sampled),
                 cure=cure("batch-copies", scene.framework),
-                count=group.count,
-                bytes=group.bytes,
-                basis=((f"One copy of all {format_bytes(group.bytes)} takes {format_ns(round(remains.ns))}"
-                       f" ({remains.source})."), *_without_tracing(scene)),
+                count=count,
+                bytes=size,
+                basis=(
+                    f"One copy of all {format_bytes(size)} takes {format_ns(round(remains.ns))} ({remains.source}).",
+                    *_without_tracing(scene),
+                    *_by_samples(more, sampled),
+                ),
                 evidence=(Evidence(f"{format_counted(group.count, 'call takes', 'calls take')}"
                                    f" {format_ns(group.cost_ns)}, {format_ns(group.cost_ns // group.count)} each."),),
             )  # fmt: skip
+
+
+def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:
+    if not count:
+        return ()
+    what = format_counted(count, "of the copies was", "of the copies were")
+    return (f"About {what} not traced, and cost {format_ns(cost_ns)} by samples.",)
+
+
+def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
+    """About how many copies of a group were made while tracing was given up, and the wall rows in which they were.
+
+    Samples say where copies were made meanwhile; the group's part in those of a place is that of the traced ones.
+    """
+    activity = scene.capture.activity
+    gaps = [part for part in activity.given_up if part.untraced and part.kind == COPIES] if activity else []
+    if not gaps or group.count < LEAST_TRACED or not len(group.rows):
+        return 0, np.zeros(0, np.int64)
+    time = scene.course.wall.time_ns
+    inside = np.any([(time >= part.start_ns) & (time < part.end_ns) for part in gaps], axis=0)
+    copying = np.flatnonzero(inside & scene.has(_COPYING))
+    place = _place(scene, group)
+    here = copying[scene.place[copying] == place]
+    beside = [other for kind in _HOST_KINDS for other in scene.copy_groups(kind) if _place(scene, other) == place]
+    part = group.count / max(sum(other.count for other in beside), 1)
+    share = part * scene.ns(here) / max(scene.ns(copying), 1)
+    count = round(share * sum(gap.calls for gap in gaps))
+    return count, here if count else here[:0]
+
+
+def _place(scene: Scene, group: CopyGroup) -> int:
+    """The frame of the program's own code in which most of the group's time was sampled."""
+    places, which = np.unique(scene.place[group.rows], return_inverse=True)
+    if not len(places):
+        return NOTHING
+    return int(places[np.bincount(which.reshape(-1), weights=scene.course.wall.ns[group.rows]).argmax()])
 
 
 def _reads_scalars(group: CopyGroup) -> bool:

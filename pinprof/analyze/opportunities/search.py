@@ -171,7 +171,7 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
     if activity is not None and (count := activity.untraced()):
         about = format_counted(count, "CUDA call was", "CUDA calls were")
-        missing.append(f"About {about} not traced: what they cost is not searched, and no count holds them.")
+        missing.append(f"About {about} not traced: what they cost is known from samples alone.")
     if what := _lacking(scene.capture):
         missing.append(f"There are no {what}: who causes what is not searched. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:

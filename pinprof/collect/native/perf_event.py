@@ -27,7 +27,7 @@ SAMPLE_CALLCHAIN, SAMPLE_ID, SAMPLE_CPU, SAMPLE_PERIOD, SAMPLE_STREAM_ID = 1 << 
 SAMPLE_RAW, SAMPLE_REGS_USER, SAMPLE_STACK_USER, SAMPLE_IDENTIFIER = 1 << 10, 1 << 12, 1 << 13, 1 << 16
 
 # perf_event_read_format; LOST since Linux 6.0
-FORMAT_ID, FORMAT_LOST = 1 << 2, 1 << 4
+FORMAT_RUNNING, FORMAT_ID, FORMAT_LOST = 1 << 1, 1 << 2, 1 << 4
 
 # The bits of perf_event_attr, in the order of its bit field.
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 5, 1 << 6
@@ -149,6 +149,12 @@ def share_ring(file: int, owner: int) -> None:
 def count(file: int) -> int:
     """How often an event happened."""
     return int.from_bytes(os.read(file, 24)[:8], "little")
+
+
+def count_and_time(file: int) -> tuple[int, int]:
+    """How often an event with FORMAT_RUNNING happened, and for how many ns its thread ran meanwhile."""
+    words = os.read(file, 16)
+    return int.from_bytes(words[:8], "little"), int.from_bytes(words[8:], "little")
 
 
 def lost_records(file: int, read_format: int) -> int:

@@ -23,6 +23,7 @@ from pinprof.collect.native.opened import Opened
 from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Tracepoints
+from pinprof.collect.proc import tree
 
 _OFTEN_NS, _SELDOM_NS = 5_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
@@ -30,6 +31,10 @@ _FAST_BYTES = 64 << 10
 _LOOK_SHARE = 20
 """A look may take a twentieth of the time between two."""
 _WINDOW_S = 0.005
+_LEAST_RAN_NS = 200_000
+"""From a shorter time on the processor within a window no rate is told."""
+_CPU_READ_NS, _CPU_TIME = 20_000_000, 2
+"""Between two readings of the program's processor time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
 _FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 40_000_000, 500_000_000
 """Between two windows in which the calls of a kind that is given up are counted: each twice as long, up to this."""
 _MOST_THREADS = 1024
@@ -68,9 +73,13 @@ class _Kind:
     counted: int = 0
     """Of the event that tells the calls, at the last look."""
     rate: float = 0.0
-    """Calls a second while it is given up."""
-    estimated_ns: int = 0
-    """Up to when these are summed."""
+    """Calls in a second of the program's processor time, while it is given up."""
+    counted_ns: int = 0
+    """When the calls were summed last,"""
+    cpu_ns: int = 0
+    """and the program's processor time then."""
+    seen: bool = False
+    """A window has shown the rate; else it is what the calls came to while they were traced."""
     window_ns: int = 0
     """When to count next."""
     pause_ns: int = _FIRST_PAUSE_NS
@@ -106,6 +115,7 @@ class Probes:
         self._overhead: dict[str, int] | None = None
         self._pending = self._calls = self._cost_ns = 0
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
+        self._cpu_ns = self._cpu_read_ns = 0
         self._prices = Prices()
         self._files = files
         self.opening: Opening | None = None
@@ -201,8 +211,11 @@ class Probes:
         fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
         if fast or passed >= _SELDOM_NS:
             self._look(now, passed)
-        for name, kind in self._kinds.items():
-            if self._budget.level(name) == Level.COUNTED and now >= kind.window_ns:
+        given_up = {name: kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED}
+        if given_up and now - self._cpu_read_ns >= _CPU_READ_NS:
+            self._read_cpu_time()
+        for name, kind in given_up.items():
+            if now >= kind.window_ns:
                 self._window(name, kind)
 
     def wait_ms(self, longest: int) -> int:
@@ -294,7 +307,8 @@ class Probes:
             for file in (file for event in kind.events for file in opened.files[event]):
                 perf_event.disable(file)
             opened.let_go(kind.events)
-            kind.estimated_ns, kind.pause_ns = now, _FIRST_PAUSE_NS
+            self._read_cpu_time()
+            kind.counted_ns, kind.cpu_ns, kind.seen, kind.pause_ns = now, self._cpu_ns, False, _FIRST_PAUSE_NS
             kind.window_ns = now + kind.pause_ns
             self._begin_episode(name, kind, level, now)
             return
@@ -335,37 +349,54 @@ class Probes:
                 self._estimate(kind, now, 0.0)
             kind.episode.to_ns, kind.episode = now, None
 
-    def _estimate(self, kind: _Kind, now: int, rate: float) -> None:
-        """Sum the calls of a kind that is given up since the last sum: the rate went evenly to this one."""
+    def _estimate(self, kind: _Kind, now: int, rate: float) -> float:
+        """Sum the calls of a kind that is given up since the last sum, and return them by the second.
+
+        They go with the program's processor time, since it may wait for a processor; the rate went evenly to this one.
+        """
         assert kind.episode
-        kind.episode.calls += (kind.rate + rate) / 2 * (now - kind.estimated_ns) * 1e-9
-        kind.estimated_ns, kind.rate = now, rate
+        calls = (kind.rate + rate) / 2 * max(self._cpu_ns - kind.cpu_ns, 0) * 1e-9
+        by_the_second = calls * 1e9 / max(now - kind.counted_ns, 1)
+        kind.episode.calls += calls
+        kind.counted_ns, kind.cpu_ns, kind.rate = now, self._cpu_ns, rate
+        return by_the_second
+
+    def _read_cpu_time(self) -> None:
+        """Note the processor time of the program's processes; what has ended does not count."""
+        self._cpu_read_ns, found = time.monotonic_ns(), 0
+        for pid in tree(self._pid, _MOST_THREADS, _MOST_THREADS):
+            with contextlib.suppress(OSError):
+                found += time.clock_gettime_ns(~pid << 3 | _CPU_TIME)
+        self._cpu_ns = max(found, self._cpu_ns)
 
     def _window(self, name: str, kind: _Kind) -> None:
         """Count a kind's calls for a moment, without records."""
         spec = ev.counter(kind.point)
-        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED).attr
+        attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED, read_format=perf_event.FORMAT_RUNNING).attr
         with contextlib.ExitStack() as opened:
             files: list[int] = []
             for thread in existing.family(self._pid)[:_MOST_THREADS]:
                 with contextlib.suppress(OSError):  # it has ended just now
                     files.append(perf_event.open_event(attr, thread, -1))
                     opened.callback(os.close, files[-1])
-            begun = time.monotonic_ns()
             for file in files:
                 perf_event.enable(file)
             if files:
                 time.sleep(_WINDOW_S)
-            passed = time.monotonic_ns() - begun
-            count = sum(perf_event.count(file) for file in files)
+            counts = [perf_event.count_and_time(file) for file in files]
+        count, ran_ns = (sum(values) for values in zip((0, 0), *counts, strict=True))
         # Counted, a call is entered through one trap instead of two, and nothing is written.
         price = self._prices.bare // 2
         self._cost_ns += count * price
-        rate, now = untraced_rate(count, passed, price), time.monotonic_ns()
-        self._estimate(kind, now, rate)
+        rate, now = kind.rate, time.monotonic_ns()
+        if ran_ns >= _LEAST_RAN_NS:
+            rate = untraced_rate(count, ran_ns, price)
+            kind.rate, kind.seen = kind.rate if kind.seen else rate, True
+        self._read_cpu_time()
+        by_the_second = self._estimate(kind, now, rate)
         kind.window_ns = now + kind.pause_ns
         kind.pause_ns = min(2 * kind.pause_ns, _LONGEST_PAUSE_NS)
-        self._budget.counted(name, rate)
+        self._budget.counted(name, by_the_second)
 
 
 def _holds_something(folder: str) -> bool:

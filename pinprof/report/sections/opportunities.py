@@ -27,6 +27,8 @@ LOOKED_FOR = (
     "temporaries that are faulted anew", "waits for other threads", "contexts created inside timed work",
 )  # fmt: skip
 """Kinds of opportunity, said where none was found."""
+_SHOWN = 0.03
+"""Of what an opportunity costs: causes of less are left to the page."""
 
 
 @dataclass(frozen=True)
@@ -176,7 +178,10 @@ def _json(one: Opportunity) -> dict[str, Any]:
 def _card_text(card: Card) -> Iterator[RenderableType]:
     one = card.it
     yield Text(f"{one.rank}  ", "bold") + sentence(printable(one.title), "bold")
-    causes = ", ".join(f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF)
+    least = _SHOWN * sum(one.causes.values())
+    causes = ", ".join(
+        f"{leaf} {units.format_ns(ns)}" for leaf, ns in one.causes.items() if leaf in LEAF and ns >= least
+    )
     lines = [
         sentence(
             printable(f"{card.gain}; costs {units.format_ns(one.cost_ns)}" + (f": {causes}" if causes else "")), "green"

@@ -1,10 +1,12 @@
 """How right and how dear recording the GPU's work is, on a machine with a GPU.
 
 usage: python -m tests.truth.gpu.measure OUT [--case NAME=COMMAND]… [--only agreement,overhead,profilers] [--rounds 5]
+       [--program NAME]… [--recorder NAME]…
 
 Writes OUT/results.json and OUT/results.md after each table, so that what was measured is kept when it is interrupted.
 Programs are those of programs/, which need PyTorch and nvcc (`NVCC`); `--case` adds others to the agreement and the
-overhead. nsys is that of `NSYS`. Exit status 1 where an agreement does not hold or a profile is not whole.
+overhead, `--program` leaves only those named, and `--recorder` only those recorders of the overhead. nsys is that of
+`NSYS`. Exit status 1 where an agreement does not hold or a profile is not whole.
 """
 
 from __future__ import annotations
@@ -34,6 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.truth.gpu.measure", description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path)
     parser.add_argument("--case", action="append", default=[], type=case, metavar="NAME=COMMAND")
+    parser.add_argument("--program", action="append", default=[], metavar="NAME")
+    parser.add_argument("--recorder", action="append", choices=runs.RECORDERS)
     parser.add_argument("--only", type=chosen, default=TABLES, metavar=",".join(TABLES))
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--count", type=int, default=200_000, help="calls of the programs that make so many")
@@ -44,8 +48,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with tempfile.TemporaryDirectory(prefix="pinprof-truth-") as name:
         place = Path(name)
         makers: dict[str, Callable[[], Table]] = {
-            "agreement": lambda: _agreement(given.case, place, given.count),
-            "overhead": lambda: _overhead(given.case, place, given.count, given.rounds, size),
+            "agreement": lambda: _agreement(given, place),
+            "overhead": lambda: _overhead(given, place, size),
             "profilers": lambda: _profilers(place),
         }
         tables: dict[str, Table] = {}
@@ -88,21 +92,26 @@ def write(out: Path, tables: dict[str, Table]) -> None:
     (out / "results.md").write_text("\n".join([head, *(table.markdown() for table in tables.values())]), "utf-8")
 
 
-def _agreement(cases: Sequence[Program], place: Path, count: int) -> Table:
-    own, notes = runs.own_programs(place, ("copies", "read_back", "batches", "train"), count)
-    table = agreement.measure([*cases, *own], place)
+def _agreement(given: argparse.Namespace, place: Path) -> Table:
+    own, notes = runs.own_programs(place, ("copies", "read_back", "batches", "train"), given.count)
+    table = agreement.measure(_wanted(given, [*given.case, *own]), place)
     table.notes[:0] = notes
     return table
 
 
-def _overhead(cases: Sequence[Program], place: Path, count: int, rounds: int, size: int) -> Table:
-    own, notes = runs.own_programs(place, ("copies", "launches", "train"), count)
+def _overhead(given: argparse.Namespace, place: Path, size: int) -> Table:
+    own, notes = runs.own_programs(place, ("copies", "launches", "train"), given.count)
     script = str(runs.HERE / "scenario.py")
     command = (sys.executable, script)
     scenarios = [Program(name, (*command, name, f"--size-bytes={size}", "--iterations=5")) for name in SCENARIOS]
-    table = overhead.measure([*own, *scenarios, *cases], place, rounds)
+    recorders = given.recorder or runs.RECORDERS
+    table = overhead.measure(_wanted(given, [*own, *scenarios, *given.case]), place, given.rounds, recorders)
     table.notes[:0] = notes
     return table
+
+
+def _wanted(given: argparse.Namespace, programs: Sequence[Program]) -> list[Program]:
+    return [one for one in programs if not given.program or one.name in given.program]
 
 
 def _profilers(place: Path) -> Table:

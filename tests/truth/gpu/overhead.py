@@ -20,15 +20,15 @@ LIMIT = 0.05
 """By which the default may make any of these programs longer."""
 
 
-def measure(programs: Sequence[Program], place: Path, rounds: int) -> Table:
-    """Each program under each recorder, so many times."""
+def measure(programs: Sequence[Program], place: Path, rounds: int, recorders: Sequence[str] = runs.RECORDERS) -> Table:
+    """Each program under each recorder, so many times; one of them is `NONE`."""
     table = Table("Overhead", COLUMNS)
     for program in programs:
-        results: dict[str, list[dict[str, Any]]] = {name: [] for name in runs.RECORDERS}
+        results: dict[str, list[dict[str, Any]]] = {name: [] for name in recorders}
         failed: set[str] = set()
         for turn in range(rounds):
-            first = turn % len(runs.RECORDERS)
-            for recorder in (*runs.RECORDERS[first:], *runs.RECORDERS[:first]):
+            first = turn % len(recorders)
+            for recorder in (*recorders[first:], *recorders[:first]):
                 # What failed once is not waited for again.
                 one = runs.Run() if recorder in failed else runs.run(recorder, program.command, place / "overhead")
                 if recorder not in failed and "whole_ns" not in one.result:
