@@ -74,8 +74,9 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     # Python frees here what it made there, so what is given back is judged over the whole work too.
     everywhere = scene.ns(rows[marks.frees[rows]]) >= LEAST_FREED_OF_ALL * max(scene.ns(rows), 1)
+    least = LEAST_SHARE * scene.undisturbed_ns("work")
     for made, group in _with_their_frees(scene, marks, scene.by_place(rows)):
-        if scene.ns(group) < LEAST_SHARE * scene.phase_ns("work"):
+        if scene.ns(group) < least:
             continue
         kind = _kind(scene, marks, group, everywhere=everywhere)
         huge = scene.ns(group[marks.huge[group]])
@@ -83,7 +84,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         low, likely, high = (
             small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
         )
-        if likely < LEAST_SHARE * scene.phase_ns("work"):
+        if likely < least:
             continue
         cost = small + huge
         yield _candidate(scene, kind, made, group, Estimate(cost - likely, cost - high, cost - low, RUN))
