@@ -126,8 +126,12 @@ def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> I
     """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest."""
     faulting: list[Int64] = []
     freeing: list[Int64] = []
-    for group in groups:
-        (freeing if scene.ns(group[marks.frees[group]]) > FREES_ALONE * scene.ns(group) else faulting).append(group)
+    places = list(groups)
+    makes = [scene.ns(group[~marks.frees[group]]) for group in places]
+    for group, made in zip(places, makes, strict=True):
+        # A few pages of a large mapping cost less than to map it and to give it back: the place that makes most, makes.
+        frees_alone = made < (1 - FREES_ALONE) * scene.ns(group) and (made < max(makes) or not made)
+        (freeing if frees_alone else faulting).append(group)
     faulting.sort(key=lambda group: (bool(marks.fork[group].mean() > 0.5), -scene.ns(group)))
     for number, group in enumerate(faulting):
         yield group, group if number else np.sort(np.concatenate([group, *freeing]))

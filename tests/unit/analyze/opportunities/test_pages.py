@@ -109,5 +109,11 @@ def test_giving_back_alone_says_not_what_was_filled() -> None:
     assert found((50, FREE)) == []
 
 
+def test_few_pages_of_large_mappings_are_made_where_most_are() -> None:
+    mapping = ("main@/app", "__x64_sys_mmap", "do_mmap", "mmap_region", "__mmap_region")
+    (one,) = found((20, SMALL), (20, mapping), (20, FREE), (10, OTHER))
+    assert (one.site.place, one.cost_ns, one.cure.id) == ("main", 60 * MS, "reuse-memory")
+
+
 def test_run_without_faults_has_nothing_to_cure() -> None:
     assert found() == []
