@@ -18,6 +18,14 @@ _HEADERS = re.compile(
 """Sources that are a library's: C, C++, CUDA, Rust."""
 
 
+def is_text(path: str) -> bool:
+    """Whether this is code of Python that was compiled from text: no file holds it.
+
+    Named tuples, dataclasses and `exec` make such code, and `python -c` has no other.
+    """
+    return path == "<string>" or path.startswith("<attrs generated ")
+
+
 def library_part(path: str) -> str:
     """The path of a source file within its library; empty for the program's own code."""
     library = _LIBRARY.search(path) or _HEADERS.search(path)

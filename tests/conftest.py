@@ -11,7 +11,14 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.remote import Producer
 
-from tests.support.distribution import Groups
+from tests.support.distribution import RECORD_NOTHING, Groups
+
+UNTRACED = (
+    "tests/browser/", "tests/fuzz/", "tests/integration/test_nsys.py",
+    *(f"tests/integration/{module}" for module in sorted(RECORD_NOTHING)),
+)  # fmt: skip
+"""They read and analyse much, by code that the others run as well: coverage's tracer makes that five times as slow, and
+unit and gold tests reach its floor alone."""
 
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
 # few of them.
@@ -25,6 +32,12 @@ settings.load_profile("same")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     """Distribute the tests over the workers of --numprocesses."""
     return Groups(config, log)
+
+
+def pytest_itemcollected(item: pytest.Item) -> None:
+    """What coverage needs not see runs without its tracer."""
+    if item.nodeid.startswith(UNTRACED):
+        item.add_marker("no_cover")
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:

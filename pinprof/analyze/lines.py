@@ -21,7 +21,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
 from pinprof.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
-from pinprof.own_code import library_part
+from pinprof.own_code import is_text, library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
@@ -140,14 +140,17 @@ def _place(symbol: str, path: str) -> Place:
 
 def nearest_places(stacks: StackTable, places: Mapping[int, Place]) -> tuple[Int32, Int32]:
     """Per node, one more for NO_NODE: the frame that its weight belongs to, and the innermost of all (or NOTHING)."""
-    count = len(stacks.frames)
-    is_known, is_own = np.zeros(count, np.bool_), np.zeros(count, np.bool_)
+    # One more element, for NOTHING.
+    is_known, is_own, is_generated = np.zeros((3, len(stacks.frames) + 1), np.bool_)
     for index, place in places.items():
-        is_known[index], is_own[index] = True, not place.short
+        is_known[index], is_own[index], is_generated[index] = True, not place.short, is_text(place.path)
     own, inner = np.full(len(stacks) + 1, NOTHING, np.int32), np.full(len(stacks) + 1, NOTHING, np.int32)
     for nodes in stacks.levels():
         frame, parent = stacks.frame[nodes], stacks.parent[nodes]
-        own[nodes] = np.where(is_own[frame], frame, own[parent])
+        above = own[parent]
+        # What a named tuple or `exec` compiles is the doing of the line in a file that called it.
+        in_file = (above != NOTHING) & ~is_generated[above]
+        own[nodes] = np.where(is_own[frame] & ~(is_generated[frame] & in_file), frame, above)
         inner[nodes] = np.where(is_known[frame], frame, inner[parent])
     return np.where(own != NOTHING, own, inner), inner
 

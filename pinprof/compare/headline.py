@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pinprof.analyze.opportunities.wall import RUNNABLE
 from pinprof.analyze.ranges.iterations import ITERATION
 from pinprof.compare.results import OpportunityChange, Row, Side, WorkUnit
-from pinprof.compare.runs import RUNNABLE, UNDISTURBED, Run
+from pinprof.compare.runs import UNDISTURBED, Run
 from pinprof.units import format_counted, format_ns, format_share, format_weight
 
 _TRACED = 0.03

@@ -14,6 +14,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Opportunity
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
 from pinprof.columns import Bool, Int64
@@ -27,8 +28,6 @@ from pinprof.model import Capture, clock_event
 from pinprof.rate_book import RateBook
 from pinprof.rates import Rates
 
-RUNNABLE = "wait.runnable"
-"""Ready to run while the processor ran something else: the machine's doing, not the program's."""
 ALL = "whole run"
 """The whole run, as a row among the phases."""
 UNDISTURBED = "work without preemption"
@@ -156,17 +155,10 @@ def _phases(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, F
     yield "phase", ALL, Figure(course.end_ns - course.start_ns, ALL, once=True)
     for phase in course.phases:
         yield "phase", phase.name, Figure(phase.wall_ns, phase.name, once=phase.name != "work")
-    wall = course.wall
-    leaf = analysis.attribution.leaf[wall.sample]
-    work = wall.phase == PHASE_NAMES.index("work")
-    waited = int(wall.ns[work & (leaf == _leaf(RUNNABLE))].sum())
     whole = course.phase("work")
     if whole is not None and any(event.spans for event in analysis.capture.events):
-        yield "phase", UNDISTURBED, Figure(max(whole.wall_ns - waited, 0), UNDISTURBED)
-
-
-def _leaf(name: str) -> int:
-    return next(number for number, row in enumerate(CATEGORIES) if row.name == name)
+        left = max(whole.wall_ns - disturbed_ns(course, analysis.attribution, "work"), 0)
+        yield "phase", UNDISTURBED, Figure(left, UNDISTURBED)
 
 
 def _causes_and_lines(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, Figure]]:

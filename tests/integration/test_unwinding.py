@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import struct
 import subprocess
 import sys
 from collections.abc import Mapping
+from itertools import permutations
 from pathlib import Path
 
 import pytest
@@ -71,6 +73,7 @@ def test_no_byte_of_a_stack_is_in_any_file(recorded: tuple[Path, Mapping[str, fl
 
 
 SAMPLE_TYPE = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_CALLCHAIN | unwinding._COPY
+TIMED = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_TID | pe.SAMPLE_TIME
 USER, BASE = 2**64 - 512, 0x400000
 
 
@@ -82,21 +85,29 @@ def sample(chain: list[int], registers: tuple[int, int, int], stack: bytes, pid:
     return struct.pack("<IHH", 9, 2, 8 + len(body)) + body
 
 
-def mapping(path: Path, pid: int = 9, length: int = 1 << 40) -> bytes:
-    name = bytes(path) + b"\0"
+def mapping(path: Path | str, pid: int = 9, length: int = 1 << 40, start: int = BASE, time: int = 0) -> bytes:
+    name = os.fsencode(path) + b"\0"
     name += bytes(-len(name) % 8)
-    body = struct.pack("<iiQQQ", pid, pid, BASE, length, 0) + bytes(24) + struct.pack("<II", 4, 2) + name
-    return struct.pack("<IHH", pe.RECORD_MMAP2, 2, 8 + len(body)) + body
+    body = struct.pack("<iiQQQ", pid, pid, start, length, 0) + bytes(24) + struct.pack("<II", 4, 2) + name
+    return told(pe.RECORD_MMAP2, 2, body, time)
+
+
+def told(kind: int, misc: int, body: bytes, time: int) -> bytes:
+    """A record that is no sample; with a time it ends as those of TIMED do."""
+    body += struct.pack("<iiQQ", 9, 9, time, 2) if time else b""
+    return struct.pack("<IHH", kind, misc, 8 + len(body)) + body
 
 
 class Library:
-    """The library in this process, for records of one event."""
+    """The library in this process, for samples of one event and other records of another."""
 
     def __init__(self) -> None:
         from pinprof.collect.native.events import EventSpec
         from pinprof.collect.native.perf_event import EventAttr
 
-        self.unwinder = unwinding.Unwinder(str(UNWINDING.find()), [(EventSpec("e", EventAttr(1, 0, SAMPLE_TYPE)), [1])])
+        kinds = SAMPLE_TYPE, TIMED
+        events = [(EventSpec("e", EventAttr(1, 0, kind)), [number]) for number, kind in enumerate(kinds, 1)]
+        self.unwinder = unwinding.Unwinder(str(UNWINDING.find()), events)
 
     def rewrite(self, records: bytes) -> bytes:
         return bytes(self.unwinder.rewrite(records))
@@ -129,6 +140,45 @@ def test_a_record_may_be_divided_between_pieces() -> None:
     for place in range(0, len(records) + 1, 8):
         ring = memoryview(bytearray(records[place:]))
         assert bytes(Library().unwinder.rewrite(records[:place], b"", ring)) == whole
+
+
+def is_code(library: Library, pid: int, place: int) -> bool:
+    """Whether it lies in a mapping of the process: then its caller there is found."""
+    sp = 0x7FFF0000
+    return len(chain_of(library.rewrite(sample([place], (sp, sp, place), struct.pack("<2Q", 0, place + 9), pid)))) > 2
+
+
+def test_mappings_are_the_program_s_in_whatever_order_processors_tell_of_it() -> None:
+    """A program goes from one processor to another while it begins: what one tells may be read after what follows."""
+    first, second, third = 0x100000, 0x200000, 0x300000
+    parent = mapping("//anon", 9, 4096, first, time=1)
+    records = (
+        told(7, 0, struct.pack("<4iQ", 10, 9, 10, 9, 2), 2),
+        mapping("//anon", 10, 4096, second, time=3),
+        told(3, 1 << 13, struct.pack("<ii", 10, 10) + b"name\0\0\0\0", 4),
+        mapping("//anon", 10, 4096, third, time=5),
+    )
+    for order in permutations(records):
+        at_once, one_by_one = Library(), Library()
+        at_once.rewrite(b"".join((parent, *order)))
+        for record in (parent, *order):
+            one_by_one.rewrite(record)
+        for library in (at_once, one_by_one):
+            assert is_code(library, 9, first)
+            assert [is_code(library, 10, place) for place in (first, second, third)] == [False, False, True]
+
+
+def test_a_forked_process_has_its_parent_s_mappings_and_its_own() -> None:
+    first, second, third = 0x100000, 0x200000, 0x300000
+    records = (
+        told(7, 0, struct.pack("<4iQ", 10, 9, 10, 9, 2), 2),
+        mapping("//anon", 10, 4096, second, time=3),
+        mapping("//anon", 9, 4096, third, time=4),
+    )
+    for order in permutations(records):
+        library = Library()
+        library.rewrite(b"".join((mapping("//anon", 9, 4096, first, time=1), *order)))
+        assert [is_code(library, 10, place) for place in (first, second, third)] == [True, True, False]
 
 
 def test_damaged_files_and_records_cost_frames_and_nothing_else(program: Path, tmp_path: Path) -> None:

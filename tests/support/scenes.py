@@ -18,7 +18,7 @@ from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.course import course_of
 from pinprof.analyze.opportunities.results import Steps
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.model import Capture
+from pinprof.model import READY, Capture
 from pinprof.rate_book import BENCH, RateBook, Source
 from pinprof.rates import Rate
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
@@ -101,6 +101,13 @@ def ran(start: int, end: int, stack: Sequence[str] = MAIN, pid: int = 100, tid: 
 def waited(start: int, end: int, stack: Sequence[str], tid: int = 100) -> list[Sample]:
     """One wait."""
     return [Sample(stack, (end - start) * MS, start * MS, 100, tid, 1)]
+
+
+def preempted(made: Capture) -> Capture:
+    """The capture with its waits as time in which processors ran something else while the thread was ready."""
+    samples = made.samples
+    flags = np.where(samples.event == EVENTS.index(OFF_CPU), READY, 0).astype(np.uint8)
+    return replace(made, samples=replace(samples, wait=flags))
 
 
 def prices(**changed: float | None) -> RateBook:

@@ -33,7 +33,7 @@ def tells(data: bytes, secret: str) -> bool:
     """Whether the secret is in there: as it is, in UTF-16, as base64, or escaped, in any layer."""
     plain = secret.encode()
     spellings = [plain, secret.encode("utf-16-le"), secret.encode("utf-16-be"), *_as_base64(plain)]
-    return any(spelling in layer.lower() or spelling in layer for layer in layers(data) for spelling in spellings)
+    return any(spelling in text for layer in layers(data) for text in (layer, layer.lower()) for spelling in spellings)
 
 
 def _unpacked(data: bytes) -> Iterator[bytes]:

@@ -41,11 +41,11 @@ def printing(node: ast.Call) -> str:
         return node.func.id if node.func.id in ("print", "Console") else ""
     if not isinstance(node.func, ast.Attribute):
         return ""
-    owner = ast.unparse(node.func.value)
-    if owner == "click" and node.func.attr in ("echo", "secho", "style", "echo_via_pager", "prompt", "confirm"):
-        return f"click.{node.func.attr}"
-    if node.func.attr in ("write", "writelines") and owner in ("sys.stdout", "sys.stderr", "stream", "console.file"):
-        return "write" if owner != "stream" else ""
+    name = node.func.attr
+    if name in ("echo", "secho", "style", "echo_via_pager", "prompt", "confirm"):
+        return f"click.{name}" if ast.unparse(node.func.value) == "click" else ""
+    if name in ("write", "writelines"):
+        return "write" if ast.unparse(node.func.value) in ("sys.stdout", "sys.stderr", "console.file") else ""
     return ""
 
 

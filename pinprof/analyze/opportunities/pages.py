@@ -74,8 +74,9 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     # Python frees here what it made there, so what is given back is judged over the whole work too.
     everywhere = scene.ns(rows[marks.frees[rows]]) >= LEAST_FREED_OF_ALL * max(scene.ns(rows), 1)
+    least = LEAST_SHARE * scene.undisturbed_ns("work")
     for made, group in _with_their_frees(scene, marks, scene.by_place(rows)):
-        if scene.ns(group) < LEAST_SHARE * scene.phase_ns("work"):
+        if scene.ns(group) < least:
             continue
         kind = _kind(scene, marks, group, everywhere=everywhere)
         huge = scene.ns(group[marks.huge[group]])
@@ -83,7 +84,7 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         low, likely, high = (
             small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
         )
-        if likely < LEAST_SHARE * scene.phase_ns("work"):
+        if likely < least:
             continue
         cost = small + huge
         yield _candidate(scene, kind, made, group, Estimate(cost - likely, cost - high, cost - low, RUN))
@@ -122,14 +123,35 @@ class _Marks:
 
 
 def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> Iterator[tuple[Int64, Int64]]:
-    """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest."""
+    """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest.
+
+    What a forked process does while it becomes another program, or ends, counts for the place that forks.
+    """
     faulting: list[Int64] = []
     freeing: list[Int64] = []
-    for group in groups:
-        (freeing if scene.ns(group[marks.frees[group]]) > FREES_ALONE * scene.ns(group) else faulting).append(group)
+    places, parent, children = _by_parent(scene, marks, list(groups))
+    makes = [scene.ns(group[~marks.frees[group]]) for group in places]
+    for group, made in zip(places, makes, strict=True):
+        # A few pages of a large mapping cost less than to map it and to give it back: the place that makes most, makes.
+        frees_alone = made < (1 - FREES_ALONE) * scene.ns(group) and (made < max(makes) or not made)
+        (freeing if frees_alone else faulting).append(group)
     faulting.sort(key=lambda group: (bool(marks.fork[group].mean() > 0.5), -scene.ns(group)))
     for number, group in enumerate(faulting):
-        yield group, group if number else np.sort(np.concatenate([group, *freeing]))
+        joined = [group, *(() if number else freeing), *((children,) if group is parent else ())]
+        yield group, np.sort(np.concatenate(joined))
+
+
+def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[Int64], Int64 | None, Int64]:
+    """The groups without what other processes do as they come and go, the group that forks most, and these rows."""
+    none = np.zeros(0, np.int64)
+    own = scene.capture.samples.pid[scene.course.wall.sample] == scene.course.pid
+    forks = [scene.ns(group[(marks.fork & own)[group]]) for group in groups]
+    if not any(forks):
+        return groups, None, none
+    theirs = marks.fork & ~own
+    left = [group[~theirs[group]] for group in groups]
+    parent = left[int(np.argmax(forks))]
+    return [group for group in left if len(group)], parent, np.concatenate([group[theirs[group]] for group in groups])
 
 
 def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Kind:

@@ -19,6 +19,7 @@ from pinprof.analyze.opportunities.copies import WAYS, CopyGroup
 from pinprof.analyze.opportunities.labels import marked
 from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
 from pinprof.analyze.opportunities.sites import Sites
+from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.columns import pack
 from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
 from pinprof.rate_book import RateBook
@@ -119,6 +120,10 @@ class Scene:
         """The length of a phase."""
         phase = self.course.phase(name)
         return phase.wall_ns if phase else 0
+
+    def undisturbed_ns(self, name: PhaseName) -> int:
+        """The length of a phase without what a busy machine adds to it: what a cost has to be worth telling of."""
+        return max(self.phase_ns(name) - disturbed_ns(self.course, self.attribution, name), 0)
 
     def in_work(self) -> Bool:
         """The wall rows of the work phase."""

@@ -14,7 +14,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving
+from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, PhaseName, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
 from pinprof.model import Capture, clock_event
@@ -41,6 +41,8 @@ REFUSED_SHARE = 0.05
 """Of its phase: a cost of this size is named even where no cure pays."""
 UNEXPLAINED_SHARE = 0.10
 """Of the work: where memory costs as much and no detector says why, it is not said that there is nothing to gain."""
+DISTURBED_SHARE = 0.2
+"""Of a phase: where a busy machine adds as much, it is said."""
 _MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populate", "mm")
 
 
@@ -57,7 +59,7 @@ def search(scene: Scene) -> Opportunities:
         if taken > 0.5:
             continue
         saving = _scaled(candidate.saving, 1 - taken)
-        phase_ns = scene.phase_ns(candidate.phase)
+        phase_ns = scene.undisturbed_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
         if worth_telling(saving.likely_ns, phase_ns):
@@ -86,10 +88,21 @@ def _opportunity(scene: Scene, candidate: Candidate, saving: Saving, rank: int) 
         cost_ns=candidate.cost_ns,
         cure=candidate.cure,
         saving=saving,
-        basis=candidate.basis,
+        basis=(*candidate.basis, *_busy_machine(scene, candidate.phase)),
         evidence=(*candidate.evidence, *_command(scene, candidate)),
         samples=frozenset(np.unique(scene.node[candidate.rows]).tolist()),
     )
+
+
+def _busy_machine(scene: Scene, phase: PhaseName) -> tuple[str, ...]:
+    """That a calm machine is meant, where others had the processors for long."""
+    whole = scene.phase_ns(phase)
+    lost = whole - scene.undisturbed_ns(phase)
+    if lost < DISTURBED_SHARE * whole:
+        return ()
+    spent = f"{format_ns(lost)} of {format_ns(whole)} of {phase}"
+    why = f"Processors ran something else for {spent}, while the thread was ready: the saving leaves that out."
+    return (why,)
 
 
 def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
@@ -118,7 +131,7 @@ def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) ->
         memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())
         # A cost without a cure is a cost all the same.
-        unexplained = spent >= UNEXPLAINED_SHARE * work and not refused
+        unexplained = spent >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and not refused
         verdict = "No cure is known for what host memory costs" if unexplained else "Nothing to gain in host memory"
         return (
             f"{verdict}: faults, pins and copies take {format_ns(spent)}"
@@ -141,9 +154,9 @@ def _sees_enough(scene: Scene) -> bool:
     """
     capture, work = scene.capture, scene.in_work()
     waits = scene.waits() & work
-    work_ns = scene.phase_ns("work")
-    rest_ns = work_ns - int(scene.course.wall.ns[waits].sum())
-    enough = (work & ~waits).sum() >= MIN_SAMPLES or (waits.any() and not worth_telling(rest_ns, work_ns))
+    rest_ns = scene.phase_ns("work") - int(scene.course.wall.ns[waits].sum())
+    idle = waits.any() and not worth_telling(rest_ns, scene.undisturbed_ns("work"))
+    enough = idle or (work & ~waits).sum() >= MIN_SAMPLES
     seen = capture.kernel_chains and not capture.manifest.kernel_left_out and not _lacking(capture)
     return bool(enough and seen and not (capture.activity and capture.activity.untraced()))
 

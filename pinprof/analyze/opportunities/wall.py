@@ -5,12 +5,16 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.opportunities.awaited import Waits, charge
 from pinprof.analyze.opportunities.critical import AWAITS, Critical
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Phase, WallTable
+from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.columns import Int32, Int64
 from pinprof.model import Capture, clock_event
+
+RUNNABLE = "wait.runnable"
+"""Ready to run while the processor ran something else: the machine's doing, not the program's."""
 
 
 def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phases: tuple[Phase, ...]) -> WallTable:
@@ -44,6 +48,16 @@ def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phas
         ),
     )
     return table.take(np.argsort(table.time_ns, kind="stable"))
+
+
+def disturbed_ns(course: Course, attribution: Attribution, phase: PhaseName) -> int:
+    """How much of a phase processors ran something else, while the thread, or the one that it waited for, was ready.
+
+    The same work takes longer on a busy machine, and does no less with memory: costs are a part of the rest.
+    """
+    wall = course.wall
+    preempted = attribution.leaf[wall.sample] == LEAF[RUNNABLE]
+    return int(wall.ns[preempted & (wall.phase == PHASE_NAMES.index(phase))].sum())
 
 
 def _edges(phases: tuple[Phase, ...]) -> tuple[Int64, Int32]:

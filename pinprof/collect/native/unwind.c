@@ -46,6 +46,7 @@ enum { REG_FP, REG_LR, REG_SP, REG_PC, REGS }; /* X29 29, LR 30, SP 31, PC 32 */
 enum { RECORD_MMAP = 1, RECORD_COMM = 3, RECORD_EXIT = 4, RECORD_FORK = 7, RECORD_SAMPLE = 9, RECORD_MMAP2 = 10 };
 enum { MISC_CPUMODE = 7, MISC_USER = 2, MISC_COMM_EXEC = 1 << 13, MISC_FORK_EXEC = 1 << 13, MISC_DATA = 1 << 13 };
 enum { S_CALLCHAIN = 1 << 5, S_RAW = 1 << 10, S_REGS = 1 << 12, S_STACK = 1 << 13, S_IDENTIFIER = 1 << 16 };
+enum { S_TIME = 1 << 2, S_BEHIND_TIME = 1 << 6 | 1 << 7 | 1 << 9 | S_IDENTIFIER }; /* id, CPU, stream */
 #define S_WORDS (1u << 0 | 1u << 1 | 1u << 2 | 1u << 3 | 1u << 6 | 1u << 7 | 1u << 8 | 1u << 9 | S_IDENTIFIER)
 #define CONTEXT_LOWEST ((uint64_t)-4095)
 #define CONTEXT_USER ((uint64_t)-512)
@@ -72,13 +73,14 @@ struct file {
 };
 
 struct mapping {
-    uint64_t start, end, offset;
+    uint64_t start, end, offset, time;
     struct file *file; /* NULL for memory without a file */
 };
 
 struct process {
     int32_t pid;
     bool ended;
+    uint64_t begun; /* when its address space began */
     uint32_t count, room;
     struct mapping *maps; /* ascending */
 };
@@ -110,6 +112,7 @@ struct unwinder {
     struct row *rows;
     size_t row_room, row_count;
     uint64_t samples, completed, extended;
+    uint64_t latest;         /* time of a record */
     uint8_t joined[1 << 16]; /* the longest record */
 };
 
@@ -414,7 +417,22 @@ static void add_mapping(struct process *p, struct mapping fresh)
     p->count += count - (last - first);
 }
 
-static void note_mapping(struct unwinder *u, uint16_t misc, const uint8_t *body, size_t size, size_t path_at)
+/*
+ * A process has an address space of its own since `time`. Its records come processor by processor, so some of what is
+ * in there may be known already, and only what is older goes.
+ */
+static void begin(struct process *p, uint64_t time)
+{
+    uint32_t kept = 0;
+    for (uint32_t n = 0; n < p->count; n++)
+        if (p->maps[n].time > time)
+            p->maps[kept++] = p->maps[n];
+    p->count = kept;
+    p->begun = time;
+}
+
+static void note_mapping(
+    struct unwinder *u, uint16_t misc, uint64_t time, const uint8_t *body, size_t size, size_t path_at)
 {
     int32_t pid;
     uint64_t start, length, offset;
@@ -429,12 +447,12 @@ static void note_mapping(struct unwinder *u, uint16_t misc, const uint8_t *body,
     if (path_at == 64)
         memcpy(&protection, body + 56, 4);
     struct process *p = protection & 4 && start + length > start ? process_of(u, pid, true) : NULL;
-    if (p)
+    if (p && time >= p->begun)
         add_mapping(
-            p, (struct mapping){start, start + length, offset, open_file(u, pid, (const char *)body + path_at)});
+            p, (struct mapping){start, start + length, offset, time, open_file(u, pid, (const char *)body + path_at)});
 }
 
-static void note_fork(struct unwinder *u, const uint8_t *body, size_t size)
+static void note_fork(struct unwinder *u, uint64_t time, const uint8_t *body, size_t size)
 {
     int32_t ids[2]; /* pid, ppid */
     if (size < 16)
@@ -443,34 +461,43 @@ static void note_fork(struct unwinder *u, const uint8_t *body, size_t size)
     if (ids[0] == ids[1] || !process_of(u, ids[0], true))
         return;
     struct process *child = process_of(u, ids[0], true), *parent = process_of(u, ids[1], false);
-    child->count = 0;
     child->ended = false;
-    if (parent && room_for(child, parent->count)) {
-        memcpy(child->maps, parent->maps, parent->count * sizeof *parent->maps);
-        child->count = parent->count;
-    }
+    if (child->begun > time)
+        return; /* It is another program by now. */
+    begin(child, time);
+    /* Its own lie above its parent's. */
+    struct process own = *child;
+    child->maps = NULL;
+    child->count = child->room = 0;
+    if (parent && room_for(child, parent->count))
+        for (uint32_t n = 0; n < parent->count; n++)
+            if (parent->maps[n].time <= time)
+                child->maps[child->count++] = parent->maps[n];
+    for (uint32_t n = 0; n < own.count; n++)
+        add_mapping(child, own.maps[n]);
+    free(own.maps);
 }
 
-static void note(struct unwinder *u, uint32_t type, uint16_t misc, const uint8_t *body, size_t size)
+static void note(struct unwinder *u, uint32_t type, uint16_t misc, uint64_t time, const uint8_t *body, size_t size)
 {
     int32_t ids[4];
     struct process *p;
     switch (type) {
     case RECORD_MMAP:
-        note_mapping(u, misc, body, size, 32);
+        note_mapping(u, misc, time, body, size, 32);
         break;
     case RECORD_MMAP2:
-        note_mapping(u, misc, body, size, 64);
+        note_mapping(u, misc, time, body, size, 64);
         break;
     case RECORD_FORK:
         if (!(misc & MISC_FORK_EXEC))
-            note_fork(u, body, size);
+            note_fork(u, time, body, size);
         break;
     case RECORD_COMM:
         if (misc & MISC_COMM_EXEC && size >= 8) {
             memcpy(ids, body, 8);
-            if ((p = process_of(u, ids[0], false)))
-                p->count = 0;
+            if ((p = process_of(u, ids[0], true)) && time >= p->begun)
+                begin(p, time);
         }
         break;
     case RECORD_EXIT: /* pid, ppid, tid, ptid */
@@ -1038,6 +1065,22 @@ static uint64_t word(const uint8_t *at)
     return value;
 }
 
+/* When a record that is no sample was written, by the fields that end it (struct sample_id); else the latest known
+ * time. */
+static uint64_t time_of(struct unwinder *u, const uint8_t *record, size_t size)
+{
+    const struct event *event = size >= 16 ? event_of(u, word(record + size - 8)) : NULL;
+    if (event && event->sample_type & S_TIME && event->sample_type & S_IDENTIFIER) {
+        size_t behind = 8 * (size_t)__builtin_popcountll(event->sample_type & S_BEHIND_TIME);
+        uint64_t time = size >= 8 + 8 + behind ? word(record + size - behind - 8) : 0;
+        if (time > u->latest)
+            u->latest = time;
+        if (time)
+            return time;
+    }
+    return u->latest;
+}
+
 /* One sample without its registers and stack, with the chain that they complete; 0 when it is not laid out so. */
 static size_t rewrite_sample(
     struct unwinder *u, const struct event *event, const uint8_t *record, size_t size, uint8_t *out)
@@ -1214,7 +1257,7 @@ EXPORT size_t pinprof_unwind_rewrite(struct unwinder *u, const struct piece *pie
             memcpy(&length, record + 6, 2);
             if (pass == 0) {
                 if (type != RECORD_SAMPLE)
-                    note(u, type, misc, record + 8, length - 8u);
+                    note(u, type, misc, time_of(u, record, length), record + 8, length - 8u);
                 continue;
             }
             const struct event *event = type == RECORD_SAMPLE && length >= 16 ? event_of(u, word(record + 8)) : NULL;

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from pinprof.collect.python_frames.layout import Layout
-from pinprof.collect.python_frames.memory import read, word
+from pinprof.collect.python_frames.memory import Gather, read, word
 
 _LONGEST_TEXT = 4096
 _LONGEST_TABLE = 1 << 20
@@ -32,6 +33,10 @@ class Code:
     """… and that line; 0 for none."""
     bytecode: int
     """Address of the first instruction."""
+    file_start: int
+    """Address of the characters of the file's name …"""
+    file_bytes: bytes
+    """… and these."""
 
     def line(self, instruction: int) -> int:
         """The line of an instruction, by its number; what has none counts for the function's first."""
@@ -41,8 +46,33 @@ class Code:
 
 def identity(pid: int, layout: Layout, address: int) -> tuple[int, ...]:
     """What tells the code object at an address from others; LookupError where there is none."""
-    size = max(layout.filename, layout.qualified_name, layout.line_table, layout.first_line) + 8
-    raw = read(pid, address, size)
+    return _identity(layout, read(pid, address, _identity_size(layout)))
+
+
+def are_still(pid: int, layout: Layout, codes: Mapping[int, Code]) -> bool:
+    """Whether the same code objects are at these addresses, with the same files' names; by one system call."""
+    size = _identity_size(layout)
+    pieces = [((address, size), (code.file_start, len(code.file_bytes))) for address, code in codes.items()]
+    found = Gather(pid, [place for pair in pieces for place in pair])
+    if not found.read():
+        return False
+    at = 0
+    for code in codes.values():
+        # Of two programs given as text one after the other, all pointers may be the same.
+        name = at + size
+        if _identity(layout, found.buffer[at:name]) != code.identity:
+            return False
+        at = name + len(code.file_bytes)
+        if found.buffer[name:at] != code.file_bytes:
+            return False
+    return True
+
+
+def _identity_size(layout: Layout) -> int:
+    return max(layout.filename, layout.qualified_name, layout.line_table, layout.first_line) + 8
+
+
+def _identity(layout: Layout, raw: bytes | bytearray) -> tuple[int, ...]:
     places = (layout.filename, layout.qualified_name, layout.line_table)
     first = struct.unpack_from("<i", raw, layout.first_line)[0]
     return (*(struct.unpack_from("<Q", raw, place)[0] for place in places), first)
@@ -54,7 +84,9 @@ def read_code(pid: int, layout: Layout, address: int) -> Code:
     file, name, table, first = known
     starts, lines = line_starts(_bytes(pid, layout, table), first)
     function = text(pid, layout, name)
-    return Code(known, function, text(pid, layout, file), first, starts, lines, address + layout.bytecode)
+    start, data, encoding = _characters(pid, layout, file)
+    path = data.decode(encoding, "replace")
+    return Code(known, function, path, first, starts, lines, address + layout.bytecode, start, data)
 
 
 def bytecode_copy(pid: int, layout: Layout, address: int, number: int) -> int:
@@ -104,6 +136,12 @@ def _bytes(pid: int, layout: Layout, address: int) -> bytes:
 
 def text(pid: int, layout: Layout, address: int) -> str:
     """The str at an address; ValueError where there is none."""
+    _, data, encoding = _characters(pid, layout, address)
+    return data.decode(encoding, "replace")
+
+
+def _characters(pid: int, layout: Layout, address: int) -> tuple[int, bytes, str]:
+    """Where the characters of a str are, these as they are, and how they are encoded."""
     head = read(pid, address, layout.text_wide)
     length = struct.unpack_from("<q", head, layout.text_length)[0]
     state = struct.unpack_from("<I", head, layout.text_state)[0] >> layout.text_shift
@@ -112,4 +150,4 @@ def text(pid: int, layout: Layout, address: int) -> str:
         raise ValueError("no text")
     start = address + (layout.text_size if ascii_only else layout.text_wide)
     data = read(pid, start, length * width) if length else b""
-    return data.decode({1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[width], "replace")
+    return start, data, {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[width]

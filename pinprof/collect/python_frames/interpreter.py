@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
-from pinprof.collect.python_frames.code import Code, bytecode_copy, identity, read_code
+from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, identity, read_code
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gather, Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
@@ -26,6 +27,8 @@ _MOST_THREADS = 4096
 _LISTED_S = 0.1
 """Between two walks along the list of threads, if it does not say itself that it has changed."""
 _MOST_ASKED = 3
+_MODULE, _MOST_MODULES = "<module>", 256
+"""Code that is gone once it has run, so that another's may lie at its address at any time; a system call's worth."""
 _TRAMPOLINE = "<interpreter trampoline>"
 """The frame by which 3.12 calls `__init__`."""
 
@@ -153,6 +156,7 @@ class Interpreter:
         elif seen.state == ANOTHER or thread.stack == UNKNOWN:
             places = seen.places
             try:
+                self._check_modules(places)
                 stack = self._stacks.get(places)
                 if stack is None:
                     stack = self._stacks[places] = self._tables.stack(self._named(places))
@@ -161,16 +165,37 @@ class Interpreter:
                 thread.stack = UNKNOWN
         return thread.stack
 
+    def _check_modules(self, places: Places) -> None:
+        """Forget modules' code in whose place there is another."""
+        known = {
+            address: code
+            for address in places[::3]
+            if (code := self._codes.get(address)) is not None and code.function == _MODULE
+        }
+        if known and not are_still(self.pid, self._layout, dict(islice(known.items(), _MOST_MODULES))):
+            self._forget(known)
+
+    def _forget(self, addresses: Iterable[int]) -> None:
+        """No longer take code for what it was, nor the stacks that were named by it."""
+        for address in addresses:
+            del self._codes[address]
+        self._stacks.clear()
+        for thread in self._threads.values():
+            thread.stack = UNKNOWN
+
     def _named(self, places: Places) -> list[tuple[str, str, int]]:
         """Function, file and line of each frame, outermost first."""
         frames = []
         for place in range(len(places) - 3, -1, -3):
             address, instruction, copy = places[place : place + 3]
             code = self._codes.get(address)
-            if code is None or address not in self._checked:
-                if code is None or identity(self.pid, self._layout, address) != code.identity:
-                    code = self._codes[address] = read_code(self.pid, self._layout, address)
-                self._checked.add(address)
+            old = address not in self._checked
+            if code is not None and old and identity(self.pid, self._layout, address) != code.identity:
+                self._forget((address,))
+                code = None
+            if code is None:
+                code = self._codes[address] = read_code(self.pid, self._layout, address)
+            self._checked.add(address)
             if code.function == _TRAMPOLINE:
                 continue
             start = bytecode_copy(self.pid, self._layout, address, copy) if copy else code.bytecode

@@ -27,7 +27,7 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.columns import UInt8, pack, pairs_of
+from pinprof.columns import UInt8, pack, pairs_of, unpack
 from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
@@ -57,6 +57,7 @@ _MACHINERY = re.compile(
 )
 _CLONE = re.compile(r"(\.(isra|part|constprop|cold|lto_priv|llvm)(\.\d+)*)+$|@.*$")
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
+_HIDDEN = -1
 _NOWHERE = ("[unknown]", "[anon]", "[heap]", "[stack]")
 
 
@@ -141,8 +142,11 @@ class _Grafting:
                 strict=True,
             )
         ]
-        self._blind = {number for number, symbol in enumerate(frames.symbol) if symbol.startswith("[")}
-        self._blind_made = {self._native[number] for number in self._blind}
+        self._shown = [
+            made if keep_interpreter or not hidden else _HIDDEN
+            for made, hidden in zip(self._native, kinds.machinery, strict=True)
+        ]
+        self._parent, self._frame = capture.stacks.parent.tolist(), capture.stacks.frame.tolist()
         self._beginnings = Roots(frames, kinds.loop)
         self._chains: dict[int, list[int]] = {}
         self._python: dict[int, list[int]] = {}
@@ -152,17 +156,20 @@ class _Grafting:
         samples = self._capture.samples
         roots, root_of_sample = self._roots()
         distinct, of_sample, root = _distinct(pack(samples.stack, seen), root_of_sample)
-        chains, named = [], np.zeros(len(distinct), np.bool_)
-        dropped = np.zeros(len(distinct), np.int64)
-        for row, ((node, stack), number) in enumerate(zip(pairs_of(distinct), root.tolist(), strict=True)):
-            chain = self._chain(node)
-            named[row] = any(self._kinds.function[frame] for frame in chain)
-            made = self._grafted(chain, stack, roots[number], named=bool(named[row]))
-            chains.append(made)
-            dropped[row] = sum(frame in self._blind for frame in chain)
-            dropped[row] -= sum(frame in self._blind_made for frame in made)
-        nodes = self._builder.stacks(chains)
-        return _Grafted(self._builder.table(), nodes[of_sample], named[of_sample], int(dropped[of_sample].sum()))
+        node, _ = unpack(distinct)
+        named = _frames_on(self._capture.stacks, list(map(bool, self._kinds.function)))[node] > 0
+        chains = [
+            self._grafted(self._chain(inner), stack, roots[number], named=by_name)
+            for (inner, stack), number, by_name in zip(pairs_of(distinct), root.tolist(), named.tolist(), strict=True)
+        ]
+        nodes, before = self._builder.stacks(chains), self._capture.stacks
+        after = self._builder.table()
+        blind = [symbol.startswith("[") for symbol in before.frames.symbol]
+        left = {made for made, unnamed in zip(self._native, blind, strict=True) if unnamed}
+        dropped = (
+            _frames_on(before, blind)[node] - _frames_on(after, [n in left for n in range(len(after.frames))])[nodes]
+        )
+        return _Grafted(after, nodes[of_sample], named[of_sample], int(dropped[of_sample].sum()))
 
     def _chain(self, node: int) -> list[int]:
         """Recorded frames of a stack, outermost first; a caller's chain is kept for its other callees."""
@@ -170,8 +177,10 @@ class _Grafting:
             return []
         chain = self._chains.get(node)
         if chain is None:
-            table = self._capture.stacks
-            chain = [int(table.frame[inner]) for inner in table.chain(node)]
+            chain, inner = [], node
+            while inner != NO_NODE:
+                chain.append(self._frame[inner])
+                inner = self._parent[inner]
             chain.reverse()
             self._chains[node] = chain
         return chain
@@ -208,7 +217,8 @@ class _Grafting:
 
     def _folded(self, chain: Sequence[int]) -> list[int]:
         """Frames without the interpreter's machinery."""
-        return [self._native[frame] for frame in chain if self._keep or not self._kinds.machinery[frame]]
+        shown = self._shown
+        return [made for frame in chain if (made := shown[frame]) != _HIDDEN]
 
     def _python_chain(self, stack: int) -> list[int]:
         chain = self._python.get(stack)
@@ -242,6 +252,15 @@ class _Grafting:
         dso = Dso(file, "", "python")
         place = f"{dso.name}:{line}" if line else dso.name
         return self._builder.frame(f"{name} ({place})", dso, USER)
+
+
+def _frames_on(stacks: StackTable, counted: Sequence[bool]) -> Int64:
+    """Per node, one more for NO_NODE, how many frames from the root to it count."""
+    marks = np.array(counted, np.int64)
+    count = np.zeros(len(stacks) + 1, np.int64)
+    for nodes in stacks.levels():
+        count[nodes] = count[stacks.parent[nodes]] + marks[stacks.frame[nodes]]
+    return count
 
 
 def _distinct(pairs: Int64, root: Int64) -> tuple[Int64, Int64, Int64]:

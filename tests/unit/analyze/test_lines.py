@@ -21,7 +21,7 @@ MAIN, TRAIN = "<module> (train.py:90)@/home/me/app/train.py", "train (train.py:8
 def python(plain: Capture) -> Capture:
     """The capture, its .py files as Python."""
     frames = plain.stacks.frames
-    dsos = tuple(replace(dso, kind="python") if dso.path.endswith(".py") else dso for dso in frames.dsos)
+    dsos = tuple(replace(dso, kind="python") if dso.path.endswith((".py", "<string>")) else dso for dso in frames.dsos)
     return replace(plain, stacks=replace(plain.stacks, frames=replace(frames, dsos=dsos)))
 
 
@@ -53,6 +53,22 @@ def test_a_thread_without_own_code_counts_for_the_librarys_line() -> None:
     row = event.lines[0]
     assert (row.place, row.library, row.inside) == ("torch/_tensor.py:530", True, "")
     assert row.threads == {"pt_data_pin": 1_000_000}
+
+
+def test_code_compiled_from_text_is_the_line_of_the_file_that_called_it() -> None:
+    """A named tuple's; a program given with `python -c` has no other."""
+    made, shell = "__new__ (<string>:1)@<string>", "<module> (<string>:7)@<string>"
+    (event,) = lines(
+        Sample([TRAIN, TENSOR, made, *FAULT], weight=5),
+        Sample([TENSOR, made, *FAULT], weight=4),
+        Sample([shell, made, *FAULT], weight=3),
+        Sample([shell, *FAULT], weight=2),
+    )
+    assert [(row.place, row.weight) for row in event.lines] == [
+        ("<string>:1", 7),
+        ("train.py:88", 5),
+        ("<string>:7", 2),
+    ]
 
 
 def test_threads_of_one_name_are_one_and_the_heaviest_comes_first() -> None:

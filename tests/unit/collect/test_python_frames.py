@@ -142,6 +142,44 @@ def test_a_thread_is_seen_after_it_returned_from_far_below(python: str) -> None:
     assert failed <= 2, "the memory of its deeper frames is not mapped any more"
 
 
+IN_TURNS = """
+import sys
+
+def say(what):
+    print(what, flush=True)
+    sys.stdin.readline()
+
+for number in range(10):
+    code = compile("say(id(code))", f"made-{number}.py", "exec")
+    exec(code)
+    del code
+    say(0)
+"""
+
+
+@pytest.mark.parametrize("python", interpreters())
+def test_a_module_in_the_place_of_another_is_not_taken_for_it(python: str) -> None:
+    tables, seen, addresses = Tables(), [], []
+    with subprocess.Popen([python, "-c", IN_TURNS], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        addresses.append(int(process.stdout.readline()))
+        place = layout.of_process(process.pid)
+        assert place is not None
+        interpreter = Interpreter(process.pid, *place)
+        for _ in range(19):
+            (stack,) = {stack for _ in range(3) for _, stack in interpreter.look(tables)} - {UNKNOWN}
+            caller, _ = list(tables.stacks)[stack]
+            _, module = list(tables.stacks)[caller]
+            seen.append(list(tables.frames)[module][1])
+            process.stdin.write(b"\n")
+            process.stdin.flush()
+            addresses.append(int(process.stdout.readline()))
+        process.kill()
+    assert len(set(addresses[::2])) < 10, "each module has an address of its own: this tells nothing"
+    assert seen == [f"made-{number // 2}.py" if number % 2 == 0 else "<string>" for number in range(19)]
+
+
 def test_an_interpreter_that_begins_is_seen_as_soon_as_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """However long it took to find it: finding it again is not what it takes."""
     now, used, found = [100.0], [0.0], []

@@ -12,12 +12,13 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving, Site
+from pinprof.analyze.opportunities.wall import RUNNABLE
 from pinprof.compare.engine import compare
 from pinprof.compare.headline import clock_row, headline
 from pinprof.compare.lines import Moves
 from pinprof.compare.opportunities import opportunity_changes
 from pinprof.compare.results import Difference, Family, OpportunityChange, Row, WorkUnit
-from pinprof.compare.runs import RUNNABLE, Figure
+from pinprof.compare.runs import Figure
 from pinprof.report.compare import document, figures, markdown, text
 from pinprof.report.terminal.console import PrintableConsole
 from pinprof.statistics import Estimate

@@ -8,7 +8,7 @@ import pytest
 
 from pinprof.analyze.opportunities import pages
 from pinprof.analyze.opportunities.candidate import Candidate
-from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu
+from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu, waited
 from tests.support.stacks import Sample
 
 OTHER = ("other@/app", *SMALL[1:])
@@ -107,6 +107,23 @@ def test_pins_that_no_call_was_recorded_for_are_told_by_samples() -> None:
 
 def test_giving_back_alone_says_not_what_was_filled() -> None:
     assert found((50, FREE)) == []
+
+
+def test_few_pages_of_large_mappings_are_made_where_most_are() -> None:
+    mapping = ("main@/app", "__x64_sys_mmap", "do_mmap", "mmap_region", "__mmap_region")
+    (one,) = found((20, SMALL), (20, mapping), (20, FREE), (10, OTHER))
+    assert (one.site.place, one.cost_ns, one.cure.id) == ("main", 60 * MS, "reuse-memory")
+
+
+def test_children_that_become_programs_cost_what_their_forks_do() -> None:
+    """The line that waits for them is as it should be."""
+    forks = ("begin@/app", *FORK[2:])
+    waits = ("finish@/app", "wait4@/libc.so.6", "__x64_sys_wait4", "kernel_wait4", "do_wait", "schedule", "__schedule")
+    becomes = ("__x64_sys_execve", "begin_new_exec", "exec_mmap", "mmput", "exit_mmap", "unmap_vmas")
+    samples = [*ran(0, 20, forks), *waited(20, 60, waits), *ran(60, 200)]
+    child = ran(20, 60, ("child@/app", *becomes), pid=200, tid=200)
+    (one,) = pages.page_costs(scene(recorded([*samples, *child])))
+    assert (one.site.place, one.cure.id, one.cost_ns) == ("begin", "spawn", 60 * MS)
 
 
 def test_run_without_faults_has_nothing_to_cure() -> None:

@@ -18,7 +18,8 @@ from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.model import Capture
 from pinprof.rate_book import Estimate
-from tests.support.scenes import FREE, MS, SMALL, Traced, ran, recorded, scene, waited
+from pinprof.units import format_ns
+from tests.support.scenes import FREE, MAIN, MS, SMALL, Traced, preempted, ran, recorded, scene, waited
 from tests.support.stacks import capture
 
 
@@ -81,6 +82,27 @@ def test_less_than_a_hundredth_of_the_phase_and_ten_milliseconds_is_nothing(
     assert LEAST_NS == 10 * MS
     assert searched(monkeypatch, candidate(0, 22, least - 1), made=made).found == ()
     assert len(searched(monkeypatch, candidate(0, 22, least), made=made).found) == 1
+
+
+@pytest.mark.parametrize("waits", [0, 200, 4000])
+def test_busy_machine_changes_neither_what_is_found_nor_what_it_saves(waits: int) -> None:
+    """Of 200 ms of work 60 are pages made again and again; beside it other programs have the processors."""
+    length = 200 + waits
+    parts = [*ran(0, 50, SMALL), *ran(50, 60, FREE), *(waited(60, 60 + waits, MAIN) if waits else ())]
+    made = preempted(recorded([*parts, *ran(60 + waits, length)]))
+    answer = search(scene(made))
+    (one,) = answer.found
+    assert (one.cure.id, one.cost_ns, one.saving.likely_ns) == ("reuse-memory", 60 * MS, 54 * MS)
+    assert one.saving.high_ns <= 60 * MS
+    said = [text for text in one.basis if text.startswith("Processors ran something else")]
+    assert bool(said) == (waits > 0)
+    assert all(f"for {format_ns(waits * MS)} of {format_ns(length * MS)} of work" in text for text in said)
+
+
+def test_time_of_other_programs_is_not_that_of_a_thread_that_waits() -> None:
+    """A thread that sleeps for 4 s, as long as its machine is busy: 60 ms of pages are next to nothing there."""
+    parts = [*ran(0, 50, SMALL), *ran(50, 60, FREE), *waited(60, 4060, MAIN), *ran(4060, 4200)]
+    assert search(scene(recorded(parts))).found == ()
 
 
 def test_cure_that_does_not_pay_is_refused_with_the_figures(monkeypatch: pytest.MonkeyPatch) -> None:
