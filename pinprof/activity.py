@@ -259,6 +259,10 @@ class Activity:
     """What tracing a call costs; None where the recorder did not measure it."""
     given_up: tuple[GivenUp, ...] = ()
     """When calls were not traced, or without their callers, by time; on the clock of the samples."""
+    lost_calls: int = 0
+    """Records of calls that found no room: there were more calls than `calls` has."""
+    part: bool = False
+    """It is a part of a longer recording: that it holds no call says nothing of the recorder."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

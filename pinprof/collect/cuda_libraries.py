@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,16 +25,20 @@ _FOLDERS = (
     "/usr/local/nvidia/lib64", "/usr/local/cuda/lib64", "/run/opengl-driver/lib",
 )  # fmt: skip
 """Where drivers and containers put them, besides what the linker's cache knows."""
+_LIBRARY = re.compile(r"libcuda(rt)?\.so(\.|$)")
 _LARGEST_SYMBOLS = 256 << 20
 _NAME = re.compile(rb"(cu(?:da)?[A-Z]\w{0,60})(?=\0)")
 
 _FUNCTION = 2
 
 
-def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
-    """Every watched CUDA function in the files that a program may load; empty where there is no CUDA."""
+def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable[Path] = ()) -> list[Site]:
+    """Every watched CUDA function in the files that a program may load; empty where there is no CUDA.
+
+    `loaded`: libraries of CUDA that it has loaded already.
+    """
     files: dict[tuple[int, int], Path] = {}
-    for path in (*_libraries(executable, environment), Path(executable)):
+    for path in (*_libraries(executable, environment), *loaded, Path(executable)):
         try:
             status = path.stat()
         except OSError:
@@ -42,6 +46,16 @@ def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
         if stat.S_ISREG(status.st_mode):
             files.setdefault((status.st_dev, status.st_ino), path.resolve())
     return [_site(path, offset, name) for path in files.values() for offset, name in functions_in(path)]
+
+
+def loaded_by(pid: int) -> list[Path]:
+    """CUDA's libraries that a process has mapped, by their paths, each once."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape").splitlines()
+    except OSError:
+        return []
+    paths = dict.fromkeys(fields[5] for line in lines if len(fields := line.split(maxsplit=5)) > 5)
+    return [Path(path) for path in paths if _LIBRARY.match(path.rpartition("/")[2])]
 
 
 def _site(path: Path, offset: int, name: str) -> Site:

@@ -20,7 +20,7 @@ from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
 from pinprof.read import cupti, range_sources, uvm
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.perf import call_tracing, cuda_calls, stack_copies
+from pinprof.read.perf import call_tracing, cuda_calls, cuda_processes, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import is_perf_data
@@ -112,8 +112,11 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if calls := store.part(directory, store.CALLS_DATA):
         given_up = call_tracing.given_up(manifest)
-        called = cuda_calls.load(calls, resolver, given_up)
-        activity = replace(called.activity, call_overhead=call_tracing.overhead(manifest), given_up=given_up)
+        before = store.part(directory, store.CALLS_BEFORE)
+        known = cuda_processes.load(before) if before else cuda_processes.Known()
+        called = cuda_calls.load(calls, resolver, given_up, known)
+        overhead = call_tracing.overhead(manifest)
+        activity = replace(called.activity, call_overhead=overhead, given_up=given_up, part=before is not None)
         begun = int(capture.samples.time_ns.min(initial=given_up[0].start_ns)) if given_up else 0
         notes = call_tracing.notes(given_up, begun, call_tracing.budget_percent(manifest))
         capture = replace(capture.with_notes(*called.notes, *notes), activity=activity, call_stacks=called.stacks)
