@@ -6,6 +6,7 @@ Which of several copies the program loads is the dynamic linker's business: all 
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import struct
@@ -25,7 +26,8 @@ _FOLDERS = (
     "/usr/local/nvidia/lib64", "/usr/local/cuda/lib64", "/run/opengl-driver/lib",
 )  # fmt: skip
 """Where drivers and containers put them, besides what the linker's cache knows."""
-_LIBRARY = re.compile(r"libcuda(rt)?\.so(\.|$)")
+_LIBRARY = re.compile(rb" (/.*/libcuda(?:rt)?\.so(?:\..*)?)$", re.MULTILINE)
+"""As a line of /proc/PID/maps ends."""
 _LARGEST_SYMBOLS = 256 << 20
 _NAME = re.compile(rb"(cu(?:da)?[A-Z]\w{0,60})(?=\0)")
 
@@ -51,11 +53,10 @@ def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable
 def loaded_by(pid: int) -> list[Path]:
     """CUDA's libraries that a process has mapped, by their paths, each once."""
     try:
-        lines = Path(f"/proc/{pid}/maps").read_text("utf-8", "surrogateescape").splitlines()
+        maps = Path(f"/proc/{pid}/maps").read_bytes()
     except OSError:
         return []
-    paths = dict.fromkeys(fields[5] for line in lines if len(fields := line.split(maxsplit=5)) > 5)
-    return [Path(path) for path in paths if _LIBRARY.match(path.rpartition("/")[2])]
+    return [Path(os.fsdecode(path)) for path in dict.fromkeys(_LIBRARY.findall(maps))]
 
 
 def _site(path: Path, offset: int, name: str) -> Site:

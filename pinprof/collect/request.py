@@ -37,7 +37,7 @@ class RecordRequest:
     cuda_calls: bool = True
     """Record when CUDA's functions are entered and left, where that can be done."""
     probe_budget: float = 3.0
-    """What tracing these calls may cost the program, in percent of its time."""
+    """What tracing these calls may cost the program, in percent of its time; infinite: whatever it costs."""
     gpu: str = "auto"
     """What records the work of the GPU where nsys does not: `auto`, `cupti`, `uvm` (as auto, and managed memory by the
     driver's events) or `off` (cupti/, uvm/)."""

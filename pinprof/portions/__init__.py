@@ -15,7 +15,7 @@ import os
 import shutil
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -148,7 +148,7 @@ class _Running:
     @property
     def known(self) -> Mapping[int, Process] | None:
         """What CUDA has granted by now; None where that is not known."""
-        place = self._calls_place()
+        place = self._calls_place(CallParts.begin)
         return place.known.processes if place else None
 
     def close(self) -> None:
@@ -166,7 +166,7 @@ class _Running:
         else:
             self._session.resume()
         self._open += 1
-        return self._place()
+        return self._place(CallParts.begin)
 
     def end(self) -> _Place:
         """A portion ends."""
@@ -176,24 +176,24 @@ class _Running:
                 self._session.settle()
             else:
                 self._session.pause()
-        return self._place()
+        return self._place(CallParts.end)
 
-    def _place(self) -> _Place:
-        """The place that the recording has reached."""
+    def _place(self, calls: Callable[[CallParts], CallsPlace]) -> _Place:
+        """The place that the recording has reached; `calls`: how that of calls is taken."""
         return _Place(
             samples=self._samples.size,
             python=size(self._directory / PYTHON_STACKS),
             ranges=size(self._directory / RANGES),
             time_ns=_clock_ns(),
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
-            calls=self._calls_place(),
+            calls=self._calls_place(calls),
         )
 
-    def _calls_place(self) -> CallsPlace | None:
+    def _calls_place(self, take: Callable[[CallParts], CallsPlace]) -> CallsPlace | None:
         if self._calls is None or os.getpid() != self._pid:
             return None
         try:
-            return self._calls.place()
+            return take(self._calls)
         except CollectError as error:
             self.untraced = str(error)
         except Exception as error:  # whatever it is, samples go on

@@ -19,6 +19,7 @@ from pinprof.collect.native.calls import CallTracer
 from pinprof.errors import CollectError
 from pinprof.portions.perf_files import RecordsFile, between, composed, lost
 from pinprof.read.perf import cuda_calls, cuda_processes
+from pinprof.read.perf.cuda_memory import NOBODY
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.symbols.kept import KeptSymbols
 from pinprof.read.symbols.resolver import Resolver
@@ -32,8 +33,9 @@ class CallsPlace:
     size: int
     lost: int
     known: Known
+    """Where a portion begins."""
     kept: int
-    """How much of what is kept lies before it."""
+    """How much of what is kept lies before it, there."""
 
 
 class CallParts:
@@ -62,9 +64,18 @@ class CallParts:
         """How much each portion carries of what was before."""
         return len(self._file.kept)
 
-    def place(self) -> CallsPlace:
-        """The one that the recording has reached; CollectError where calls are not traced."""
+    def begin(self) -> CallsPlace:
+        """The place that the recording has reached, and what is known there; CollectError where calls are not traced.
+
+        What was recorded since the last one is read here.
+        """
         now_ns = _clock_ns()
+        self._tracer.flush()
+        self._known = Known(now_ns, self._after(self._file.size))
+        return CallsPlace(self._file.gathered, self._tracer.lost_so_far(), self._known, len(self._file.kept))
+
+    def end(self) -> CallsPlace:
+        """The place that it has reached; CollectError where not all calls before it were traced."""
         self._tracer.flush()
         if others := sorted({str(path) for path in loaded_by(self._pid)} - self._tracer.files):
             raise CollectError(
@@ -72,8 +83,7 @@ class CallParts:
                 "Name its folder in LD_LIBRARY_PATH, or load it before the first recorded test.",
                 "cuda-calls",
             )
-        self._known = Known(now_ns, self._after(self._file.size))
-        return CallsPlace(self._file.gathered, self._tracer.lost_so_far(), self._known, len(self._file.kept))
+        return CallsPlace(self._file.size, self._tracer.lost_so_far(), NOBODY, 0)
 
     def write(self, target: Path, first: CallsPlace, last: CallsPlace) -> None:
         """Put what was recorded between two places into a capture."""

@@ -68,11 +68,15 @@ class Hooks:
         """Trace CUDA calls from before the first test and its fixtures on, where a test of this run asks for them."""
         if self._config.getoption("collectonly"):
             return
-        marked = (item for item in session.items if self._every_known or item.get_closest_marker("pinprof"))
-        if any(self._asks_for_calls(item) for item in marked):
+        if any(map(self._asks_for_calls, session.items)):
             self.recorder().start()
 
     def _asks_for_calls(self, item: pytest.Item) -> bool:
+        """By a budget of its own or of all; a block of its body may have one."""
+        if "pinprof_record" in getattr(item, "fixturenames", ()):
+            return True
+        if not self._every_known and item.get_closest_marker("pinprof") is None:
+            return False
         from pinprof.check.budgets import CALLS
         from pinprof.pytest_plugin.settings import asked_of
 

@@ -10,7 +10,7 @@ import pytest
 from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
 from pinprof.errors import UsageError
 from pinprof.model import Capture
 from pinprof.pytest_plugin.recorder import Block
@@ -105,7 +105,7 @@ def message(checked: Checked, block: Block, after: str = "") -> str:
 
 def _told(verdict: Verdict) -> Iterable[str]:
     """Where it comes from, and what to do."""
-    sites = [site for site in verdict.sites if not site.file.startswith(_PYTEST)]
+    sites = [site for site in verdict.sites if _is_place(site)]
     if sites:
         places = (
             f"{site.place}{f' ({site.function})' if site.file and site.function else ''}"
@@ -115,6 +115,11 @@ def _told(verdict: Verdict) -> Iterable[str]:
         yield f"    where: {'; '.join(places)}"
     if verdict.remedy:
         yield f"    to do: {verdict.remedy}"
+
+
+def _is_place(site: Site) -> bool:
+    """Whether it can be changed: not in pytest, and not a library without a function, as of ctypes' calls."""
+    return not site.file.startswith(_PYTEST) and (bool(site.file) or not site.place.startswith("["))
 
 
 def demanded(block: Block, keywords: Mapping[str, object]) -> Checked:
