@@ -58,7 +58,7 @@ class Amount:
     """What to change, in one sentence; empty where nothing known helps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pairs(Table):
     """Memory that was allocated and freed, one row each."""
 
