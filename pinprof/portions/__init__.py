@@ -32,7 +32,7 @@ from pinprof.read.perf.cuda_processes import Process
 from pinprof.scenario import ranges
 from pinprof.store import KALLSYMS, PERF_DATA, PYTHON_STACKS, RANGES, new_manifest, write_manifest
 
-MOST_BYTES, MOST_KEPT_BYTES = 64 << 20, 4 << 20
+MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
 """A recording that has grown larger, or whose records to keep have, is begun anew before the next portion."""
 
 
@@ -142,8 +142,12 @@ class _Running:
         """Whether another portion may be of this one."""
         if os.getpid() != self._pid or not self._session.recording:
             return False
-        kept = len(self._samples.kept) + (self._calls.kept_bytes if self._calls else 0)
-        return self._open > 0 or (self._samples.size < MOST_BYTES and kept < MOST_KEPT_BYTES)
+        if self._open:
+            return True
+        kept, size = len(self._samples.kept), self._samples.size
+        if self._calls:
+            kept, size = kept + self._calls.kept_bytes, size + self._calls.size
+        return size < MOST_BYTES and kept < MOST_KEPT_BYTES
 
     @property
     def known(self) -> Mapping[int, Process] | None:

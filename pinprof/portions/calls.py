@@ -60,6 +60,11 @@ class CallParts:
         return self._known.processes
 
     @property
+    def size(self) -> int:
+        """Bytes of its file."""
+        return self._file.size
+
+    @property
     def kept_bytes(self) -> int:
         """How much each portion carries of what was before."""
         return len(self._file.kept)
