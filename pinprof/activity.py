@@ -56,7 +56,7 @@ UNRECORDED = 255
 NO_STREAM = 2**64 - 1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ApiCallTable(Table):
     """CUDA calls of the program. A call made inside another on the same thread is folded into the outer one."""
 
@@ -104,7 +104,7 @@ class ApiCallTable(Table):
     """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class GpuOpTable(Table):
     """Kernels, copies, memsets, migrations, graph launches, and the host's waits for them."""
 
@@ -139,7 +139,7 @@ class GpuOpTable(Table):
     """How many threads a kernel was launched with, 0 for everything else; None when not recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class PageFaultTable(Table):
     """Faults on managed memory. A GPU row is a group that the driver served together, a CPU row one fault."""
 
@@ -159,7 +159,7 @@ class PageFaultTable(Table):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MemoryUsageTable(Table):
     """Allocations and frees of device, managed and pinned host memory."""
 
@@ -175,7 +175,7 @@ class MemoryUsageTable(Table):
     correlation_id: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class OsCallTable(Table):
     """Calls into libc that may block (nsys's OS runtime trace); short ones are left out by the recorder."""
 
@@ -189,7 +189,7 @@ class OsCallTable(Table):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SchedTable(Table):
     """Threads put on and taken off processors."""
 
@@ -201,7 +201,7 @@ class SchedTable(Table):
     """1 from here on the thread runs, 0 it waits."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class MarkTable(Table):
     """NVTX marks: instants with a name."""
 
@@ -260,7 +260,9 @@ class Activity:
     given_up: tuple[GivenUp, ...] = ()
     """When calls were not traced, or without their callers, by time; on the clock of the samples."""
     lost_calls: int = 0
-    """Entries and returns of calls that the recorder had no room for."""
+    """Records of calls that found no room: there were more calls than `calls` has."""
+    part: bool = False
+    """It is a part of a longer recording: that it holds no call says nothing of the recorder."""
     start_utc_ns: int | None = None
     """UTC, nanoseconds since 1970, at time 0."""
     start_system_ns: int | None = None

@@ -37,12 +37,16 @@ _columns_of: dict[type, Mapping[str, Any]] = {}
 """What `_columns` answered before."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Table:
     """Columns of one length: the fields of this module's types. A column with a default may be None: not recorded.
 
-    Other fields (`names`, into which a column points) belong to all rows.
+    Other fields (`names`, into which a column points) belong to all rows. Tables are compared by identity, since arrays
+    have no one answer: `eq=False, repr=False` of each class leaves out what would only cost time to import.
     """
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {len(self)} rows>"
 
     def __len__(self) -> int:
         return len(getattr(self, fields(self)[0].name))

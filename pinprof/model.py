@@ -171,7 +171,7 @@ class StackTable:
         return np.asarray(depth[:-1])
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class SampleTable(Table):
     """One row per sample, ordered by time."""
 
@@ -194,7 +194,7 @@ class SampleTable(Table):
     """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RangeTable(Table):
     """NVTX ranges, ordered by start, one row each; half-open intervals [start_ns, end_ns)."""
 

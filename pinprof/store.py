@@ -3,6 +3,7 @@
     manifest.json       what was recorded, how, where and how it ended (manifest.Manifest)
     perf.data           samples
     calls.data          CUDA calls: entered, with arguments and stack, and returned
+    calls-before.json   of a part of a longer recording: what CUDA had granted before (read/perf/cuda_processes.py)
     perf-script.txt.gz  with copied stacks or branch records: what perf made of them where they were recorded
     kallsyms.gz         kernel symbols of the recording boot
     symbols.json.gz     every address seen → symbol, so that the capture reads anywhere
@@ -56,6 +57,7 @@ PYTHON_STACKS = "python-stacks.jsonl.gz"
 RATES = "rates.json"
 LOG = "collector.log"
 CALLS_DATA = "calls.data"
+CALLS_BEFORE = "calls-before.json"
 CALLS_LOG = "calls.log"
 NSYS_SQLITE = "nsys.sqlite"
 NSYS_REPORT = "nsys.nsys-rep"

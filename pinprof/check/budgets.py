@@ -245,6 +245,8 @@ _NO_WORSE: tuple[Mapping[str, object], ...] = (
     {"pageable-async-calls": "baseline", "page-faults": "baseline + 2 %"},
     {"cpu-time": "baseline + 5 %"},
 )
+CALLS = frozenset({"calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"})
+"""What is told by CUDA's calls alone."""
 
 
 def no_worse() -> tuple[Budget, ...]:

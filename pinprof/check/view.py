@@ -58,7 +58,7 @@ class Amount:
     """What to change, in one sentence; empty where nothing known helps."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Pairs(Table):
     """Memory that was allocated and freed, one row each."""
 
@@ -97,7 +97,7 @@ class View:
         activity = self.capture.activity
         if activity is None or not {"cuda", "cuda calls"} & activity.recorded:
             raise Unassessable("No CUDA calls were traced.", "Record without --no-cuda-calls; `pinprof doctor` helps.")
-        if not len(activity.calls):
+        if not len(activity.calls) and not activity.part:
             raise Unassessable("The recording holds no CUDA call at all.", _NO_CALLS)
         return prepare_calls(activity)
 
@@ -117,13 +117,18 @@ class View:
             return "Records were lost, so there may have been more."
         activity = self.capture.activity
         assert activity is not None
+        if activity.lost_calls:
+            return "Records of calls were lost, so there may have been more."
         untraced = sum(activity.untraced(kind) for kind in kinds or ("",))
         return f"About {untraced:,} calls were not traced, to save their cost. {_MORE_CALLS}" if untraced else ""
 
     @cached_property
     def copies(self) -> CopyTable:
         """Copies between host and device; Unassessable where none can be told."""
-        table = copies_of(self.capture, self.calls)
+        calls, activity = self.calls, self.capture.activity
+        table = copies_of(self.capture, calls)
+        if table is None and activity is not None and activity.part and not len(activity.calls):
+            table = CopyTable.empty()
         if table is None:
             raise Unassessable(
                 "The recording does not say what was copied.", "Record with pinprof, or nsys --trace=cuda."

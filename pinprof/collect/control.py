@@ -51,6 +51,20 @@ class Control:
             waiter.wait_ready(0)
             yield
 
+    def ask(self, *commands: str, timeout_s: float) -> bool:
+        """Send commands to a recorder that is at work, each when the one before is acknowledged; whether all were."""
+        self.open()
+        try:
+            while self.acknowledged(0):  # what came too late for an earlier one
+                pass
+            for command in commands:
+                self.send(command)
+                if not self.acknowledged(timeout_s):
+                    return False
+            return True
+        finally:
+            self.close()
+
     def open(self) -> None:
         """Hold both FIFOs, again after `close`."""
         if not self._files:

@@ -6,10 +6,11 @@ Which of several copies the program loads is the dynamic linker's business: all 
 
 from __future__ import annotations
 
+import os
 import re
 import stat
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,16 +26,21 @@ _FOLDERS = (
     "/usr/local/nvidia/lib64", "/usr/local/cuda/lib64", "/run/opengl-driver/lib",
 )  # fmt: skip
 """Where drivers and containers put them, besides what the linker's cache knows."""
+_LIBRARY = re.compile(rb" (/.*/libcuda(?:rt)?\.so(?:\..*)?)$", re.MULTILINE)
+"""As a line of /proc/PID/maps ends."""
 _LARGEST_SYMBOLS = 256 << 20
 _NAME = re.compile(rb"(cu(?:da)?[A-Z]\w{0,60})(?=\0)")
 
 _FUNCTION = 2
 
 
-def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
-    """Every watched CUDA function in the files that a program may load; empty where there is no CUDA."""
+def find_sites(executable: str, environment: Mapping[str, str], loaded: Iterable[Path] = ()) -> list[Site]:
+    """Every watched CUDA function in the files that a program may load; empty where there is no CUDA.
+
+    `loaded`: libraries of CUDA that it has loaded already.
+    """
     files: dict[tuple[int, int], Path] = {}
-    for path in (*_libraries(executable, environment), Path(executable)):
+    for path in (*_libraries(executable, environment), *loaded, Path(executable)):
         try:
             status = path.stat()
         except OSError:
@@ -42,6 +48,15 @@ def find_sites(executable: str, environment: Mapping[str, str]) -> list[Site]:
         if stat.S_ISREG(status.st_mode):
             files.setdefault((status.st_dev, status.st_ino), path.resolve())
     return [_site(path, offset, name) for path in files.values() for offset, name in functions_in(path)]
+
+
+def loaded_by(pid: int) -> list[Path]:
+    """CUDA's libraries that a process has mapped, by their paths, each once."""
+    try:
+        maps = Path(f"/proc/{pid}/maps").read_bytes()
+    except OSError:
+        return []
+    return [Path(os.fsdecode(path)) for path in dict.fromkeys(_LIBRARY.findall(maps))]
 
 
 def _site(path: Path, offset: int, name: str) -> Site:

@@ -37,7 +37,7 @@ class RecordRequest:
     cuda_calls: bool = True
     """Record when CUDA's functions are entered and left, where that can be done."""
     probe_budget: float = 3.0
-    """What tracing these calls may cost the program, in percent of its time."""
+    """What tracing these calls may cost the program, in percent of its time; infinite: whatever it costs."""
     gpu: str = "auto"
     """What of the GPU's work is recorded where nsys does not: `auto`, as much as costs the program little; `cupti`, all
     of it, whatever it costs; `uvm`, as auto and all of managed memory; or `off` (cupti/, uvm/)."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.collect.collector import Waiter
+from pinprof.collect.native.calls import CallTracer
 from pinprof.collect.program import Program, resources
 from pinprof.collect.recorder import FINISH_TIMEOUT_S
 from pinprof.collect.request import Outcome, RecordRequest
@@ -84,11 +85,16 @@ class OwnRecording:
         """Begin; CollectError when the kernel does not allow it."""
         self._process = _ThisProcess()
         with ExitStack() as places:
-            self._run = Run(request, directory, places, beside=("python", "uvm.beside"))
+            self._run = Run(request, directory, places, beside=("native.calls", "python", "uvm.beside"))
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)
             self._places = places.pop_all()
+
+    @property
+    def call_tracer(self) -> CallTracer | None:
+        """What traces CUDA calls; None where there is nothing to trace."""
+        return next((tool for tool in self._run.tools if isinstance(tool, CallTracer)), None)
 
     def settle(self) -> None:
         """What was recorded until now lies in the capture's files when this returns, as far as recorders answer."""

@@ -150,7 +150,7 @@ class OpportunityChange:
     """How many runs of the side show it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ComparedFrames(Table):
     """The functions of both sides, each once; a frame is (key, library's key, mode), as `frames.frame_key` makes it."""
 
@@ -169,7 +169,7 @@ class ComparedFrames(Table):
     """Whether both sides have it, by names that differ: the key left something out."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ComparedWeights(Table):
     """What single runs weigh, one row per node, run and cause; of whole runs, in the event's unit."""
 
@@ -185,7 +185,7 @@ class ComparedWeights(Table):
     samples: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ComparedStacks(Table):
     """One event's stacks of both sides as one prefix tree; parents precede their children. One row per node.
 

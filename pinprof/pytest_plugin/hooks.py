@@ -63,6 +63,26 @@ class Hooks:
         if self._every_known or self._config.getini("pinprof_budgets"):
             _ = self.settings
 
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Trace CUDA calls from before the first test and its fixtures on, where a test of this run asks for them."""
+        if self._config.getoption("collectonly"):
+            return
+        if any(map(self._asks_for_calls, session.items)):
+            self.recorder().start()
+
+    def _asks_for_calls(self, item: pytest.Item) -> bool:
+        """By a budget of its own or of all; a block of its body may have one."""
+        if "pinprof_record" in getattr(item, "fixturenames", ()):
+            return True
+        if not self._every_known and item.get_closest_marker("pinprof") is None:
+            return False
+        from pinprof.check.budgets import CALLS
+        from pinprof.pytest_plugin.settings import asked_of
+
+        asked = asked_of(item, self.settings)
+        return asked is not None and any(budget.measure in CALLS or budget.call for budget in asked.budgets)
+
     @property
     def _every_known(self) -> bool:
         return bool(self._config.getoption("pinprof") or self._config.getini("pinprof"))

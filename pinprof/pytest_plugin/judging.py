@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from pinprof.check.budgets import Budget, budgets_of, format_amount
+from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
-from pinprof.check.verdicts import Checked, Outcome, Verdict
+from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
 from pinprof.errors import UsageError
+from pinprof.model import Capture
 from pinprof.pytest_plugin.recorder import Block
 from pinprof.terminal import printable_lines
 from pinprof.units import format_count
@@ -21,11 +22,9 @@ EXACT = "page-faults"
 _MOST_SITES = 3
 _PYTEST = ("_pytest/", "pluggy/")
 """Where the callers of every test are: no place to change anything."""
-_CALLS = frozenset({"calls", "pinned-bytes", "pairs", "pageable-bytes", "pageable-async-calls"})
-_TRACE = (
-    "Run `pinprof check -- python -m pytest …`, which traces them, with this budget in pyproject.toml and the test's "
-    "name as its range."
-)
+_UNTRACED = "CUDA calls were not traced: "
+"""How the note of a recording begins that says why."""
+_NO_CUDA = f"{_UNTRACED}no library of CUDA was found on this machine."
 _DOCTOR = "`pinprof doctor` says what sampling needs here."
 _LONGER = "Let the test do more of it, or sample more often (pinprof_frequency)."
 
@@ -36,8 +35,7 @@ def judged(block: Block, budgets: Sequence[Budget]) -> Checked:
     if all(verdict.outcome is Outcome.HOLDS for verdict in counted) or (analysis := block.analysis) is None:
         return Checked(tuple(counted), (block.name,))
     checked = judge([take(analysis, budgets)], budgets)
-    blind = analysis.capture.manifest.kernel_left_out
-    verdicts = (_exact(_in_a_test(verdict, blind=blind), block) for verdict in checked.verdicts)
+    verdicts = (_exact(_in_a_test(verdict, analysis.capture), block) for verdict in checked.verdicts)
     return replace(checked, verdicts=tuple(verdicts))
 
 
@@ -46,20 +44,22 @@ def _unseen(block: Block, budget: Budget) -> Verdict:
     limit = None if budget.relative else budget.limit
     why, _, remedy = (block.missing or "The test was not sampled.").partition(". ")
     why = f"{why.rstrip('.')}."
-    verdict = Verdict(budget, Outcome.UNASSESSABLE, None, (), limit, budget.unit, why, remedy or _DOCTOR)
-    return _in_a_test(verdict, blind=False)
+    return Verdict(budget, Outcome.UNASSESSABLE, None, (), limit, budget.unit, why, remedy or _DOCTOR)
 
 
-def _in_a_test(verdict: Verdict, *, blind: bool) -> Verdict:
-    """The verdict with what is to do about a test, which is not always what is to do about a recording.
-
-    `blind`: the kernel's part was not sampled.
-    """
+def _in_a_test(verdict: Verdict, capture: Capture) -> Verdict:
+    """The verdict with what is to do about a test, which is not always what is to do about a recording."""
     if verdict.outcome is not Outcome.UNASSESSABLE:
         return verdict
-    if verdict.budget.measure in _CALLS or verdict.budget.call:
-        return replace(verdict, why="CUDA calls are not traced from within a test's process.", remedy=_TRACE)
-    if blind:
+    of_calls = verdict.budget.measure in CALLS or bool(verdict.budget.call)
+    if of_calls and capture.activity is None:
+        notes = (str(note) for note in capture.manifest.outcome.get("notes") or ())
+        told = next((note for note in notes if note.startswith(_UNTRACED)), _NO_CUDA)
+        why, _, remedy = told.partition(". ")
+        return replace(verdict, why=f"{why.rstrip('.')}.", remedy=remedy or _DOCTOR)
+    if of_calls:
+        return verdict
+    if capture.manifest.kernel_left_out:
         return replace(verdict, remedy=_DOCTOR)
     if verdict.budget.measure == "share" and verdict.found is not None:
         return replace(verdict, remedy=_LONGER)
@@ -105,7 +105,7 @@ def message(checked: Checked, block: Block, after: str = "") -> str:
 
 def _told(verdict: Verdict) -> Iterable[str]:
     """Where it comes from, and what to do."""
-    sites = [site for site in verdict.sites if not site.file.startswith(_PYTEST)]
+    sites = [site for site in verdict.sites if _is_place(site)]
     if sites:
         places = (
             f"{site.place}{f' ({site.function})' if site.file and site.function else ''}"
@@ -115,6 +115,11 @@ def _told(verdict: Verdict) -> Iterable[str]:
         yield f"    where: {'; '.join(places)}"
     if verdict.remedy:
         yield f"    to do: {verdict.remedy}"
+
+
+def _is_place(site: Site) -> bool:
+    """Whether it can be changed: not in pytest, and not a library without a function, as of ctypes' calls."""
+    return not site.file.startswith(_PYTEST) and (bool(site.file) or not site.place.startswith("["))
 
 
 def demanded(block: Block, keywords: Mapping[str, object]) -> Checked:

@@ -6,6 +6,7 @@ One recording runs for all of them (portions.py). Whatever goes wrong with it co
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 from collections.abc import Callable
@@ -14,16 +15,18 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, TypeVar
 
 import numpy as np
 
 from pinprof import files
+from pinprof.activity import Activity
 from pinprof.analyze import analyze
 from pinprof.analyze.headline import MEMORY_LEVELS
 from pinprof.analyze.results import Analysis, judged_event
 from pinprof.api import Result
 from pinprof.collect import RecordRequest
+from pinprof.columns import Bool, Int32
 from pinprof.errors import PinprofError
 from pinprof.model import Capture
 from pinprof.portions import Portion, Portions
@@ -35,15 +38,24 @@ from pinprof.units import format_count, format_ns
 if TYPE_CHECKING:
     from pinprof.check.verdicts import Checked
 
+_T = TypeVar("_T")
 _MOST_FAILURES = 2
 """A recording that breaks as often is not begun again."""
 _MEMORY = tuple(f"{level}.*" for level in MEMORY_LEVELS if level != "sync")
 
 
 def request(frequency: int) -> RecordRequest:
-    """How a test process is recorded: as `pinprof.record` does, without what follows CUDA's driver."""
+    """How a test process is recorded: as `pinprof.record` does, without what follows CUDA's driver, with its calls.
+
+    Budgets count calls, so all are traced, whatever that costs.
+    """
     return RecordRequest(
-        ("/proc/self/exe",), own_process=True, frequency=frequency, cuda_calls=False, gpu="off", python="auto"
+        ("/proc/self/exe",),
+        own_process=True,
+        frequency=frequency,
+        probe_budget=math.inf,
+        gpu="off",
+        python="auto",
     )
 
 
@@ -72,8 +84,15 @@ class Recorder:
             self.failed(error)
             return NOBODY
 
+    def start(self) -> None:
+        """Begin to record, before the first test that asks for it."""
+        self._recording(lambda portions: portions.start())
+
     def begin(self, name: str) -> Portion | None:
         """A portion, None where it cannot be."""
+        return self._recording(lambda portions: portions.begin(name))
+
+    def _recording(self, ask: Callable[[Portions], _T]) -> _T | None:
         if self.missing:
             return None
         try:
@@ -82,7 +101,7 @@ class Recorder:
                 portions = Portions(self._request, folder)
                 self._places.callback(portions.close)
                 self._portions, self._folder = portions, folder
-            return self._portions.begin(name)
+            return ask(self._portions)
         except Exception as error:  # whatever it is, the test runs without it
             self.failed(error, for_good=self._portions is None or isinstance(error, PinprofError))
             return None
@@ -257,9 +276,9 @@ class Blocks:
 
 def _without(capture: Capture, others: Others) -> tuple[Capture, str]:
     """The capture without the samples of threads and processes that are no part of it, and who they are."""
+    capture = replace(capture, activity=_calls_without(capture.activity, others))
     samples = capture.samples
-    theirs = np.isin(samples.tid, np.array(sorted(others.threads) or [-1], np.int64))
-    theirs |= np.isin(samples.pid, np.array(sorted(others.processes) or [-1], np.int64))
+    theirs = _of_others(others, samples.pid, samples.tid)
     if not theirs.any():
         return capture, ""
     times = np.array([event.unit == "ns" and not event.spans for event in capture.events], np.bool_)
@@ -267,3 +286,18 @@ def _without(capture: Capture, others: Others) -> tuple[Capture, str]:
     names = sorted({others.threads.get(tid, "an older process") for tid in np.unique(samples.tid[theirs]).tolist()})
     words = f"{format_ns(spent)} of processor time in {', '.join(names)}" if spent else ""
     return replace(capture, samples=samples.take(np.flatnonzero(~theirs))), words
+
+
+def _calls_without(activity: Activity | None, others: Others) -> Activity | None:
+    """CUDA calls without those of others, and without what these allocated."""
+    if activity is None:
+        return None
+    calls, memory = activity.calls, activity.memory
+    kept = ~_of_others(others, calls.pid, calls.tid)
+    own = np.isin(memory.correlation_id, calls.correlation_id[kept])
+    return replace(activity, calls=calls.take(np.flatnonzero(kept)), memory=memory.take(np.flatnonzero(own)))
+
+
+def _of_others(others: Others, pid: Int32, tid: Int32) -> Bool:
+    theirs = np.isin(tid, np.array(sorted(others.threads) or [-1], np.int64))
+    return np.asarray(theirs | np.isin(pid, np.array(sorted(others.processes) or [-1], np.int64)))

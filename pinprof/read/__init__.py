@@ -31,7 +31,7 @@ __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbol
 
 READERS: tuple[str, ...] = (
     "pinprof.read.perf:DATA",
-    "pinprof.read.nsys.capture:READER",
+    "pinprof.read.nsys:CAPTURE",
     "pinprof.read.perf:CAPTURE",
     "pinprof.read.nsys.export:READER",
     "pinprof.read.nsys.tool:READER",
@@ -125,7 +125,7 @@ def seal_symbols(directory: Path) -> frozenset[int]:
 
 def load_sealing() -> None:
     """Import what `seal_symbols` needs, so that it takes less time."""
-    for name in ("nsys.capture", "perf.capture", "symbols.elf", "symbols.dwarf"):
+    for name in ("perf.capture", "symbols.elf", "symbols.dwarf"):
         importlib.import_module(f"{__name__}.{name}")
 
 

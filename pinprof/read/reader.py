@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import pkgutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
+from typing import Any
 
 from pinprof.model import Capture
 from pinprof.read.symbols.kept import KeptSymbols
@@ -62,3 +64,8 @@ def by_head(
 ) -> Callable[[Path, bytes], Certainty]:
     """The certainty of a format that is known by how its files begin."""
     return lambda _, head: certainty if head and sniff(head) else Certainty.NO
+
+
+def later(package: str, place: str) -> Callable[..., Any]:
+    """A function of a package, `module:name`, imported when it is called: who is asked need not be able to read."""
+    return lambda *given: pkgutil.resolve_name(f"{package}.{place}")(*given)

@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+import ctypes
+import math
 import mmap
 import os
 import signal
 import sys
+from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pinprof import portions as module
 from pinprof import read
+from pinprof.activity import MemoryKind
 from pinprof.analyze import Analysis, analyze
 from pinprof.collect import RecordRequest, native
 from pinprof.errors import CollectError, PinprofError
 from pinprof.portions import Portions
 from pinprof.read.symbols.kept import KeptSymbols
+from tests.integration.test_cuda_calls import build
+from tests.support.probes import needs_probes
 
 REQUEST = RecordRequest(
     ("/proc/self/exe",), own_process=True, frequency=4999, cuda_calls=False, gpu="off", python="auto"
@@ -114,3 +121,32 @@ def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions,
     touch(10_000)
     portion.end(tmp_path / "again.pinprof")
     assert faults(explained(tmp_path / "again.pinprof")) == pytest.approx(10_000, abs=1000)
+
+
+@needs_probes
+def test_what_was_granted_stays_known_when_a_recording_is_begun_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cuda = build(tmp_path)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(cuda))
+    request = replace(REQUEST, cuda_calls=True, probe_budget=math.inf, python="off")
+    portions = Portions(request, tmp_path)
+    try:
+        portions.start()
+        runtime, driver = (ctypes.CDLL(str(cuda / name)) for name in ("libcudart.so.13", "libcuda.so.1"))
+        pinned, device, plain = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(4096)
+        runtime.cudaMallocHost(ctypes.byref(pinned), ctypes.c_size_t(1 << 20))
+        driver.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(1 << 20))
+        monkeypatch.setattr(module, "MOST_BYTES", 1)
+        for number in range(2):
+            portion = portions.begin(f"copies {number}")
+            for source in (pinned, plain, plain):
+                runtime.cudaMemcpy(device, source, ctypes.c_size_t(100), 1)
+            portion.end(tmp_path / f"{number}.pinprof")
+    finally:
+        portions.close()
+    for number in range(2):
+        activity = read.read(tmp_path / f"{number}.pinprof").activity
+        assert activity is not None
+        assert activity.calls.source_kind is not None
+        assert Counter(activity.calls.source_kind.tolist()) == {MemoryKind.PINNED: 1, MemoryKind.PAGEABLE: 2}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import platform
 import shutil
@@ -11,12 +12,15 @@ import xml.etree.ElementTree as ET
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from pinprof.collect import RecordRequest, native, permission
 from pinprof.errors import PinprofError
 from pinprof.read import read
+from tests.integration.test_cuda_calls import build
+from tests.support.probes import needs_probes
 
 WITHOUT_PERF = Path(__file__).parents[1] / "support" / "without_perf.py"
 
@@ -49,6 +53,10 @@ def test_share_broken():
 
 @pytest.mark.pinprof(pairs=0, page_faults="1000000")
 def test_calls():
+    touch(1)
+
+@pytest.mark.pinprof(page_faults=1000, range="lode")
+def test_no_such_range():
     touch(1)
 
 @pytest.mark.pinprof(page_falts=1)
@@ -125,6 +133,89 @@ def test_expected():
 def test_without_mark():
     touch(96)
 '''
+CUDA_PROJECT = """
+import ctypes, os, threading
+import pytest
+
+MIB = 1 << 20
+P, N = ctypes.c_void_p, ctypes.c_size_t
+
+def granted(function, size, *more):
+    place = P()
+    assert function(ctypes.byref(place), N(size), *more) == 0
+    return place.value
+
+@pytest.fixture(scope="module")
+def cuda():
+    return [ctypes.CDLL(os.environ["STANDS_IN"] + "/" + name) for name in ("libcuda.so.1", "libcudart.so.13")]
+
+@pytest.fixture(scope="module")
+def pool(cuda):
+    driver, runtime = cuda
+    return granted(runtime.cudaMallocHost, 64 * MIB), granted(driver.cuMemAlloc_v2, MIB)
+
+@pytest.mark.pinprof(pinned_bytes=0, pairs=0, calls=0, pageable_bytes=0, pageable_async_calls=0)
+def test_no_call():
+    bytes(MIB)
+
+@pytest.mark.pinprof(pinned_bytes=0, pairs=0, calls=5, pageable_bytes=0)
+def test_a_fixtures_pool_is_pinned(cuda, pool):
+    for _ in range(5):
+        cuda[1].cudaMemcpy(P(pool[1]), P(pool[0] + 4096), N(1000), 1)
+
+@pytest.mark.pinprof(pageable_bytes=1000)
+def test_pageable(cuda, pool):
+    plain = ctypes.create_string_buffer(MIB)
+    for _ in range(2):
+        cuda[1].cudaMemcpy(P(pool[1]), P(ctypes.addressof(plain)), N(1000), 1)
+
+@pytest.mark.pinprof(pinned_bytes="8 MiB", pairs=2)
+def test_pins_too_much(cuda):
+    places = [granted(cuda[1].cudaMallocHost, 6 * MIB) for _ in range(2)]
+    for place in places:
+        cuda[1].cudaFreeHost(P(place))
+
+@pytest.mark.pinprof(pinned_bytes="6 MiB", pairs=1)
+def test_one_pair_too_many(cuda):
+    for _ in range(2):
+        cuda[1].cudaFreeHost(P(granted(cuda[1].cudaMallocHost, 6 * MIB)))
+
+attempts = []
+
+@pytest.mark.flaky(reruns=1)
+@pytest.mark.pinprof(calls=0)
+def test_second_attempt(cuda):
+    attempts.append(1)
+    if len(attempts) < 2:
+        granted(cuda[1].cudaMallocHost, MIB)
+
+@pytest.mark.pinprof(calls=1)
+def test_older_threads_do_not_count(cuda, helper):
+    helper[0].set()
+    assert helper[1].wait(60)
+    granted(cuda[1].cudaMallocHost, MIB)
+
+@pytest.fixture
+def helper(cuda):
+    asked, done = threading.Event(), threading.Event()
+    def work():
+        asked.wait(60)
+        for _ in range(3):
+            granted(cuda[1].cudaMallocHost, MIB)
+        done.set()
+    thread = threading.Thread(target=work, daemon=True)
+    thread.start()
+    yield asked, done
+    thread.join()
+
+def test_block(cuda, pinprof_record):
+    granted(cuda[1].cudaMallocHost, 4 * MIB)
+    with pinprof_record("pins") as block:
+        granted(cuda[1].cudaMallocHost, 2 * MIB)
+    granted(cuda[1].cudaMallocHost, 4 * MIB)
+    block.check(pinned_bytes="2 MiB", calls=1)
+    block.check(pinned_bytes="1 MiB")
+"""
 BROKEN = "page-faults is broken: 8,"
 """32 MiB in pages of 4 KiB: 8,192 faults, and some more."""
 INI = """
@@ -155,17 +246,24 @@ class Ran:
     folder: Path
 
 
-def run(folder: Path, site: Path, *arguments: str, before: tuple[str, ...] = ()) -> Ran:
-    """Run the project as its user would."""
+def run(
+    folder: Path,
+    site: Path,
+    *arguments: str,
+    before: tuple[str, ...] = (),
+    project: str = PROJECT,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Ran:
+    """Run the project as its user would; `more`: variables of its environment."""
     folder.mkdir(exist_ok=True)
-    (folder / "test_memory.py").write_text(PROJECT)
+    (folder / "test_memory.py").write_text(project)
     (folder / "pytest.ini").write_text(INI)
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
     quiet = [word for name in ("cov", "hypothesispytest", "timeout") for word in ("-p", f"no:{name}")]
     done = subprocess.run(
         [*before, sys.executable, "-m", "pytest", *quiet, "--junitxml=junit.xml", *arguments],
         cwd=folder,
-        env={**kept, "PYTHONPATH": str(site), "COLUMNS": "200"},
+        env={**kept, "PYTHONPATH": str(site), "COLUMNS": "200", **more},
         capture_output=True,
         text=True,
         check=False,
@@ -188,13 +286,19 @@ def sampled(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
         pytest.skip(reason)
     if not native.samples_kernel(RecordRequest(command=(sys.executable,))):
         pytest.skip("the kernel's part may not be sampled here")
-    return run(tmp_path_factory.mktemp("project"), installed, "--pinprof-keep", "kept")
+    chosen = ("-k", "not nothing_is_imported and not calls")
+    return run(tmp_path_factory.mktemp("project"), installed, "--pinprof-keep", "kept", *chosen)
+
+
+def test_nothing_is_imported_before_a_test_asks(installed: Path, tmp_path: Path) -> None:
+    ran = run(tmp_path / "project", installed, "-k", "nothing_is_imported")
+    assert ran.passed == {"test_nothing_is_imported_before_a_test_asks"}
 
 
 def test_budgets_that_hold_pass_and_others_fail(sampled: Ran) -> None:
     assert sampled.status == 1
     assert sampled.passed == {
-        "test_nothing_is_imported_before_a_test_asks", "test_holds", "test_blocks", "test_second_attempt",
+        "test_holds", "test_blocks", "test_second_attempt",
         "test_others_do_not_count", "test_without_mark",
     }  # fmt: skip
 
@@ -217,8 +321,9 @@ def test_a_kept_capture_is_read_as_any_other(sampled: Ran) -> None:
 
 
 def test_what_cannot_be_judged_does_not_pass(sampled: Ran) -> None:
-    assert "pairs is not assessable: CUDA calls are not traced from within" in sampled.failures["test_calls"]
-    assert "page-faults" not in sampled.failures["test_calls"]
+    said = sampled.failures["test_no_such_range"]
+    assert "page-faults in lode is not assessable: The run has no range 'lode'." in said
+    assert "cause" not in said
 
 
 def test_a_mistyped_budget_fails_before_the_body(sampled: Ran) -> None:
@@ -262,6 +367,88 @@ def test_nothing_is_left_behind(sampled: Ran) -> None:
 
 
 @pytest.fixture(scope="module")
+def stands_in(tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, str]:
+    """The environment of a program that finds what stands in for CUDA's libraries."""
+    folder = str(build(tmp_path_factory.mktemp("cuda")))
+    return {"STANDS_IN": folder, "LD_LIBRARY_PATH": folder}
+
+
+@pytest.fixture(scope="module")
+def traced(installed: Path, stands_in: Mapping[str, str], tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    """Every test of the project that calls CUDA."""
+    folder = tmp_path_factory.mktemp("traced")
+    return run(folder, installed, "--pinprof-keep", "kept", project=CUDA_PROJECT, more=stands_in)
+
+
+@needs_probes
+def test_calls_in_the_body_of_a_test_are_judged_and_no_others(traced: Ran) -> None:
+    assert traced.passed == {
+        "test_no_call", "test_a_fixtures_pool_is_pinned", "test_second_attempt", "test_older_threads_do_not_count",
+    }, traced.text  # fmt: skip
+    for test, words in {
+        "test_pageable": "pageable-bytes is broken: 1.953 KiB",
+        "test_pins_too_much": "pinned-bytes is broken: 12 MiB",
+        "test_one_pair_too_many": "pairs is broken: 2 pairs",
+        "test_block": "pinned-bytes is broken: 2 MiB",
+    }.items():
+        assert f"pinprof: {words}" in traced.failures[test]
+        assert "not assessable" not in traced.failures[test]
+    assert "1 rerun" in traced.text
+
+
+@needs_probes
+def test_a_kept_capture_has_the_tests_calls_and_what_was_granted_before(traced: Ran) -> None:
+    activity = read(traced.folder / "kept" / "test_memory-test_pageable.pinprof").activity
+    assert activity is not None
+    assert [activity.calls.names[name] for name in activity.calls.name.tolist()] == ["cudaMemcpy"] * 2
+    assert activity.part
+
+
+@needs_probes
+def test_calls_of_a_test_are_judged_from_outside_too(
+    installed: Path, stands_in: Mapping[str, str], tmp_path: Path
+) -> None:
+    """The test's name is the range; its own budgets are judged inside at the same time."""
+    (tmp_path / "test_memory.py").write_text(CUDA_PROJECT)
+    (tmp_path / "pinprof.toml").write_text(
+        '[[budget]]\nrange = "test_one_pair_too_many"\npairs = 1\n'
+        '[[budget]]\nrange = "test_a_fixtures_pool_is_pinned"\ncalls = 5\npageable-bytes = 0\n'
+    )
+    tests = [f"test_memory.py::{name}" for name in ("test_a_fixtures_pool_is_pinned", "test_one_pair_too_many")]
+    run_tests = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-o", "addopts=", "--pinprof", *tests]
+    status = "import sys, pytest; sys.exit(pytest.main(sys.argv[1:]) not in (0, 1))"  # one of them fails
+    command = [sys.executable, "-m", "pinprof", "check", "--write", "json=out.json", "--", sys.executable, "-c", status]
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "PYTEST"))}
+    done = subprocess.run(
+        [*command, *run_tests[3:]],
+        cwd=tmp_path,
+        env={**kept, "PYTHONPATH": str(installed), **stands_in},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 3, done.stdout + done.stderr
+    verdicts = json.loads((tmp_path / "out.json").read_text())["verdicts"]
+    assert {(one["measure"], one["found"], one["outcome"]) for one in verdicts} == {
+        ("pairs", 2, "broken"), ("calls", 5, "holds"), ("pageable-bytes", 0, "holds"),
+    }  # fmt: skip
+
+
+def test_calls_are_not_assessable_without_rights(installed: Path, stands_in: Mapping[str, str], tmp_path: Path) -> None:
+    if os.geteuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("needs setpriv, and root to give up rights")
+    if reason := refused():
+        pytest.skip(reason)
+    drop = [f"--{name}=-sys_admin,-perfmon" for name in ("bounding-set", "inh-caps")]
+    only = ("-k", "too_many or no_call")
+    ran = run(tmp_path / "p", installed, *only, before=("setpriv", *drop), project=CUDA_PROJECT, more=stands_in)
+    assert not ran.passed
+    said = ran.failures["test_one_pair_too_many"]
+    assert "pairs is not assessable: CUDA calls were not traced: that needs root" in said
+    assert "`pinprof doctor`" in said
+
+
+@pytest.fixture(scope="module")
 def counted(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """Every test recorded, by two workers, where the kernel refuses samples."""
     if platform.machine() not in ("x86_64", "aarch64"):
@@ -282,7 +469,7 @@ def test_what_passes_unjudged_is_said_loudly(counted: Ran) -> None:
     loud = counted.text.partition("NOT ASSESSED")[2]
     assert "2 of 5 recorded tests passed although their budgets could not be judged" in loud
     assert "test_holds" in loud
-    assert "pairs: CUDA calls are not traced" in loud
+    assert "pairs: pinprof may not sample programs here" in loud
 
 
 def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:

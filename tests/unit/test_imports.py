@@ -70,7 +70,7 @@ ALLOWED = {
     | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "report", "collect", "scenario", "bench"}
     | {"recording", "share"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
-    "portions": FOUNDATION | {"store", "scenario", "collect"},
+    "portions": FOUNDATION | {"store", "scenario", "collect", "read"},
     "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "api"},
     "jupyter": {"api", "errors", "terminal"},
     "__main__": {"cli"},

@@ -24,7 +24,7 @@ def cause_name(cause: int) -> Cause:
     return _CAUSES.get(cause, "unknown")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Migrations(Table):
     """Migrations in order of time, as columns, with where they fall."""
 

@@ -237,7 +237,7 @@ class Link:
         return {"H2D": self.to_device_gb_per_s, "D2H": self.to_host_gb_per_s}.get(direction)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BandwidthPoints(Table):
     """Size against bandwidth, thinned to a bounded number of points; columns of one length."""
 
@@ -326,7 +326,7 @@ class SizeHistogram:
     size_bytes: Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class KernelTable(Table):
     """Kernels during which managed memory moved or was waited for, in order of their start; columns of one length."""
 
@@ -349,7 +349,7 @@ class KernelTable(Table):
     names: tuple[str, ...]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class BlockTable(Table):
     """Managed memory by 2 MiB block, the driver's unit (uvm_va_block); columns of one length, ordered by address."""
 

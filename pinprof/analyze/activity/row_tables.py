@@ -8,7 +8,7 @@ from pinprof.columns import Table
 from pinprof.model import Int32, Int64
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class EventRows(Table):
     """Single calls, copies or migrations behind the whole recording's results, in order of their start; columns."""
 

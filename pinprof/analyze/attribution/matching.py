@@ -161,7 +161,7 @@ def user_frame(symbol: str, dso: Dso, tables: Tables = TABLES) -> UserFrame:
     return UserFrame(leaf, name.startswith("libcuda.so"), blind_libc, _COPY_CALL.fullmatch(symbol) is not None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class FrameRules(Table):
     """What the rows say about every frame of a capture, as columns indexed like `FrameTable`."""
 

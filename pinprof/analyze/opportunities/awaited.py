@@ -39,7 +39,7 @@ _RUN_FACTOR, _RUN_SLACK_NS = 2, 20_000_000
 """A thread cannot have run for much longer than its samples say: else its waits were not all recorded."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Waits(Table):
     """Waits of one thread, in order of time, without overlap."""
 
@@ -49,7 +49,7 @@ class Waits(Table):
     """Row of `Capture.samples`."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Charged(Table):
     """Time of waits, charged to samples of other threads."""
 

@@ -54,7 +54,7 @@ class Steps:
     slowest_start_ns: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class WallTable(Table):
     """Wall time of the critical thread, one row per sample that it is charged to, ordered by time.
 
@@ -92,7 +92,7 @@ class Course:
         return next((phase for phase in self.phases if phase.name == name), None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class CopyTable(Table):
     """Copies between host and device, and on the host, by CUDA; one row each, ordered by start."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import json
+import math
 import os
 import signal
 import sys
@@ -70,7 +71,8 @@ def _record(place: Path, stopped: list[int], wake: int, definitions: contextlib.
 def _probed(orders: Orders, definitions: contextlib.ExitStack) -> tuple[Orders, Probes]:
     """Set the probes: the orders with their events, and what governs these; OSError when that cannot be."""
     assert orders.pid is not None
-    empty = _empty_function(orders.unwinding)
+    # Without a budget no price is needed, and a recorder around this one does not see it measured.
+    empty = _empty_function(orders.unwinding) if math.isfinite(orders.probe_budget) else None
     sites = (*orders.probes, empty.site) if empty else orders.probes
     points = definitions.enter_context(tracefs.probes(sites))
     files = sorted({site.path for site in orders.probes}) if orders.when_opened else ()

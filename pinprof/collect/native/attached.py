@@ -102,14 +102,7 @@ class Attached(Tool):
 
     def _ask(self, *commands: str) -> None:
         """Send commands one after another, and wait for each answer as long as may be."""
-        control = self._control
-        control.open()
-        try:
-            for command in commands:
-                control.send(command)
-                control.acknowledged(_SETTLE_S)
-        finally:
-            control.close()
+        self._control.ask(*commands, timeout_s=_SETTLE_S)
 
     def under_way(self) -> ToolResult:
         """What is known before it ends."""

@@ -8,6 +8,8 @@ of a scenario too, since that is where a context is created. What keeps it from 
 from __future__ import annotations
 
 import errno
+import os
+import sys
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -20,10 +22,11 @@ from pinprof.collect.control import open_control
 from pinprof.collect.cupti import FOLDER_VARIABLE
 from pinprof.collect.native import events, tracefs
 from pinprof.collect.native.attached import last_word, ring_bytes, start, unwinding_library
-from pinprof.collect.native.sampler import Orders
+from pinprof.collect.native.sampler import HEAD, LOST_SO_FAR, Orders
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.program import Program, find_program
 from pinprof.collect.recorder import Recorder
+from pinprof.errors import CollectError
 from pinprof.store import CALLS_DATA, CALLS_LOG
 
 _START_TIMEOUT_S = 20.0
@@ -42,13 +45,18 @@ def _join(setup: Setup) -> Sequence[Tool]:
     if tracefs.kernel_crashed():
         setup.notes.append(CRASHED)
         return []
-    from pinprof.collect.cuda_libraries import find_sites
+    from pinprof.collect.cuda_libraries import find_sites, loaded_by
 
-    executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
-    sites = find_sites(executable, setup.environment)
+    if request.own_process:
+        # By its link, beside which the packages of a virtual environment lie.
+        executable, loaded = sys.executable, loaded_by(os.getpid())
+    else:
+        executable = f"/proc/{request.pid}/exe" if request.pid else find_program(request.command[0])
+        loaded = loaded_by(request.pid) if request.pid else []
+    sites = find_sites(executable, setup.environment, loaded)
     own = Path(executable).resolve()
     # A program that runs has its libraries open, or may have; one with CUDA inside is opened to be started.
-    when_opened = not request.pid and not request.own_process and all(Path(site.path) != own for site in sites)
+    when_opened = not request.pid and not loaded and all(Path(site.path) != own for site in sites)
     return [CallTracer(setup, sites, when_opened=when_opened)] if sites else []
 
 
@@ -58,10 +66,11 @@ class CallTracer(Tool):
     recorder: Recorder
 
     def __init__(self, setup: Setup, sites: Sequence[Site], *, when_opened: bool) -> None:
-        """`when_opened`: no process of the program has one of the files open yet."""
+        """`when_opened`: no process of the program has one of the files open yet, so CUDA has granted it nothing."""
         self._control = setup.places.enter_context(open_control())
         self._log, self._data, self._sites = setup.directory / CALLS_LOG, setup.directory / CALLS_DATA, sites
-        self._refusal, self._when_opened = "", when_opened
+        self._refusal = ""
+        self.when_opened = when_opened
         self._budget = setup.request.probe_budget
         self._environment, self._own_process = setup.environment, setup.request.own_process
 
@@ -80,7 +89,7 @@ class CallTracer(Tool):
             version=f"pinprof {__version__}",
             probes=tuple(self._sites),
             probe_budget=self._budget,
-            when_opened=self._when_opened,
+            when_opened=self.when_opened,
             seen_beside=(self._environment.get(FOLDER_VARIABLE, ""), COPIES),
             unwinding=unwinding_library(),
         )
@@ -97,23 +106,52 @@ class CallTracer(Tool):
                     return
         self._control.close()
 
+    @property
+    def head(self) -> Path:
+        """Beside its file: one of the same events without records, once `flush` was called."""
+        return self._data.with_name(self._data.name + HEAD)
+
+    @property
+    def files(self) -> frozenset[str]:
+        """Those whose functions are traced."""
+        return frozenset(site.path for site in self._sites)
+
+    def flush(self) -> None:
+        """Have it empty the rings, and describe its file by what it records now; CollectError when it does not."""
+        if self._refusal:
+            raise _untraced(self._refusal)
+        # It answers, looks at all rings, and only then answers again.
+        if self.recorder.reap() or not self._control.ask("ping", "describe", timeout_s=_START_TIMEOUT_S):
+            raise _untraced(_reason(last_word(self._log)))
+
+    def lost_so_far(self) -> int:
+        """How many records found no room, at the last `flush`."""
+        return int(last_word(self._log).get(LOST_SO_FAR, 0))
+
+    def under_way(self) -> ToolResult:
+        """What is known before it ends."""
+        facts = {"name": "cuda-calls", "version": __version__, "options": {"files": len(self.files)}}
+        return ToolResult(facts)
+
     def result(self) -> ToolResult:
         """What it recorded, or why it did not."""
         said = last_word(self._log)
-        facts: dict[str, Any] = {
-            "name": "cuda-calls",
-            "version": __version__,
-            "options": {"files": len({site.path for site in self._sites})},
-            "cpu_ns": self.recorder.cpu_ns,
-            **{name: said[name] for name in _SAID_FACTS if name in said},
-        }
+        told = {name: said[name] for name in _SAID_FACTS if name in said}
+        facts: dict[str, Any] = {**self.under_way().facts, "cpu_ns": self.recorder.cpu_ns, **told}
         notes = [str(note) for note in said.get("notes", ())]
         if self._refusal or (self.recorder.died_first and not self._refusal):
             notes.append(f"CUDA calls were not traced{'' if self._refusal else ' to the end'}: {_reason(said)}.")
         if self._refusal:
             self._data.unlink(missing_ok=True)
+        self.head.unlink(missing_ok=True)
         self._log.unlink(missing_ok=True)
         return ToolResult(facts, tuple(notes))
+
+
+def _untraced(reason: str) -> CollectError:
+    return CollectError(
+        f"CUDA calls were not traced: {reason}.", "`pinprof doctor` says what that takes.", "cuda-calls"
+    )
 
 
 def _reason(said: Mapping[str, Any]) -> str:

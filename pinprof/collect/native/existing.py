@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import re
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 from pinprof.collect.native import perf_event as pe
@@ -135,6 +135,16 @@ def family(pid: int) -> list[int]:
             except OSError:
                 continue
     return found
+
+
+def has_mapped(pid: int, files: Collection[str]) -> bool:
+    """Whether a process has one of these files mapped."""
+    try:
+        lines = (_PROC / f"{pid}/maps").read_bytes().splitlines()
+    except OSError:
+        return False
+    wanted = {os.fsencode(file) for file in files}
+    return any(_unescaped(fields[5]) in wanted for line in lines if len(fields := line.split(maxsplit=5)) > 5)
 
 
 def kernel_build_id() -> bytes:

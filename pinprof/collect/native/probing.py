@@ -117,7 +117,8 @@ class Probes:
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
         self._cpu_ns = self._cpu_read_ns = 0
         self._prices = Prices()
-        self._files = files
+        self.files = files
+        """Those with the functions, where calls are traced once one of them is opened."""
         self.opening: Opening | None = None
         """Holds whoever opens these files."""
         self.begun = False
@@ -128,7 +129,7 @@ class Probes:
     @property
     def later(self) -> Collection[str]:
         """The names of events that are opened by `begin`."""
-        return frozenset(spec.name for spec in ev.call_events(self._points)) if self._files else ()
+        return frozenset(spec.name for spec in ev.call_events(self._points)) if self.files else ()
 
     def _anchor(self) -> None:
         self.begun = True
@@ -155,9 +156,9 @@ class Probes:
 
     def watch(self) -> Opening | None:
         """From now on whoever opens one of the files waits for `begin`; None where that cannot be, or need not."""
-        if self._files and not self.begun:
+        if self.files and not self.begun:
             with contextlib.suppress(OSError):
-                self.opening = Opening(self._files)
+                self.opening = Opening(self.files)
         return self.opening
 
     def begin(self, tasks: Tasks) -> str:

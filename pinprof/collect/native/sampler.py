@@ -1,9 +1,9 @@
 """The collector's own process: opens the events on every CPU, carries records from the rings to the file, and ends.
 
-It takes its orders from a JSON file and commands from a FIFO (`ping`, `enable`, `disable`; control.py), answered on
-another. It ends when it is sent a signal or when its standard input, which pinprof holds, is closed; then it switches
-all events off, empties the rings and finishes the file. What it has to say goes to standard error, one JSON object a
-line behind `pinprof-native: `.
+It takes its orders from a JSON file and commands from a FIFO (`ping`, `enable`, `disable`, `describe`; control.py),
+answered on another. It ends when it is sent a signal or when its standard input, which pinprof holds, is closed; then
+it switches all events off, empties the rings and finishes the file. What it has to say goes to standard error, one
+JSON object a line behind `pinprof-native: `.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from pinprof.files import written
 
 SAID = "pinprof-native: "
 
+LOST_SO_FAR = "lost_so_far"
 _POLL_MS = 500
 """The longest that records stay in a ring: what a killed collector loses."""
 _POLL_BLIND_MS = 50
@@ -39,6 +40,8 @@ _POLL_BLIND_MS = 50
 _ROOM = 4
 """Threads whose events' ids fit into the head of a file: what reads where the end of the file is missing."""
 _NICE = -10
+HEAD = ".head"
+"""Behind the name of the file: a file of the same events without records, written when `describe` asks for it."""
 STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 
 
@@ -126,7 +129,7 @@ class Sampler:
         self._poll.register(0, 0)
         self._interval_ms = _POLL_MS
         self._first_ns = self._last_ns = time.monotonic_ns()
-        self._rounds = 0
+        self._rounds = self._described_ids = self._lost = 0
         self._ended = False
         self._start_cpu_ns = _cpu_ns()
         with contextlib.suppress(OSError):  # a privilege: rings that wait for a busy processor overrun
@@ -224,15 +227,42 @@ class Sampler:
                 self._await_calls()
             elif command == b"disable":
                 self._switch(perf_event.disable)
+            elif command == b"describe":
+                with contextlib.suppress(OSError):  # who asks finds no file, or an old one
+                    self._describe()
             if command:
                 with contextlib.suppress(BlockingIOError):
                     os.write(self._ack, b"ack\n")
+
+    def _describe(self) -> None:
+        """Write the head of a file of what is recorded now, and say what was lost: for parts of this recording."""
+        numbers = sum(len(ids) for _, ids in self._described)
+        if numbers != self._described_ids:
+            made = Path(f"{self._orders.output}{HEAD}.new")
+            made.unlink(missing_ok=True)
+            file = PerfFile(made, self._described)
+            try:
+                file.finish(self._features())
+            finally:
+                file.close()
+            made.replace(self._orders.output + HEAD)
+            self._described_ids = numbers
+        lost = sum(self._opened.lost) + sum(
+            perf_event.lost_records(file, spec.attr.read_format)
+            for spec, files in zip(self._opened.specs, self._opened.files, strict=True)
+            for file in files
+        )
+        if lost != self._lost:
+            self._lost = lost
+            os.write(2, f"{SAID}{json.dumps({LOST_SO_FAR: lost})}\n".encode())
 
     def _await_calls(self) -> None:
         """Before the program begins: notice when it opens a file with functions to trace, or trace them now."""
         if not self._probes or self._probes.begun:
             return
-        if opening := self._probes.watch():
+        # A program that records itself runs already: it may have opened one just before it was watched.
+        opening, pid = self._probes.watch(), self._orders.pid
+        if opening and not (pid and existing.has_mapped(pid, self._probes.files)):
             self._poll.register(opening.file, select.POLLIN)
         else:
             self._begin_calls()

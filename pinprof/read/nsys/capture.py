@@ -19,18 +19,12 @@ from pinprof.model import NO_NODE, Capture, Losses, SampleTable
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.perf import capture as perf
 from pinprof.read.ranges import read_ranges
-from pinprof.read.reader import Certainty, Reader, ReadOptions
+from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.units import format_count
 
 _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""
-
-
-def certainty(path: Path, _head: bytes) -> Certainty:
-    """Certain of a capture with an export of nsys inside."""
-    traced = store.is_capture(path) and (path / store.NSYS_SQLITE).is_file()
-    return Certainty.CERTAIN if traced else Certainty.NO
 
 
 def read_directory(directory: Path, options: ReadOptions) -> Capture:
@@ -126,6 +120,3 @@ def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
         unresolved_frames=int(on_stack[stacked].sum()),
         missing_stacks=len(samples) - len(stacked),
     )
-
-
-READER = Reader("capture with an Nsight Systems export", certainty, read_directory, seal)

@@ -18,11 +18,11 @@ from pinprof import files, store
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable
-from pinprof.read import cupti, range_sources, uvm
+from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
-from pinprof.read.perf import call_tracing, cuda_calls, stack_copies
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf import records as rec
+from pinprof.read.perf import stack_copies
 from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
@@ -111,17 +111,35 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         )
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if calls := store.part(directory, store.CALLS_DATA):
-        given_up = call_tracing.given_up(manifest)
-        called = cuda_calls.load(calls, resolver, given_up)
-        activity = replace(called.activity, call_overhead=call_tracing.overhead(manifest))
-        begun = int(capture.samples.time_ns.min(initial=given_up[0].start_ns)) if given_up else 0
-        notes = call_tracing.notes(activity.given_up, begun, call_tracing.budget_percent(manifest))
-        capture = replace(capture.with_notes(*called.notes, *notes), activity=activity, call_stacks=called.stacks)
+        capture = _with_calls(capture, calls, resolver, manifest)
+    if any((directory / folder).is_dir() for folder in (store.GPU, store.UVM)):
+        capture = _with_gpu(capture, directory)
+    capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
+    return without_recording_threads(replace(capture, path=str(directory), marks=ranges.marks))
+
+
+def _with_calls(capture: Capture, calls: Path, resolver: Resolver, manifest: Manifest) -> Capture:
+    """The capture with its CUDA calls, and what must be said about them."""
+    from pinprof.read.perf import call_tracing, cuda_calls, cuda_processes
+
+    given_up, before = call_tracing.given_up(manifest), store.part(calls.parent, store.CALLS_BEFORE)
+    known = cuda_processes.load(before) if before else cuda_processes.Known()
+    called = cuda_calls.load(calls, resolver, given_up, known)
+    overhead = call_tracing.overhead(manifest)
+    activity = replace(called.activity, call_overhead=overhead, part=before is not None)
+    begun = int(capture.samples.time_ns.min(initial=given_up[0].start_ns)) if given_up else 0
+    notes = call_tracing.notes(activity.given_up, begun, call_tracing.budget_percent(manifest))
+    return replace(capture.with_notes(*called.notes, *notes), activity=activity, call_stacks=called.stacks)
+
+
+def _with_gpu(capture: Capture, directory: Path) -> Capture:
+    """The capture with what the GPU did."""
+    from pinprof.read import cupti, uvm
+
     for recorder, folder in ((cupti, store.GPU), (uvm, store.UVM)):
         if seen := recorder.read_folder(directory / folder, capture.activity):
             capture = replace(capture.with_notes(*seen[1]), activity=seen[0])
-    capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
-    return without_recording_threads(replace(capture, path=str(directory), marks=ranges.marks))
+    return capture
 
 
 def _lines_left(resolver: Resolver) -> tuple[str, ...]:
@@ -154,6 +172,8 @@ def seal(directory: Path) -> frozenset[int]:
     manifest = store.read_manifest(directory)
     sampled = _finish(recording, resolver, manifest, _ranges(None)[0], (), ReadOptions()).samples.pid
     if calls := store.part(directory, store.CALLS_DATA):
+        from pinprof.read.perf import cuda_calls
+
         cuda_calls.load(calls, resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     if store.part(directory, store.PERF_SCRIPT):

@@ -7,8 +7,8 @@ is its innermost caller in the program's own code, else the innermost function t
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +21,8 @@ from pinprof.own_code import library_part
 from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
-from pinprof.read.perf.cuda_memory import Arguments
+from pinprof.read.perf.cuda_memory import NOBODY, Arguments
+from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.units import format_counted
@@ -36,6 +37,7 @@ _MOST_PIECE = np.uint64(1 << 48)
 """Bytes: a piece beyond this is damage."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
+NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 
 
@@ -47,10 +49,15 @@ class CudaCalls:
     notes: tuple[str, ...]
     stacks: StackTable | None = None
     """Of the callers; the calls' `stack` points into it."""
+    after: Mapping[int, Process] = field(default_factory=dict)
+    """What is known of the processes' memory in the end."""
 
 
-def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> CudaCalls:
-    """The calls of a capture; of a damaged file what is whole. `given_up`: when kinds of calls were not traced."""
+def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = (), before: Known = NOBODY) -> CudaCalls:
+    """The calls of a capture; of a damaged file what is whole.
+
+    `given_up`: when kinds of calls were not traced. `before`: what is known of processes that were traced before.
+    """
     try:
         recording = perf_data.load(path)
     except PinprofError as error:
@@ -58,7 +65,8 @@ def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> Cu
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
-        return CudaCalls(Activity(SOURCE, recorded=TRACED), ())
+        none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before)
+        return CudaCalls(Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples), (), after=none.after)
     samples = raw.samples
     spaces = AddressSpaces(perf_data.times_by_pid(samples))
     for time, record in sorted(raw.tasks, key=lambda task: task[0]):
@@ -78,7 +86,7 @@ def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> Cu
     calls, arguments = _table(
         samples.clock, samples.pid, samples.tid, named, left, raw.payload, raw.batches, stacks.table, stacks.node
     )
-    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks)
+    memory = cuda_memory.settle(calls, arguments, raw.areas, raw.tasks, before)
     notes = []
     end = np.full(len(still), np.iinfo(np.int64).max)
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
@@ -95,7 +103,7 @@ def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = ()) -> Cu
         SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
         given_up=tuple(_outermost(part, memory.calls) for part in given_up),
     )  # fmt: skip
-    return CudaCalls(activity, tuple(notes), stacks.table)
+    return CudaCalls(activity, tuple(notes), stacks.table, memory.after)
 
 
 def _across(given_up: Sequence[GivenUp], start: Int64, end: Int64, source: Int32, kinds: Sequence[str]) -> np.ndarray:

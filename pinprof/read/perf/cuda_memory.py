@@ -17,9 +17,8 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from enum import IntEnum
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,51 +33,17 @@ from pinprof.activity import (
 )
 from pinprof.columns import Bool, Int64, UInt8, UInt64
 from pinprof.cuda_functions import FUNCTIONS, Function
-from pinprof.read.perf.places import NOTHING, Places
+from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, Place, Process, place_of
+from pinprof.read.perf.places import NOTHING
 from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
 from pinprof.read.perf.stream import TaskRecord
 
 _MOST_BYTES = 2**63 - 1
-_SHARED, _ANONYMOUS = 0x01, ("//anon", "/dev/zero", "/anon_hugepage")
-_NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")
-"""Names of mappings that are no files of data (fs/proc/task_mmu.c); /dev/shm is memory, /dev/nvidia* the driver's."""
+NOBODY = Known()
+_SHARED = 0x01
 _ON_HOST = (Location.HOST, Location.HOST_NUMA, Location.HOST_NUMA_CURRENT)
 _HOST_TARGET = (CopyKind.DEVICE_TO_HOST, CopyKind.HOST_TO_HOST)
 _HOST_SOURCE = (CopyKind.HOST_TO_DEVICE, CopyKind.HOST_TO_HOST)
-
-
-class _Place(IntEnum):
-    """What a mapping is; the driver's own are `DRIVERS` or of a kind."""
-
-    HOST = 0
-    FILE = 1
-    DRIVERS = 2
-    PINNED = 3
-    MANAGED = 4
-
-
-@dataclass
-class _Process:
-    """One process as it is at some time."""
-
-    mapped: Places = field(default_factory=Places)
-    """`_Place`."""
-    owned: Places = field(default_factory=Places)
-    """`MemoryKind` of what CUDA granted or registered."""
-    whole: bool = False
-    """Whether everything is known from its beginning."""
-    live: dict[tuple[MemoryKind, int], tuple[int, int]] = field(default_factory=dict)
-    """(kind, address) → size that was asked for, and bytes that the range has."""
-    adrift: dict[MemoryKind, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Sizes of what was allocated at unknown addresses."""
-    hosted: list[int] = field(default_factory=list)
-    """Those of the host's memory that comes from pools or has handles; functions of the device's memory free it."""
-    pools: set[int] = field(default_factory=set)
-    """`Location` of the pools that it made."""
-
-    def forked(self) -> _Process:
-        """Its child: with the same mappings, but nothing is page-locked for it."""
-        return _Process(self.mapped.copy(), whole=self.whole)
 
 
 @dataclass(frozen=True)
@@ -87,6 +52,8 @@ class CudaMemory:
 
     calls: ApiCallTable
     usage: MemoryUsageTable
+    after: Mapping[int, Process]
+    """What is known of processes in the end, by pid."""
 
 
 @dataclass(frozen=True)
@@ -104,12 +71,26 @@ class Arguments:
     location: UInt8
     """`Location` as properties state it, UNKNOWN where the function has none."""
 
+    @classmethod
+    def none(cls) -> Arguments:
+        """Of no call."""
+        words, bytes_ = np.zeros(0, np.uint64), np.zeros(0, np.uint8)
+        return cls(words, words, words, bytes_, words, bytes_)
+
 
 def settle(
-    calls: ApiCallTable, arguments: Arguments, areas: Sequence[DataArea], tasks: Sequence[tuple[int, TaskRecord]]
+    calls: ApiCallTable,
+    arguments: Arguments,
+    areas: Sequence[DataArea],
+    tasks: Sequence[tuple[int, TaskRecord]],
+    before: Known = NOBODY,
 ) -> CudaMemory:
-    """The calls with the sizes of frees and the columns about memory, and what was allocated and freed."""
-    return _Replay(calls, arguments, areas, tasks).run()
+    """The calls with the sizes of frees and the columns about memory, and what was allocated and freed.
+
+    `before`: what is known of processes that hold memory already. That this is given back is not among what was freed,
+    which is what was allocated here.
+    """
+    return _Replay(calls, arguments, areas, tasks, before).run()
 
 
 class _Replay:
@@ -121,6 +102,7 @@ class _Replay:
         arguments: Arguments,
         areas: Sequence[DataArea],
         tasks: Sequence[tuple[int, TaskRecord]],
+        before: Known,
     ) -> None:
         assert calls.size_bytes is not None
         self._calls, self._arguments = calls, arguments
@@ -132,7 +114,9 @@ class _Replay:
         self._made: dict[tuple[int, int], list[DataArea]] = defaultdict(list)
         for area in self._areas:
             self._made[area.pid, area.tid].append(area)
-        self._processes: dict[int, _Process] = defaultdict(_Process)
+        self._processes: dict[int, Process] = defaultdict(Process)
+        self._processes.update((pid, process.before()) for pid, process in before.processes.items())
+        self._since_ns = before.time_ns
         self._granted = np.full(len(calls), -1, np.int64)
         self._location = arguments.location.copy()
         self._usage: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
@@ -150,11 +134,11 @@ class _Replay:
                 done = upto
             self._apply(change)
         self._look(done, len(starts))
-        return CudaMemory(self._with_kinds(), self._memory_usage())
+        return CudaMemory(self._with_kinds(), self._memory_usage(), self._processes)
 
     def _changes(self) -> Iterator[tuple[int, DataArea | TaskRecord | int]]:
         """(time, mapping, task record or row of a call that makes or gives back memory)."""
-        yield from ((time, record) for time, record in self._tasks)
+        yield from ((time, record) for time, record in self._tasks if time > self._since_ns)
         yield from ((area.clock, area) for area in self._areas)
         calls = self._calls
         concerned = [role.memory is not None or role.properties is not None for role in self._roles]
@@ -172,21 +156,15 @@ class _Replay:
             elif self._arguments.pointer[change]:
                 self._free(change)
         elif isinstance(change, DataArea):
-            self._processes[change.pid].mapped.put(change.start, change.end, self._place(change))
+            place = place_of(change, program=(change.pid, change.path) in self._programs)
+            self._processes[change.pid].mapped.put(change.start, change.end, place)
         elif isinstance(change, MapRecord):
-            self._processes[change.pid].mapped.put(change.start, change.end, _Place.HOST)
+            self._processes[change.pid].mapped.put(change.start, change.end, Place.HOST)
         elif isinstance(change, ForkRecord):
             if change.pid != change.parent_pid and change.clones:
                 self._processes[change.pid] = self._processes[change.parent_pid].forked()
         elif change.exec:
-            self._processes[change.pid] = _Process(whole=True)
-
-    def _place(self, area: DataArea) -> _Place:
-        if area.path.startswith("/dev/nvidia") or (area.protection == 0 and area.path.startswith(_ANONYMOUS)):
-            return _Place.DRIVERS
-        if area.path.startswith(_NOT_A_FILE) or not area.path or (area.pid, area.path) in self._programs:
-            return _Place.HOST
-        return _Place.FILE
+            self._processes[change.pid] = Process(whole=True)
 
     def _allocate(self, row: int, role: Function) -> None:
         calls, kind = self._calls, self._kinds[self._calls.name[row]]
@@ -195,7 +173,7 @@ class _Replay:
         self._location[row] = location = self._where(row, role, process)
         if location in _ON_HOST:
             self._usage.append((row, size, 0, MemoryKind.PINNED, MemoryOperation.ALLOCATE))
-            process.hosted.append(size)
+            process.hosted.append(Held(size, 0, before=False))
             return
         address, length = 0, size
         if role.pointer is not None:
@@ -204,18 +182,18 @@ class _Replay:
             address, length = self._mapped_in(row, kind, process)
         self._usage.append((row, size, address, kind, MemoryOperation.ALLOCATE))
         if address:
-            process.live[kind, address] = size, length
+            process.live[kind, address] = Held(size, length, before=False)
             process.owned.put(address, address + length, kind)
         else:
-            process.adrift[kind].append(size)
+            process.adrift[kind].append(Held(size, 0, before=False))
 
-    def _where(self, row: int, role: Function, process: _Process) -> int:
+    def _where(self, row: int, role: Function, process: Process) -> int:
         """The location of memory with a handle, or from a pool where all pools that the process made lie alike."""
         if role.pool is not None:
             return next(iter(process.pools)) if len(process.pools) == 1 else Location.UNKNOWN
         return int(self._arguments.location[row])
 
-    def _mapped_in(self, row: int, kind: MemoryKind, process: _Process) -> tuple[int, int]:
+    def _mapped_in(self, row: int, kind: MemoryKind, process: Process) -> tuple[int, int]:
         """Where an allocation lies, and how long its mapping is: the smallest one made inside the call that can hold
         it; 0 when there is none. All of the driver's own mappings made there are of its kind.
         """
@@ -223,7 +201,7 @@ class _Replay:
         areas = self._made.get((int(calls.pid[row]), int(calls.tid[row])), [])
         first = bisect_left(areas, int(calls.start_ns[row]), key=lambda area: area.clock)
         last = bisect_right(areas, int(calls.end_ns[row]), key=lambda area: area.clock)
-        place = _Place.MANAGED if kind == MemoryKind.MANAGED else _Place.PINNED
+        place = Place.MANAGED if kind == MemoryKind.MANAGED else Place.PINNED
         usable = [area for area in areas[first:last] if _may_be_granted(area, kind)]
         for area in usable:
             if area.flags & _SHARED:
@@ -246,13 +224,15 @@ class _Replay:
             kind, unknown = MemoryKind.PINNED, process.hosted
         if held:
             kind = held[0]
-            self._size[row], length = process.live.pop((kind, address))
-            process.owned.put(address, address + length, NOTHING)
+            freed = process.live.pop((kind, address))
+            process.owned.put(address, address + freed.length, NOTHING)
         elif len(unknown) == 1:
-            self._size[row] = unknown.pop()
+            freed = unknown.pop()
         else:
             return
-        self._usage.append((row, int(self._size[row]), address, kind, MemoryOperation.FREE))
+        self._size[row] = freed.size
+        if not freed.before:
+            self._usage.append((row, freed.size, address, kind, MemoryOperation.FREE))
 
     def _look(self, first: int, last: int) -> None:
         """Note what lies at both ends of copies, a run of which nothing changed in between."""
@@ -284,7 +264,7 @@ class _Replay:
             return whole
 
         from_file = np.zeros(len(self._calls), np.bool_)
-        from_file[rows] = (self._looks[0].mapped == _Place.FILE) & (arguments.source[rows] != 0)
+        from_file[rows] = (self._looks[0].mapped == Place.FILE) & (arguments.source[rows] != 0)
         direction = _direction(stated, source, target)
         address = np.zeros(len(self._calls), np.uint64)
         to_host = np.isin(direction, _HOST_TARGET)
@@ -337,15 +317,15 @@ class _Looks:
     def kinds(self, has_address: Bool, host: Bool, stated: Bool) -> UInt8:
         """`MemoryKind` of that end; `host`: where the direction is `stated`, whether it is the host's."""
         mapped = self.mapped
-        plain = (mapped == _Place.HOST) | (mapped == _Place.FILE)
+        plain = (mapped == Place.HOST) | (mapped == Place.FILE)
         pageable = self.whole & (plain | ~self.adrift)
-        elsewhere = self.whole & ~plain | (mapped == _Place.DRIVERS)
+        elsewhere = self.whole & ~plain | (mapped == Place.DRIVERS)
         chosen = np.select(
             [
                 ~has_address & (host | ~stated),
                 self.owned != NOTHING,
-                mapped == _Place.PINNED,
-                mapped == _Place.MANAGED,
+                mapped == Place.PINNED,
+                mapped == Place.MANAGED,
                 stated & ~host,
                 stated & pageable,
                 ~stated & plain & self.whole,
@@ -372,7 +352,7 @@ def _may_be_granted(area: DataArea, kind: MemoryKind) -> bool:
         return False
     if kind == MemoryKind.MANAGED and area.path.startswith("/dev/nvidia-uvm"):
         return True
-    return area.path.startswith(_ANONYMOUS)
+    return area.path.startswith(ANONYMOUS)
 
 
 def _direction(stated: UInt8, source: UInt8, target: UInt8) -> UInt8:

@@ -26,7 +26,7 @@ IN, OUT, PREEMPTED = range(3)
 """Values of `Switches.way`: onto a processor, off it to wait, off it while able to run on."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Switches(Table):
     """One row per switch record, in file order."""
 

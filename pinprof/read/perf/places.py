@@ -29,6 +29,11 @@ class Places:
         other._starts, other._ends, other._values = self._starts.copy(), self._ends.copy(), self._values.copy()
         return other
 
+    @property
+    def columns(self) -> tuple[list[int], list[int], list[int]]:
+        """Starts, ends and values, ascending."""
+        return self._starts, self._ends, self._values
+
     def put(self, start: int, end: int, value: int) -> None:
         """Lay an interval over what is there; NOTHING takes away."""
         end = min(end, _END)

@@ -43,7 +43,7 @@ BATCH_EVENTS = tuple(f"{name}/{BATCHES}" for name in ("call-enter", "call-enter-
 """Events whose own fields go on with the sizes of a batch (collect/native/tracefs.py)."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class RawSamples(Table):
     """Sample columns in file order; a callchain is `Raw.chains[chain_start : chain_start + chain_length]`."""
 

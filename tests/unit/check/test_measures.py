@@ -149,3 +149,25 @@ def test_a_recording_without_the_kernel_does_not_tell_the_kernels_causes() -> No
     blind = View(replace(analysis, capture=replace(analysis.capture, manifest=manifest)))
     assert "kernel" in MEASURES["share"](blind, budget(cause={"fault": "1 %"})).missing
     assert MEASURES["share"](blind, budget(cause={"user": "1 %"})).missing == ""
+
+
+def test_a_part_of_a_longer_recording_may_hold_no_call() -> None:
+    analysis = analysed(PAGEABLE)
+    activity = analysis.capture.activity
+    assert activity is not None
+    none = activity.each(lambda table: table.take(slice(0)))
+    capture = replace(analysis.capture, activity=replace(none, part=True))
+    view = View(replace(analysis, capture=capture))
+    for table in ({"calls": 0}, {"pairs": 0}, {"pinned-bytes": 0}, {"pageable-bytes": 0}, {"pageable-async-calls": 0}):
+        one = budget(**table)
+        found = MEASURES[one.measure](view, one)
+        assert (found.value, found.missing) == (0, "")
+
+
+@pytest.mark.parametrize("measure", ["calls", "pairs", "pinned-bytes", "pageable-bytes", "pageable-async-calls"])
+def test_lost_records_of_calls_may_have_been_more(measure: str) -> None:
+    analysis = analysed(PAGEABLE)
+    assert analysis.capture.activity is not None
+    capture = replace(analysis.capture, activity=replace(analysis.capture.activity, lost_calls=3))
+    one = budget(**{measure: 0})
+    assert "Records of calls were lost" in MEASURES[measure](View(replace(analysis, capture=capture)), one).missing

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from pinprof.activity import UNRECORDED, ApiCallTable, CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.cuda_functions import FUNCTIONS, STATED, plain_name
-from pinprof.read.perf.cuda_memory import Arguments, CudaMemory, settle
+from pinprof.read.perf.cuda_memory import NOBODY, Arguments, CudaMemory, settle
+from pinprof.read.perf.cuda_processes import Known
 from pinprof.read.perf.places import NOTHING, Places
 from pinprof.read.perf.records import CommRecord, DataArea, ForkRecord, MapRecord
 
@@ -62,7 +63,7 @@ class Program:
         self.clock += 10
         return self.clock
 
-    def settled(self) -> CudaMemory:
+    def settled(self, before: Known = NOBODY) -> CudaMemory:
         names = tuple(dict.fromkeys(name for _, name, *_ in self.calls))
         roles = [FUNCTIONS[name] for _, name, *_ in self.calls]
         given = [arguments for _, _, arguments, *_ in self.calls]
@@ -91,7 +92,7 @@ class Program:
             np.zeros(len(start), np.uint64),
             np.array(column([role.properties for role in roles]), np.uint8),
         )
-        return settle(table, arguments, self.areas, self.tasks)
+        return settle(table, arguments, self.areas, self.tasks, before)
 
     def kinds(self, call: int) -> tuple[int, int, int]:
         """Direction, source and target of a copy."""

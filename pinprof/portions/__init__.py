@@ -1,5 +1,8 @@
 """One recording of this process that goes on, cut into portions: each is a capture of its own.
 
+    perf_files.py   files of records, cut
+    calls.py        CUDA calls, and what was granted before
+
 A recorder takes long to start, and a portion only what reading the rings takes. `begin` and `end` have the recorders
 write what they hold, so what lies between these two places of their files is what was recorded between the two calls.
 A portion gets that, behind the head of `perf.data` and the earlier records that say who maps what. Its symbols are not
@@ -10,10 +13,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import struct
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -24,16 +26,13 @@ from pinprof import collect, files
 from pinprof.collect import RecordRequest, host
 from pinprof.collect.within import OwnRecording
 from pinprof.errors import CollectError
+from pinprof.portions.calls import CallParts, CallsPlace
+from pinprof.portions.perf_files import RecordsFile, between, composed, size
+from pinprof.read.perf.cuda_processes import Process
 from pinprof.scenario import ranges
 from pinprof.store import KALLSYMS, PERF_DATA, PYTHON_STACKS, RANGES, new_manifest, write_manifest
 
-_HEAD = struct.Struct("<8s12Q")
-_DATA_OFFSET, _DATA_SIZE = 5, 6
-"""Fields of perf.data's head (collect/native/perf_file.py)."""
-_RECORD = struct.Struct("<IHH")
-_KEPT = frozenset({1, 3, 7, 10})
-"""MMAP, COMM, FORK and MMAP2: what later samples are read by (perf_event.h)."""
-MOST_BYTES, MOST_KEPT_BYTES = 64 << 20, 4 << 20
+MOST_BYTES, MOST_KEPT_BYTES = 128 << 20, 4 << 20
 """A recording that has grown larger, or whose records to keep have, is begun anew before the next portion."""
 
 
@@ -46,6 +45,8 @@ class _Place:
     ranges: int
     time_ns: int
     started_utc: str
+    calls: CallsPlace | None = None
+    """None where they are not traced."""
 
 
 class Portions:
@@ -61,12 +62,23 @@ class Portions:
 
     def begin(self, name: str) -> Portion:
         """From here on it is a portion, and a range called `name`; PinprofError when it cannot be recorded."""
+        self.start()
+        assert self._running is not None
+        return Portion(self._running, name)
+
+    def start(self) -> None:
+        """Start the recorders, unless they are at work, for portions that begin later.
+
+        Calls are traced from here on. PinprofError when it cannot be recorded.
+        """
+        known = None
         if self._running is not None and not self._running.usable:
+            known = self._running.known
             self.close()
         if self._running is None:
             self._started += 1
-            self._running = _Running(self._request, self._folder / f"recording-{self._started}", self._host)
-        return Portion(self._running, name)
+            folder = self._folder / f"recording-{self._started}"
+            self._running = _Running(self._request, folder, self._host, known)
 
     def close(self) -> None:
         """End the recording, and remove everything but the portions."""
@@ -98,7 +110,14 @@ class Portion:
 class _Running:
     """One run of the recorders."""
 
-    def __init__(self, request: RecordRequest, directory: Path, host_facts: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        request: RecordRequest,
+        directory: Path,
+        host_facts: Mapping[str, Any],
+        known: Mapping[int, Process] | None,
+    ) -> None:
+        """`known`: what CUDA had granted by the end of another one, which was just now."""
         directory.mkdir(files.PRIVATE_FOLDER)
         self._directory, self._host = directory, host_facts
         self.ranges = (directory / RANGES).resolve()
@@ -111,18 +130,30 @@ class _Running:
         except BaseException:
             shutil.rmtree(directory, ignore_errors=True)
             raise
-        self._kept = bytearray()
-        self._head = b""
+        self._samples = RecordsFile(directory / PERF_DATA)
+        tracer = self._session.call_tracer
+        self._calls = CallParts(tracer, directory, known) if tracer else None
+        self.untraced = ""
+        """Why calls are not traced."""
         self._session.pause()
-        self._gathered = 0
-        """How much of the samples' file `_kept` has been gathered from."""
 
     @property
     def usable(self) -> bool:
         """Whether another portion may be of this one."""
         if os.getpid() != self._pid or not self._session.recording:
             return False
-        return self._open > 0 or (_size(self._directory / PERF_DATA) < MOST_BYTES and len(self._kept) < MOST_KEPT_BYTES)
+        if self._open:
+            return True
+        kept, size = len(self._samples.kept), self._samples.size
+        if self._calls:
+            kept, size = kept + self._calls.kept_bytes, size + self._calls.size
+        return size < MOST_BYTES and kept < MOST_KEPT_BYTES
+
+    @property
+    def known(self) -> Mapping[int, Process] | None:
+        """What CUDA has granted by now; None where that is not known."""
+        place = self._calls_place(CallParts.begin)
+        return place.known.processes if place else None
 
     def close(self) -> None:
         """End it; a forked child leaves its parent's alone."""
@@ -139,7 +170,7 @@ class _Running:
         else:
             self._session.resume()
         self._open += 1
-        return self._place()
+        return self._place(CallParts.begin)
 
     def end(self) -> _Place:
         """A portion ends."""
@@ -149,17 +180,29 @@ class _Running:
                 self._session.settle()
             else:
                 self._session.pause()
-        return self._place()
+        return self._place(CallParts.end)
 
-    def _place(self) -> _Place:
-        """The place that the recording has reached."""
+    def _place(self, calls: Callable[[CallParts], CallsPlace]) -> _Place:
+        """The place that the recording has reached; `calls`: how that of calls is taken."""
         return _Place(
-            samples=_size(self._directory / PERF_DATA),
-            python=_size(self._directory / PYTHON_STACKS),
-            ranges=_size(self._directory / RANGES),
+            samples=self._samples.size,
+            python=size(self._directory / PYTHON_STACKS),
+            ranges=size(self._directory / RANGES),
             time_ns=_clock_ns(),
             started_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+            calls=self._calls_place(calls),
         )
+
+    def _calls_place(self, take: Callable[[CallParts], CallsPlace]) -> CallsPlace | None:
+        if self._calls is None or os.getpid() != self._pid:
+            return None
+        try:
+            return take(self._calls)
+        except CollectError as error:
+            self.untraced = str(error)
+        except Exception as error:  # whatever it is, samples go on
+            self.untraced = f"CUDA calls were not traced: pinprof failed with {type(error).__name__}: {error}."
+        return None
 
     def write(self, target: Path, begun: _Place, until: _Place, ended_ns: int, used: Mapping[str, int]) -> None:
         """Make the capture of what was recorded between two places."""
@@ -177,60 +220,30 @@ class _Running:
             "duration_ns": ended_ns - begun.time_ns,
             "resources": dict(used),
             "counters": {},
-            "notes": notes,
+            "notes": [*notes, self.untraced] if self.untraced else notes,
         }
         target.mkdir(files.PRIVATE_FOLDER)
-        files.written(target / PERF_DATA, self._samples(begun.samples, until.samples))
+        files.written(target / PERF_DATA, self._portion(begun.samples, until.samples))
         for name, first, last in (
             (PYTHON_STACKS, begun.python, until.python),
             (RANGES, begun.ranges, until.ranges),
         ):
             if last > first:
-                files.written(target / name, _between(here / name, first, last))
+                files.written(target / name, between(here / name, first, last))
         if (here / KALLSYMS).is_file():
             os.link(here / KALLSYMS, target / KALLSYMS)
+        if self._calls and begun.calls and until.calls:
+            self._calls.write(target, begun.calls, until.calls)
         command = tuple(sys.orig_argv)
         write_manifest(target, new_manifest(command=command, host=self._host, collectors=collectors, outcome=outcome))
 
-    def _samples(self, first: int, last: int) -> bytes:
+    def _portion(self, first: int, last: int) -> bytes:
         """A whole perf.data file of the records between two places of the recording's own."""
-        path = self._directory / PERF_DATA
-        if not self._head:
-            size = _HEAD.unpack(_between(path, 0, _HEAD.size))[_DATA_OFFSET]
-            self._head, self._gathered = _between(path, 0, size), size
-        if first > self._gathered:
-            self._keep(_between(path, self._gathered, first))
-            self._gathered = first
-        records = _between(path, first, last)
-        fields = list(_HEAD.unpack_from(self._head))
-        fields[_DATA_SIZE] = len(self._kept) + len(records)
-        return b"".join((_HEAD.pack(*fields), self._head[_HEAD.size :], self._kept, records))
-
-    def _keep(self, records: bytes) -> None:
-        """Of whole records, those that later portions are read by."""
-        place, unpack = 0, _RECORD.unpack_from
-        while place + _RECORD.size <= len(records):
-            kind, _, size = unpack(records, place)
-            if size < _RECORD.size:
-                break
-            if kind in _KEPT:
-                self._kept += records[place : place + size]
-            place += size
+        samples = self._samples
+        samples.keep_until(first)
+        return composed(samples.head, samples.kept, between(samples.path, first, last))
 
 
 def _clock_ns() -> int:
     """Now, also where a test has stopped `time.monotonic`."""
     return time.clock_gettime_ns(time.CLOCK_MONOTONIC)
-
-
-def _between(path: Path, first: int, last: int) -> bytes:
-    with path.open("rb") as file:
-        file.seek(first)
-        return file.read(last - first)
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
