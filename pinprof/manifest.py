@@ -100,7 +100,8 @@ _SHOWN_BY = {"prefault": "prefaulting", "register": "registering"}
 @dataclass(frozen=True)
 class Manifest:
     """What is known about how a capture was made. Holds no environment variables and user names, and no host
-    names but those that somebody gave as labels."""
+    names but those that somebody gave as labels.
+    """
 
     schema_version: int
     tool_version: str

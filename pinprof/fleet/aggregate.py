@@ -48,16 +48,20 @@ def rows_of(analysis: Analysis, capture: str, size_bytes: int) -> Rows:
     return {name: [{"capture": capture, **row} for row in rows] for name, rows in tables.items()}
 
 
-def program_of(capture: Capture) -> str:
-    """What captures are compared within: the program's name, for an interpreter that of its script."""
+def program_of(analysis: Analysis) -> str:
+    """What captures are compared within: the program's name, of an interpreter that of its script; else empty."""
+    capture, course = analysis.capture, analysis.course
+    if name := capture.manifest.scenario.get("name"):
+        return str(name)
     command = capture.manifest.command
-    if not command:
-        return PurePath(capture.path).name if not capture.manifest.host else ""
-    name = PurePath(command[0]).name
+    name = PurePath(command[0]).name if command else ""
+    if name in ("", "perf", "nsys"):
+        # Whoever recorded it is no program to compare.
+        return capture.threads.get((course.pid, course.pid), "") if course else ""
     if name.startswith(("python", "pypy")):
         script = next((word for word in command[1:] if not word.startswith("-")), "")
         name = PurePath(script).name or name
-    return str(capture.manifest.scenario.get("name") or name)
+    return name
 
 
 def _capture(analysis: Analysis, size_bytes: int) -> Row:
@@ -70,7 +74,7 @@ def _capture(analysis: Analysis, size_bytes: int) -> Row:
         "state": "read",
         "reason": "",
         "again": False,
-        "program": program_of(capture),
+        "program": program_of(analysis),
         "command": " ".join(capture.manifest.command),
         "launch": str(rank.get("launch") or ""),
         "rank": _whole(rank.get("number")),

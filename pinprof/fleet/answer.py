@@ -87,9 +87,7 @@ def _untested(connection: Any, panel: Panel, facts: Facts) -> list[str]:
     known = {name for mine in facts.values() for name in mine}
     missing = [name for name in ("host", "rank", "NUMA node") if name not in known]
     if missing:
-        lines.append(
-            f"No capture says its {' or '.join(missing)}: label them when recording, for example --label host=$(hostname)."
-        )
+        lines.append(f"No capture says its {' or '.join(missing)}: say it when recording: --label host=$(hostname).")
     if panel.capture and len(panel.capture) < 2 * FEWEST_IN_GROUP:
         lines.append(f"Groups take {FEWEST_IN_GROUP} captures, and as many others.")
     if len(panel.capture) < FEWEST_IN_SERIES:
@@ -136,8 +134,9 @@ def _savings(connection: Any) -> tuple[Saving, ...]:
         "SELECT program, place, cure, arg_max(advice, saving_ns), arg_max(title, saving_ns), count(DISTINCT capture), "
         "sum(cost_ns), sum(saving_ns), sum(saving_low_ns), sum(saving_high_ns), "
         "any_value(whole), arg_max(path, saving_ns) FROM opportunities JOIN captures USING (capture) JOIN "
-        "(SELECT program, sum(critical_ns) AS whole FROM captures WHERE state = 'read' GROUP BY program) USING (program) "
-        f"GROUP BY program, place, cure ORDER BY sum(saving_ns) DESC, program, place, cure LIMIT {MOST_SAVINGS}"
+        "(SELECT program, sum(critical_ns) AS whole FROM captures WHERE state = 'read' GROUP BY program) "
+        "USING (program) GROUP BY program, place, cure "
+        f"ORDER BY sum(saving_ns) DESC, program, place, cure LIMIT {MOST_SAVINGS}"
     ).fetchall()
     return tuple(
         Saving(
@@ -239,5 +238,3 @@ def effect_words(one: Outlier) -> str:
 
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
-
-

@@ -55,7 +55,9 @@ def query(connection: Any, sql: str) -> Any:
     try:
         found = connection.sql(sql)
     except duckdb.Error as error:
-        raise UsageError(f"The SQL cannot be answered: {error}.", f"Tables: places, {', '.join(tables.COLUMNS)}.", "fleet-sql") from error
+        raise UsageError(
+            f"The SQL cannot be answered: {error}.", f"Tables: places, {', '.join(tables.COLUMNS)}.", "fleet-sql"
+        ) from error
     if found is None:
         raise UsageError("The SQL asks for nothing.", "Begin it with SELECT.", "fleet-sql")
     return found

@@ -79,7 +79,8 @@ def _distributed(client: Any, sources: Sequence[Source]) -> Iterator[Mapped]:
         under_way[future.key] = source
         return future
 
-    futures = distributed.as_completed([submit(source) for _, source in zip(range(ahead), left, strict=False)])
+    first = [submit(source) for _, source in zip(range(ahead), left, strict=False)]
+    futures = distributed.as_completed(first, loop=client.loop)
     for future in futures:
         source = under_way.pop(future.key)
         yield _result(future, source)

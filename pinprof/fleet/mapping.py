@@ -44,9 +44,10 @@ def map_source(source: Source, key: str = tables.KEY) -> Mapped:
             "Install the same version on all workers.",
             "fleet-workers",
         )
-    capture = ""
+    capture = here = ""
     try:
         with fetched(source) as path:
+            here = str(path)
             capture = digest_of(path)
             return _mapped(source, capture, path)
     except MemoryError:
@@ -54,7 +55,7 @@ def map_source(source: Source, key: str = tables.KEY) -> Mapped:
     except (PinprofError, OSError) as error:
         again = isinstance(error, OSError | ToolMissing) or not capture
         reason = error.problem if isinstance(error, PinprofError) else str(error)
-        return unreadable(source, capture, reason, again=again)
+        return unreadable(source, capture, reason.replace(here, source.path) if here else reason, again=again)
     except Exception as error:
         return unreadable(source, capture, f"pinprof failed on it: {type(error).__name__}: {error}", again=not capture)
 
@@ -71,7 +72,11 @@ def digest_of(path: Path) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for file in sorted(files_of(path)):
         if files.irregular(file):
-            raise CaptureError(f"{file} is {files.irregular(file)}, not a file of a capture.", "Copy it with `cp -rL`.", "irregular-file")
+            raise CaptureError(
+                f"{file} is {files.irregular(file)}, not a file of a capture.",
+                "Copy it with `cp -rL`.",
+                "irregular-file",
+            )
         name = file.relative_to(path).as_posix() if file != path else ""
         digest.update(f"{name}\0{file.stat().st_size}\0".encode("utf-8", "surrogateescape"))
         with file.open("rb") as content:
@@ -99,7 +104,9 @@ def fetched(source: Source) -> Iterator[Path]:
                 with system.open(key, "rb") as content, place.open("xb") as copy:
                     shutil.copyfileobj(content, copy, _CHUNK)
             except Exception as error:
-                raise CaptureError(f"{source.path} cannot be fetched: {error}.", "Check the store.", "fleet-store") from error
+                raise CaptureError(
+                    f"{source.path} cannot be fetched: {error}.", "Check the store.", "fleet-store"
+                ) from error
         yield target
 
 

@@ -1,9 +1,10 @@
 """Which captures take longer than their like, and what they share: by tests whose number is corrected for.
 
-Groups come first. Every value of every dimension that at least `FEWEST_IN_GROUP` captures share, and as many do not, is
-tested in every measure: Welch's test of standardised residuals. The clearest group whose effect is `LEAST_GROUP` or more
-is taken, its shift is taken out, and the rest is tested again, until nothing is left; so a host is not named for its
-driver. Then single captures are tested against the others of their program. Holm's correction spans all tests of a step.
+Groups come first. Every value of every dimension that at least `FEWEST_IN_GROUP` captures share, and as many do not,
+is tested in every measure: Welch's test of standardised residuals. The clearest group whose effect is `LEAST_GROUP` or
+more is taken, its shift is taken out, and the rest is tested again, until nothing is left; so a host is not named for
+its driver. Then single captures are tested against the others of their program. Holm's correction spans all tests of a
+step.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr
+from scipy.special import stdtr, stdtrit
 
 from pinprof import statistics
 from pinprof.columns import Float64
@@ -28,6 +29,9 @@ _MOST_GROUPS = 25
 _MOST_BECAUSE = 4
 _CLIPPED = 5.0
 """A single capture counts for a group by no more than so many deviations."""
+
+_FEWEST_IN_TAIL, _RATIO_ERROR = 20, 2.4
+"""Two standard errors of a ratio of quantiles, times the root of the number of captures."""
 
 Facts = Mapping[str, Mapping[str, str]]
 """Capture → dimension → value."""
@@ -83,13 +87,14 @@ def _groups(panel: Panel, facts: Facts) -> _Groups:
         for name, value in facts.get(capture, {}).items():
             rows.setdefault((name, value), []).append(row)
     of_program = np.bincount(panel.program, minlength=len(panel.programs))
-    names, members, compared = [], [], []
-    for name, found in sorted(rows.items(), key=lambda entry: (place_of(entry[0][0]), entry[0][1])):
+    names: list[tuple[str, str]] = []
+    members, compared = [], []
+    for key, found in sorted(rows.items(), key=lambda entry: (place_of(entry[0][0]), entry[0][1])):
         inside = np.array(found, np.int64)
         here = np.bincount(panel.program[inside], minlength=len(panel.programs))
         mixed = inside[(here < of_program)[panel.program[inside]]]
         if len(mixed) >= FEWEST_IN_GROUP and len(panel.capture) - len(inside) >= FEWEST_IN_GROUP:
-            names.append(name)
+            names.append(key)
             members.append(inside)
             compared.append(mixed)
     return _Groups(tuple(names), members, compared)
@@ -127,6 +132,7 @@ def _clearest(panel: Panel, groups: _Groups) -> tuple[int, Outlier] | None:
         unit="share" if measure else "ratio",
         value=_typical(panel, inside, measure) + shift[number, measure] if measure else float(np.exp(shift[number, 0])),
         expected=_typical(panel, inside, measure) if measure else 1.0,
+        work=1.0,
         p=float(adjusted[number, measure]),
         captures=len(inside),
         programs=tuple(panel.programs[at] for at in np.unique(panel.program[inside]).tolist()),
@@ -162,6 +168,26 @@ def _tested(panel: Panel, groups: _Groups, scaled: Float64) -> tuple[Float64, Fl
     return p, strength, shift
 
 
+def _tails(scaled: Float64) -> Float64:
+    """Per measure the degrees of freedom of a t distribution whose tails are as heavy as those of the residuals.
+
+    By the 90th and the 50th percentile of their amounts: a tenth of the captures may stand out and change nothing. What
+    chance alone may do to the ratio of both is not taken for a tail.
+    """
+    degrees = np.array([1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 60, 1e6])
+    ratios = stdtrit(degrees, 0.95) / stdtrit(degrees, 0.75)
+    found = np.full(scaled.shape[1], degrees[-1])
+    for measure in range(scaled.shape[1]):
+        amount = np.abs(scaled[:, measure])
+        amount = amount[amount > 0]
+        if len(amount) < _FEWEST_IN_TAIL:
+            continue
+        half, most = np.quantile(amount, (0.5, 0.9))
+        ratio = most / half / (1 + _RATIO_ERROR / np.sqrt(len(amount))) if half else 0.0
+        found[measure] = np.interp(-ratio, -ratios, degrees)
+    return found
+
+
 def _typical(panel: Panel, rows: NDArray[np.int64], measure: int) -> float:
     """What share of the work a cause is expected to have in these captures."""
     return float(np.mean(panel.expected[rows, measure] / panel.work[rows]))
@@ -171,10 +197,13 @@ def _captures(panel: Panel, rest: Panel) -> Iterator[Outlier]:
     """Single captures, one row for each."""
     scaled = rest.scaled()
     size = np.bincount(panel.program, minlength=len(panel.programs))[panel.program]
-    p = 2 * stdtr((size - 1).astype(np.float64)[:, None], -np.abs(scaled))
+    freedom = np.minimum((size - 1).astype(np.float64)[:, None], _tails(scaled)[None, :])
+    p = 2 * stdtr(freedom, -np.abs(scaled))
     adjusted = np.array(statistics.holm(p.ravel().tolist())).reshape(p.shape)
     significant = (adjusted <= statistics.LEVEL) & (np.abs(rest.residual) >= LEAST_CAPTURE)
-    for row in sorted(np.flatnonzero(significant.any(axis=1)).tolist(), key=lambda row: -np.abs(rest.residual[row]).max()):
+    for row in sorted(
+        np.flatnonzero(significant.any(axis=1)).tolist(), key=lambda row: -np.abs(rest.residual[row]).max()
+    ):
         measures = [at for at in np.argsort(-np.abs(rest.residual[row])).tolist() if significant[row, at]]
         measure = 0 if significant[row, 0] else measures[0]
         yield Outlier(
@@ -185,6 +214,7 @@ def _captures(panel: Panel, rest: Panel) -> Iterator[Outlier]:
             unit="ns",
             value=float(panel.value[row, measure]),
             expected=float(panel.expected[row, measure]),
+            work=float(panel.work[row]),
             p=float(adjusted[row, measure]),
             captures=1,
             programs=(panel.programs[int(panel.program[row])],),

@@ -1,8 +1,8 @@
 """What is compared: every capture's times against those of the other captures of its program.
 
 Times are divided by a unit of work that all captures of the program have: the one by which they differ least, so that
-runs of different lengths compare. A residual is by how much of the expected work a time is longer than the median of its
-program; those of different programs can be put together.
+runs of different lengths compare. A residual is by how much of the expected work a time is longer than the median of
+its program; those of different programs can be put together.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def panel_of(connection: Any) -> Panel:
     """The captures that can be compared, from the views of a fleet."""
     rows = connection.execute(
         "SELECT capture, path, coalesce(started_utc, ''), program, work_ns FROM captures "
-        "WHERE state = 'read' AND outcome IN ('complete', '') AND work_ns > 0 "
+        "WHERE state = 'read' AND outcome IN ('complete', '') AND work_ns > 0 AND program <> '' "
         f"AND program IN (SELECT program FROM captures WHERE state = 'read' AND outcome IN ('complete', '') "
         f"AND work_ns > 0 GROUP BY program HAVING count(*) >= {FEWEST}) ORDER BY started_utc, path"
     ).fetchall()

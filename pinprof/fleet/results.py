@@ -38,6 +38,8 @@ class Outlier:
     """`ns` per unit of work; of a group `ratio` to what is expected, and `share` of the expected work for a cause."""
     value: float
     expected: float
+    work: float
+    """The expected work in the same unit."""
     p: float
     """By how much chance, corrected for everything that was tested."""
     captures: int
@@ -55,10 +57,8 @@ class Outlier:
 
     @property
     def ratio(self) -> float:
-        """The value by what is expected; of a share, how much longer the work is for it."""
-        if self.unit == "share":
-            return 1 + self.value - self.expected
-        return self.value / self.expected if self.expected else float("inf")
+        """How long the work is for it, by what is expected of the work."""
+        return 1 + (self.value - self.expected) / self.work
 
     def shown(self, value: float) -> str:
         """A value in its unit."""

@@ -62,7 +62,7 @@ def _local(text: str) -> Iterator[Source]:
     text = text.removeprefix("file://")
     path = Path(text)
     if not os.path.lexists(path) and _MAGIC.search(text):
-        for match in sorted(glob.glob(text, recursive=True)):
+        for match in sorted(glob.glob(text, recursive=True)):  # noqa: PTH207  # any pattern, absolute ones too
             yield from _below(Path(match), named=True)
         return
     if not path.exists():
@@ -112,12 +112,14 @@ def _digest(lines: Iterable[str]) -> str:
 
 
 def filesystem(url: str) -> tuple[Any, str]:
-    """fsspec's file system of a URL, and the path in it; PinprofError where none can be had."""
+    """Fsspec's file system of a URL, and the path in it; PinprofError where none can be had."""
     core = package("fsspec.core", "An object store")
     try:
         system, root = core.url_to_fs(url)
     except ImportError as error:
-        raise UsageError(f"{_scheme(url)} needs a package that is not installed: {error}.", INSTALL, "fleet-extra") from error
+        raise UsageError(
+            f"{_scheme(url)} needs a package that is not installed: {error}.", INSTALL, "fleet-extra"
+        ) from error
     except Exception as error:
         raise _unlistable(url, error) from error
     return system, str(root)
@@ -168,4 +170,6 @@ def _scheme(url: str) -> str:
 def _unlistable(url: str, error: Exception) -> CaptureError:
     shown = re.sub(r"//[^/@]*@", "//", url)
     reason = re.sub(r"//[^/@\s]*@", "//", str(error)) or type(error).__name__
-    return CaptureError(f"{shown} cannot be listed: {reason}.", "Check the name, the endpoint and the credentials.", "fleet-store")
+    return CaptureError(
+        f"{shown} cannot be listed: {reason}.", "Check the name, the endpoint and the credentials.", "fleet-store"
+    )

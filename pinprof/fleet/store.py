@@ -1,10 +1,10 @@
 """What was mapped stays mapped: a folder of Parquet, which the next run adds to.
 
-    KEY/                schema and version of pinprof: tables of others are not mixed with these
-      batch-ID/         TABLE.parquet of some captures each; whole, or not there
-      failed.parquet    captures that could not be read for now: another run tries again
-      stamps.parquet    what was seen where it lay: stamp → capture
-      places.parquet    the captures of the last run: path → capture
+KEY/                schema and version of pinprof: tables of others are not mixed with these
+batch-ID/         TABLE.parquet of some captures each; whole, or not there
+failed.parquet    captures that could not be read for now: another run tries again
+stamps.parquet    what was seen where it lay: stamp → capture
+places.parquet    the captures of the last run: path → capture
 """
 
 from __future__ import annotations
@@ -60,7 +60,9 @@ class Store:
         except OSError as error:
             os.close(self._lock)
             raise UsageError(
-                f"Another pinprof fleet writes to {folder}.", "Wait for it, or choose another place with --store.", "fleet-busy"
+                f"Another pinprof fleet writes to {folder}.",
+                "Wait for it, or choose another place with --store.",
+                "fleet-busy",
             ) from error
         for left in self.folder.glob(f".{BATCH}*"):
             shutil.rmtree(left, ignore_errors=True)
@@ -96,7 +98,9 @@ class Store:
         partial = self.folder / f".{name}"
         partial.mkdir(files.PRIVATE_FOLDER)
         for table in tables.COLUMNS:
-            files.written(partial / f"{table}.parquet", _joined(table, [one.parts.get(table) for one in unique.values()]))
+            files.written(
+                partial / f"{table}.parquet", _joined(table, [one.parts.get(table) for one in unique.values()])
+            )
         partial.rename(self.folder / name)
         self._waiting = []
 
@@ -107,7 +111,9 @@ class Store:
         files.written(self.folder / FAILED, failed)
         again = {one.capture for one in self._failed}
         known = self.stamps | {place.stamp: place.capture for place in places if place.capture not in again}
-        _write(self.folder / STAMPS, _STAMPS, [{"stamp": stamp, "capture": capture} for stamp, capture in known.items()])
+        _write(
+            self.folder / STAMPS, _STAMPS, [{"stamp": stamp, "capture": capture} for stamp, capture in known.items()]
+        )
         _write(self.folder / PLACES, tables.PLACES, [vars(place) for place in places])
 
     def _column(self, table: str, column: str) -> Iterator[str]:

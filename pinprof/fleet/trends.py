@@ -1,4 +1,4 @@
-"""Change over time: the work of each program, and of all together, and the captures from which on it takes another time.
+"""Change over time: the work of each program, and of all together, and from which capture on it takes another time.
 
 A change point is the split of a series whose sides differ most clearly by Welch's test, if that is significant after a
 correction for every split that could have been; both sides are then searched in the same way.

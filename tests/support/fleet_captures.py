@@ -1,9 +1,9 @@
 """Captures of a fleet, made from the committed ones: the same runs with time that passes otherwise.
 
-Every record of a committed capture keeps what it says; its time is moved by a monotone warp that all its files share. The
-warp makes each millisecond longer or shorter by chance (`noise`), and what a plant names (causes of the critical thread's
-time, or its time inside CUDA calls) longer by a factor. Samples of the processors' clock are drawn again: as many for a
-longer piece of time as a sampler would have taken there, and by chance one more or less.
+Every record of a committed capture keeps what it says; its time is moved by a monotone warp that all its files share.
+The warp makes each millisecond longer or shorter by chance (`noise`), and what a plant names (causes of the critical
+thread's time, or its time inside CUDA calls) longer by a factor. Samples of the processors' clock are drawn again: as
+many for a longer piece of time as a sampler would have taken there, and by chance one more or less.
 """
 
 from __future__ import annotations

@@ -27,7 +27,8 @@ def to_json(answer: Answer) -> dict[str, Any]:
         "opportunities": [
             picked(
                 one,
-                "program place cure advice title captures cost_ns saving_ns saving_low_ns saving_high_ns whole_ns example",
+                "program place cure advice title captures cost_ns saving_ns saving_low_ns saving_high_ns whole_ns"
+                " example",
             )
             for one in answer.savings
         ],
@@ -47,7 +48,7 @@ def _outlier(one: Outlier) -> dict[str, Any]:
         "capture": one.capture or None,
         **picked(one, "dimension"),
         "group": one.group or None,
-        **picked(one, "measure unit value expected p captures"),
+        **picked(one, "measure unit value expected work p captures"),
         "programs": list(one.programs),
         "because": [picked(cause, "what value expected") for cause in one.because],
         "alike": [{"dimension": name, "group": value} for name, value in one.alike],

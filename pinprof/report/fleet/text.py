@@ -45,7 +45,7 @@ def _parts(answer: Answer, console: Console, most: int) -> Iterator[RenderableTy
     yield Text(words.counted(answer), "dim")
     yield sentence(words.tested(answer), "dim")
     yield from _outliers(answer, console, most)
-    yield from _savings(answer, console, most)
+    yield from _savings(answer, most)
     changes = answer.changes[:most]
     if changes:
         yield from titled("What changed over time", Text("\n".join(printable(words.change(one)) for one in changes)))
@@ -78,7 +78,7 @@ def _outliers(answer: Answer, console: Console, most: int) -> Iterator[Renderabl
         yield Text(f"  {format_counted(len(answer.outliers) - most, 'more is', 'more are')} in --format json.", "dim")
 
 
-def _savings(answer: Answer, console: Console, most: int) -> Iterator[RenderableType]:
+def _savings(answer: Answer, most: int) -> Iterator[RenderableType]:
     found = [one for one in answer.savings if one.saving_ns][:most]
     if not found:
         return

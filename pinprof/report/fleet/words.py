@@ -34,7 +34,9 @@ def because(one: Outlier, cause: Because) -> str:
     """`copy.staging at a.cu:21 2.5 s, elsewhere 1.3 s`."""
     if one.unit == "ns":
         return f"{cause.what} {format_ns(cause.value)}, elsewhere {format_ns(max(cause.expected, 0))}"
-    return f"{cause.what} {format_share(cause.value, 1)} of the expected work, elsewhere {format_share(cause.expected, 1)}"
+    return (
+        f"{cause.what} {format_share(cause.value, 1)} of the expected work, elsewhere {format_share(cause.expected, 1)}"
+    )
 
 
 def alike(one: Outlier) -> str:
@@ -59,7 +61,8 @@ def change(one: Change) -> str:
     """A change point in one sentence."""
     what = one.program or "all programs"
     way = "slower" if one.ratio > 1 else "faster"
-    return f"From {one.at[:16].replace('T', ' ')} on, {what}: {format_share(abs(one.ratio - 1), 1)} {way} ({chance(one.p)})."
+    much = f"{format_share(abs(one.ratio - 1), 1)} {way}"
+    return f"From {one.at[:16].replace('T', ' ')} on, {what}: {much} ({chance(one.p)})."
 
 
 def tested(answer: Answer) -> str:
