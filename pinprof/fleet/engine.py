@@ -19,8 +19,8 @@ from pinprof.fleet.mapping import Mapped, map_source, unreadable
 from pinprof.fleet.packages import has, package
 from pinprof.fleet.sources import Source
 
-FEW = 8
-"""So many captures are mapped in this process: starting others takes longer."""
+FEW = 12
+"""So many captures are mapped in this process: starting others takes as long."""
 AHEAD = 64
 """Tasks that a scheduler has at least, and for each thread of its workers `_EACH`."""
 _EACH = 8
@@ -34,7 +34,8 @@ def mapped(sources: Sequence[Source], scheduler: str, workers: int | None, memor
     one on each processor, 0 for this process alone. `memory` limits each of them.
     """
     count = len(os.sched_getaffinity(0)) if workers is None else workers
-    serial = not scheduler and (not count or (workers is None and (len(sources) <= FEW or not has("distributed"))))
+    without = workers is None and not has("distributed")
+    serial = not scheduler and (not count or len(sources) <= FEW or without)
     if serial or not sources:
         yield from map(map_source, sources)
         return

@@ -46,17 +46,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 
 def asked(captures: Path | str, store: Path, *options: str) -> dict[str, Any]:
-    done = command("fleet", captures, "--store", store, "--format", "json", *(options or ("--workers", "0")))
+    store.mkdir(exist_ok=True)
+    output = store / "answer.json"
+    done = command("fleet", captures, "--store", store, "-o", output, *(options or ("--workers", "0")))
     assert done.returncode == 0, done.stderr
-    return dict(json.loads(done.stdout))
-
-
-def told(found: dict[str, Any]) -> list[tuple[str, ...]]:
-    """What stands out, without the places of captures."""
-    return [
-        (one["dimension"], one["group"] or Path(one["capture"]).name, one["measure"], f"{one['value']:.6g}")
-        for one in found["outliers"]
-    ]
+    return dict(json.loads(output.read_text()))
 
 
 def test_what_is_planted_stands_out_and_nothing_else(fleet: Fleet) -> None:
@@ -104,10 +98,12 @@ def test_what_was_mapped_stays_mapped_and_new_captures_join(
     assert found["copies"] == 1
 
 
-def test_tables_are_asked_in_sql_and_from_python(fleet: Fleet) -> None:
-    done = command("fleet", fleet.folder, "--store", fleet.store, "--workers", "0", "--format", "json", "--sql",
+def test_tables_are_asked_in_sql_and_from_python(fleet: Fleet, tmp_path: Path) -> None:
+    output = tmp_path / "rows.json"
+    done = command("fleet", fleet.folder, "--store", fleet.store, "--workers", "0", "-o", output, "--sql",
                    "SELECT state, count(*) AS n FROM captures GROUP BY state ORDER BY n")  # fmt: skip
-    assert json.loads(done.stdout) == [{"state": "unreadable", "n": 4}, {"state": "read", "n": 56}]
+    assert done.returncode == 0, done.stderr
+    assert json.loads(output.read_text()) == [{"state": "unreadable", "n": 4}, {"state": "read", "n": 56}]
     opened = pinprof.open_fleet(fleet.store)
     assert len(opened.captures) == 60
     wall = opened.sql("SELECT sum(weight) AS ns FROM costs WHERE measure = 'wall' AND phase = 'work'").ns[0]
