@@ -25,6 +25,8 @@ from pinprof.fleet.results import CAPTURE, Because, Outlier
 FEWEST_IN_GROUP = 5
 LEAST_GROUP, LEAST_CAPTURE = 0.03, 0.10
 """Of the expected work: smaller effects are none that somebody would look into."""
+_LEAST_PART = 0.005
+"""Of the expected work, that a cause of a group's shift takes."""
 _MOST_GROUPS = 25
 _MOST_BECAUSE = 4
 _CLIPPED = 5.0
@@ -117,7 +119,10 @@ def _clearest(panel: Panel, groups: _Groups) -> tuple[int, Outlier] | None:
     number, measure = divmod(best, p.shape[1])
     if significant[number, 0]:
         measure = 0
-    causes = [at for at in np.argsort(-np.abs(shift[number])).tolist() if at and significant[number, at]]
+    # A cause may be there in some of the programs alone, so its part is a mean.
+    part = np.clip(panel.residual[groups.compared[number]], -1, 1).mean(axis=0)
+    told = (adjusted[number] <= statistics.LEVEL) & (np.abs(part) >= _LEAST_PART)
+    causes = [at for at in np.argsort(-np.abs(part)).tolist() if at and told[at]]
     inside = groups.members[number]
     alike = tuple(
         name for other, name in enumerate(groups.names)
@@ -137,7 +142,7 @@ def _clearest(panel: Panel, groups: _Groups) -> tuple[int, Outlier] | None:
         captures=len(inside),
         programs=tuple(panel.programs[at] for at in np.unique(panel.program[inside]).tolist()),
         because=tuple(
-            Because(panel.measures[at], (usual := _typical(panel, inside, at)) + float(shift[number, at]), usual)
+            Because(panel.measures[at], (usual := _typical(panel, inside, at)) + float(part[at]), usual)
             for at in causes[:_MOST_BECAUSE]
         ),
         alike=alike,

@@ -16,6 +16,7 @@ from typing import Any
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.fleet.results import Answer, Change, Member, Series
+from pinprof.report.compare.page import change_rules
 from pinprof.report.data import Cause
 from pinprof.report.flame import pack
 from pinprof.report.fleet import words
@@ -61,7 +62,7 @@ def render(answer: Answer) -> str:
     slugs = {cause.key: cause.slug for cause in causes}
     return html.page(
         "fleet.html.j2",
-        "".join(map(asset, _SHEETS)) + html.colour_rules(causes),
+        "".join(map(asset, _SHEETS)) + html.colour_rules(causes) + change_rules(),
         script,
         script_hash(script),
         answer=answer,

@@ -24,8 +24,9 @@ def panel(values: np.ndarray, program: np.ndarray) -> Panel:
     programs = tuple(f"p{number}" for number in np.unique(program))
     days = [1 + number * 28 // len(values) for number in range(len(values))]
     started = tuple(f"2026-11-{number:02}T00:00:00" for number in days)
+    units, ones = ("run",) * len(programs), np.ones(len(values))
     return Panel(
-        names, names, started, programs, program, ("run",) * len(programs), np.ones(len(values)), ("work", "fault.anon"),
+        names, names, started, programs, program, units, ones, ("work", "fault.anon"),
         values, expected, work, residual,
     )  # fmt: skip
 
