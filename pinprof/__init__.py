@@ -1,6 +1,7 @@
 """pinprof: where host-memory time goes between CPU and GPU.
 
-`pinprof.record(name)`, `pinprof.open(path)` and `pinprof.phase(name)` are explained in docs/python.md.
+`pinprof.record(name)`, `pinprof.open(path)`, `pinprof.open_fleet(folder)` and `pinprof.phase(name)` are explained in
+docs/python.md.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 __version__ = "0.1.0"
-__all__ = ["Recording", "Result", "__version__", "open", "phase", "record"]
+__all__ = ["Fleet", "Recording", "Result", "__version__", "open", "open_fleet", "phase", "record"]
 
 
 def __getattr__(name: str) -> Any:
@@ -21,6 +22,10 @@ def __getattr__(name: str) -> Any:
         from pinprof.api import open_result
 
         return open_result
+    if name in ("open_fleet", "Fleet"):
+        from pinprof.fleet import access
+
+        return getattr(access, name)
     if name == "phase":
         from pinprof.scenario import phase
 

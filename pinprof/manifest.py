@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from pinprof.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Real, Record, Shape, Whole
@@ -89,6 +89,7 @@ SHAPE = Facts(
         "host": _HOST,
         "collectors": Each(_COLLECTOR, lenient=True),
         "outcome": _OUTCOME,
+        "labels": Facts(others=TEXT),
     }
 )
 """What manifest.json may hold; what does not fit is as if it were not known, since a manifest may be edited by hand."""
@@ -98,7 +99,9 @@ _SHOWN_BY = {"prefault": "prefaulting", "register": "registering"}
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known about how a capture was made. Holds no environment variables, user names or host names."""
+    """What is known about how a capture was made. Holds no environment variables and user names, and no host
+    names but those that somebody gave as labels.
+    """
 
     schema_version: int
     tool_version: str
@@ -115,6 +118,8 @@ class Manifest:
     """Per collector: `name, version, command, options`."""
     outcome: Mapping[str, Any]
     """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """What who recorded called it, name by name: `host`, `job`; empty unless they said so."""
 
     @property
     def scenario_shows(self) -> str:

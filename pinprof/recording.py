@@ -12,6 +12,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from pinprof import collect, files, rates, shapes
@@ -22,6 +23,7 @@ from pinprof.errors import CaptureError, CollectError, PinprofError
 from pinprof.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.store import (
+    KALLSYMS,
     NSYS_SQLITE,
     PERF_DATA,
     RATES,
@@ -51,13 +53,21 @@ class Recorded:
     """What came while it was sealed: for the caller to raise, once it has said where the capture is."""
 
 
-def create(request: RecordRequest, target: Path, command: Sequence[str], *, force: bool) -> CaptureWriter:
-    """A new capture whose manifest names `command`.
+def create(
+    request: RecordRequest,
+    target: Path,
+    command: Sequence[str],
+    labels: Mapping[str, str] = MappingProxyType({}),
+    *,
+    force: bool,
+) -> CaptureWriter:
+    """A new capture whose manifest names `command` and has `labels`.
 
     PinprofError when the request cannot be recorded here, or the place cannot be written; nothing is left then.
     """
     collect.check(request)
-    manifest = new_manifest(command=tuple(command), host=host.facts(), outcome={"state": "recording"})
+    outcome = {"state": "recording"}
+    manifest = new_manifest(command=tuple(command), host=host.facts(), outcome=outcome, labels=dict(labels))
     return CaptureWriter.create(target, manifest, force=force)
 
 
@@ -70,14 +80,18 @@ def record(
     scenario: bool = False,
     rank: Mapping[str, Any] | None = None,
     calibrate: Say | None = None,
+    labels: Mapping[str, str] = MappingProxyType({}),
+    kernel_symbols: bool = True,
 ) -> Recorded:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
+
+    Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
     `calibrate` is told when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
     refuse_another_rank(captured(target), rank)
-    writer = create(request, target, command, force=force)
+    writer = create(request, target, command, labels, force=force)
     try:
         with files.temporary_folder() as folder:
             facts = folder / "scenario.json"
@@ -93,7 +107,8 @@ def record(
     if scenario and outcome.exit_status and not writer.ranges.exists():
         writer.discard()
         return Recorded(outcome)
-    return finish(writer, outcome, described, rank, calibrate, running=bool(request.pid) and alive(request.pid))
+    running = bool(request.pid) and alive(request.pid)
+    return finish(writer, outcome, described, rank, calibrate, running=running, kernel_symbols=kernel_symbols)
 
 
 def refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
@@ -122,6 +137,7 @@ def finish(
     calibrate: Say | None = None,
     *,
     running: bool = False,
+    kernel_symbols: bool = True,
 ) -> Recorded:
     """Seal a capture and give it its name; one that cannot be sealed is kept, with a note why.
 
@@ -142,6 +158,9 @@ def finish(
         except KeyboardInterrupt as error:
             notes, broken_off = [f"{what} were not stored: the recording was broken off then."], error
             break
+    if not kernel_symbols and not notes:
+        # Whatever was seen has its name by now.
+        (writer.path / KALLSYMS).unlink(missing_ok=True)
     facts = outcome.to_manifest()
     notes += rates_step.notes
     facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})

@@ -279,6 +279,7 @@ def read_manifest(path: Path) -> Manifest:
         host=known.get("host") or {},
         collectors=tuple(known.get("collectors") or ()),
         outcome=known.get("outcome") or {},
+        labels=known.get("labels") or {},
     )
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "diff": "Compare two recordings, or two sides of several: what differs, and whether by chance.",
     "check": "Judge captures, or a program, by budgets: fail where host memory costs more than it may.",
     "try": "Run a program as it is and with cures that need no change of its code: what does each one save?",
+    "fleet": "Read many captures: which stand out, why, and what would save most over all of them.",
     "bench": "Measure what memory operations cost on this machine, and when pinning pays.",
     "list": "List the scenarios.",
     "doctor": "Check this machine for what recording needs, with the fix for each gap.",

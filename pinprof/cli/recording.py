@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any, TypeVar
 import click
 
 from pinprof.cli import ranks
-from pinprof.errors import PinprofError, packages_named
+from pinprof.errors import PinprofError, UsageError, packages_named
 from pinprof.store import holds_recording
 from pinprof.terminal import say
 
@@ -76,7 +77,33 @@ _OPTIONS = (
     ),
     _switch_off("calibrate", "Do not measure after the recording what memory operations cost here."),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
+    click.option(
+        "--label",
+        "labels",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Put this into the capture: host, job; repeatable.",
+    ),
+    click.option(
+        "--small",
+        is_flag=True,
+        help="A small capture for fleets: few samples, no waits, calls or work of the GPU, no kernel symbol table.",
+    ),
 )
+
+SMALL: Mapping[str, Any] = {
+    "frequency": 19,
+    "fault_period": 4096,
+    "off_cpu": False,
+    "cuda_calls": False,
+    "gpu": "off",
+    "python_rate": 10,
+    "calibrate": False,
+    "no_report": True,
+}
+"""What `--small` asks for; an option that is given as well counts."""
+_LABEL = re.compile(r"[A-Za-z][\w. -]{0,62}")
+_LONGEST_LABEL = 200
 
 
 def recording_options(function: _Decorated) -> _Decorated:
@@ -110,6 +137,9 @@ def record(
     from pinprof.store import default_name, file_name
 
     about_request = dict(options)
+    labels, small = labels_of(about_request.pop("labels")), about_request.pop("small")
+    if small:
+        about_request |= _not_given(SMALL)
     output, force, no_report, calibrate = (
         about_request.pop(option) for option in ("output", "force", "no_report", "calibrate")
     )
@@ -126,6 +156,8 @@ def record(
         force=force,
         scenario=scenario,
         rank=launched.facts() if launched else None,
+        labels=labels,
+        kernel_symbols=not small,
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=_say_dimly if calibrate and not (rank and rank.number) else None,
     )
@@ -149,6 +181,28 @@ def record(
             raise outcome.failure
         say(f"pinprof: {outcome.failure}", error=True)
     return outcome.exit_status
+
+
+def labels_of(given: Sequence[str]) -> dict[str, str]:
+    """Labels written as NAME=VALUE; UsageError for what is none."""
+    found: dict[str, str] = {}
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not equals or not value or not _LABEL.fullmatch(name) or len(value) > _LONGEST_LABEL:
+            raise UsageError(
+                f"--label {one!r} is not understood.",
+                f"Write NAME=VALUE, for example --label host=node7; a value has at most {_LONGEST_LABEL} characters.",
+                "label",
+            )
+        found[name] = value
+    return found
+
+
+def _not_given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Those of some options that the command line does not have."""
+    context = click.get_current_context()
+    source = click.core.ParameterSource.COMMANDLINE
+    return {name: value for name, value in options.items() if context.get_parameter_source(name) != source}
 
 
 def _say_dimly(text: str) -> None:

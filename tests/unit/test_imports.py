@@ -65,17 +65,18 @@ ALLOWED = {
     "compare": FOUNDATION | {"store", "analyze", "statistics"},
     "trial": FOUNDATION | {"store", "read", "analyze", "collect", "statistics"},
     "check": FOUNDATION | {"store", "read", "analyze", "collect", "compare", "trial", "statistics"},
-    "report": FOUNDATION | {"store", "read", "analyze", "compare", "trial", "check", "statistics"},
+    "fleet": FOUNDATION | {"store", "read", "analyze", "compare", "statistics"},
+    "report": FOUNDATION | {"store", "read", "analyze", "compare", "trial", "check", "fleet", "statistics"},
     "cli": FOUNDATION
-    | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "report", "collect", "scenario", "bench"}
-    | {"recording", "share"},
+    | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
+    | {"recording", "share", "bench"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
     "portions": FOUNDATION | {"store", "scenario", "collect", "read"},
     "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "api"},
     "jupyter": {"api", "errors", "terminal"},
     "__main__": {"cli"},
     "workload": {"scenario"},
-    "__init__": {"api", "jupyter", "scenario"},
+    "__init__": {"api", "fleet", "jupyter", "scenario"},
 }
 
 

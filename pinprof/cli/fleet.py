@@ -1,0 +1,101 @@
+"""`pinprof fleet`: many captures, what stands out among them, and what would save most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from pinprof.cli.progress import working
+from pinprof.errors import UsageError
+from pinprof.terminal import say
+
+if TYPE_CHECKING:
+    from pinprof.fleet.results import Answer
+
+FORMATS = ("html", "text", "json")
+_PAGE = "pinprof-fleet.html"
+STORE = "pinprof-fleet"
+_FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("given", nargs=-1, required=True, metavar="PATH…")
+@click.option("--store", type=_FILE, default=STORE, show_default=True, help="The folder that keeps what was mapped.")
+@click.option("--scheduler", default="", metavar="ADDRESS", help="A Dask scheduler whose workers read the captures.")
+@click.option(
+    "--workers",
+    type=click.IntRange(0),
+    help="Processes of this machine that read them (default: one on each processor; 0: this one alone).",
+)
+@click.option("--memory", default="", metavar="SIZE", help="For each of these processes, for example 4GB.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise html)."
+)
+@click.option("-o", "--output", type=_FILE, help=f"Where to write (default: {_PAGE}; others: standard output).")
+@click.option(
+    "--pages",
+    type=click.IntRange(0),
+    default=20,
+    show_default=True,
+    help="So many captures that stand out get a page of their own beside the fleet's.",
+)
+@click.option("--sql", metavar="QUERY", help="Answer this from the tables instead (docs/fleet.md has them).")
+def command(
+    given: tuple[str, ...],
+    store: Path,
+    scheduler: str,
+    workers: int | None,
+    memory: str,
+    form: str | None,
+    output: Path | None,
+    pages: int,
+    sql: str | None,
+) -> None:
+    """Read many captures, and say which stand out, why, and what would save most over all of them.
+
+    PATH is a folder, a glob, a capture, or a URL of an object store (s3://, gs://). What was read once is kept in
+    --store: another run reads what is new. A capture that cannot be read is a row with its reason.
+    """
+    from pinprof.cli.pipeline import form_of
+    from pinprof.fleet import answer, database, session
+
+    if sql is not None and form == "html":
+        raise UsageError("--sql gives a table.", "Write text or json.", "format")
+    form = form or (form_of(output, FORMATS) if output or sql else "html")
+    with working("Looking for captures") as tell:
+        session.gather(given, store, scheduler, workers, memory, tell)
+        tell("Asking the tables")
+        connection = database.connect(store)
+        if sql is None:
+            found = answer.answer_of(connection)
+    if sql is not None:
+        from pinprof.report.fleet import rows
+
+        rows.write(database.query(connection, sql), form, output)
+        return
+    _write(found, form, output, pages)
+
+
+def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
+    from pinprof.report.export.streams import text_output
+    from pinprof.report.fleet import document, text
+
+    if form == "json":
+        with text_output(output) as stream:
+            document.write_json(found, stream)
+        return
+    if form == "text":
+        text.print_answer(found, output)
+        return
+    from pinprof.cli.pipeline import page_of
+    from pinprof.report.fleet import page
+    from pinprof.report.fleet.drilldown import with_pages
+
+    target = page_of(output, _PAGE)
+    with working("Writing the pages of captures that stand out") as tell:
+        found = with_pages(found, target, pages, tell)
+    page.write_page(found, target)
+    text.print_summary(found)
+    say(f"Page: {target}")

@@ -1,0 +1,68 @@
+"""A fleet from Python: its tables for DuckDB and pandas.
+
+fleet = pinprof.open_fleet("pinprof-fleet")           # the folder that `pinprof fleet --store` wrote
+fleet.captures                                        # a pandas DataFrame, one row a capture
+fleet.sql("SELECT cause, sum(weight) FROM costs WHERE measure = 'wall' GROUP BY ALL")
+fleet.connection                                      # DuckDB's own, with a view for each table
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pinprof.fleet import database
+from pinprof.fleet.answer import answer_of
+from pinprof.fleet.results import Answer
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Fleet:
+    """The tables of a fleet (docs/fleet.md). Times are nanoseconds, sizes bytes."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        """CaptureError where the folder holds no fleet; ToolMissing without the extra."""
+        self.connection: Any = database.connect(Path(folder))
+        """DuckDB's connection, with a view for each table."""
+
+    def sql(self, query: str) -> pd.DataFrame:
+        """What a question in SQL gives; UsageError where it is none."""
+        return database.query(self.connection, query).df()
+
+    @property
+    def answer(self) -> Answer:
+        """What the page shows: outliers, savings, distributions, change."""
+        return answer_of(self.connection)
+
+    @property
+    def captures(self) -> pd.DataFrame:
+        """One row a capture, those that cannot be read with their reason."""
+        return self.sql("SELECT * FROM captures")
+
+    @property
+    def facts(self) -> pd.DataFrame:
+        """`capture, dimension, value`: host, driver, kernel, labels."""
+        return self.sql("SELECT * FROM facts")
+
+    @property
+    def costs(self) -> pd.DataFrame:
+        """Cause × phase × range × line × call of every capture, with its weight."""
+        return self.sql("SELECT * FROM costs")
+
+    @property
+    def calls(self) -> pd.DataFrame:
+        """CUDA calls of every capture."""
+        return self.sql("SELECT * FROM calls")
+
+    @property
+    def opportunities(self) -> pd.DataFrame:
+        """What to change in every capture, and what that saves."""
+        return self.sql("SELECT * FROM opportunities")
+
+
+def open_fleet(folder: str | os.PathLike[str] = "pinprof-fleet") -> Fleet:
+    """The tables that `pinprof fleet` wrote to a folder; PinprofError where there are none."""
+    return Fleet(folder)

@@ -1,0 +1,105 @@
+"""Who maps captures: this process, processes of this machine, or those of a Dask scheduler elsewhere.
+
+One capture is one task, and a bounded number of them is with the scheduler at a time, so its memory does not grow with
+the fleet. A worker that dies costs what it was working on, which others do again; a capture that kills every worker
+that reads it becomes a row that says so.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from pinprof.errors import CollectError, PinprofError
+from pinprof.fleet import tables
+from pinprof.fleet.mapping import Mapped, map_source, unreadable
+from pinprof.fleet.packages import has, package
+from pinprof.fleet.sources import Source
+
+FEW = 12
+"""So many captures are mapped in this process: starting others takes as long."""
+AHEAD = 64
+"""Tasks that a scheduler has at least, and for each thread of its workers `_EACH`."""
+_EACH = 8
+_WHAT = "Mapping captures by Dask"
+
+
+def mapped(sources: Sequence[Source], scheduler: str, workers: int | None, memory: str) -> Iterator[Mapped]:
+    """What every source becomes, in the order in which they are done.
+
+    `scheduler` is the address of a Dask scheduler, empty for processes of this machine: as many as `workers`, None for
+    one on each processor, 0 for this process alone. `memory` limits each of them.
+    """
+    count = len(os.sched_getaffinity(0)) if workers is None else workers
+    without = workers is None and not has("distributed")
+    serial = not scheduler and (not count or len(sources) <= FEW or without)
+    if serial or not sources:
+        yield from map(map_source, sources)
+        return
+    with _client(scheduler, min(count, len(sources)), memory) as client:
+        yield from _distributed(client, sources)
+
+
+@contextmanager
+def _client(scheduler: str, workers: int, memory: str) -> Iterator[Any]:
+    distributed = package("distributed", _WHAT)
+    if scheduler:
+        try:
+            client = distributed.Client(scheduler, timeout="20s", set_as_default=False)
+        except Exception as error:
+            raise CollectError(
+                f"The scheduler {scheduler} does not answer: {error}.",
+                "Start one with `dask scheduler`, and give its address.",
+                "fleet-scheduler",
+            ) from error
+        with client:
+            yield client
+        return
+    cluster = distributed.LocalCluster(
+        n_workers=workers,
+        threads_per_worker=1,
+        memory_limit=memory or "auto",
+        dashboard_address=None,
+        silence_logs=logging.CRITICAL,
+    )
+    with cluster, distributed.Client(cluster, set_as_default=False) as client:
+        yield client
+
+
+def _distributed(client: Any, sources: Sequence[Source]) -> Iterator[Mapped]:
+    distributed = package("distributed", _WHAT)
+    ahead = max(AHEAD, _EACH * sum(client.nthreads().values()))
+    left = iter(sources)
+    under_way: dict[str, Source] = {}
+
+    def submit(source: Source) -> Any:
+        future = client.submit(map_source, source, tables.KEY, pure=False, retries=1)
+        under_way[future.key] = source
+        return future
+
+    first = [submit(source) for _, source in zip(range(ahead), left, strict=False)]
+    futures = distributed.as_completed(first, loop=client.loop)
+    for future in futures:
+        source = under_way.pop(future.key)
+        yield _result(future, source)
+        future.release()
+        following = next(left, None)
+        if following is not None:
+            futures.add(submit(following))
+
+
+def _result(future: Any, source: Source) -> Mapped:
+    distributed = package("distributed", _WHAT)
+    try:
+        result = future.result()
+    except PinprofError:
+        raise
+    except distributed.KilledWorker:
+        return unreadable(source, "", "Every worker that read it died: it may need more memory.", again=True)
+    except Exception as error:
+        return unreadable(source, "", f"Its worker failed: {type(error).__name__}: {error}", again=True)
+    assert isinstance(result, Mapped)
+    return result

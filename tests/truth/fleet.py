@@ -1,0 +1,221 @@
+"""Whether `pinprof fleet` finds what is planted in a large fleet, and how its cost grows.
+
+usage: python -m tests.truth.fleet make FOLDER [--captures 1010]
+       python -m tests.truth.fleet judge FOLDER [--captures 1010] [--workers 2] [--memory 4GB]
+       python -m tests.truth.fleet grow FOLDER STORE [--sizes 1000,3000,10000]
+
+`make` writes a fleet made from committed captures (tests/support/fleet_captures.py): 20 stragglers, one driver version
+that is slow in CUDA's calls, one NUMA node that is slow in all, 5 damaged files. The last ten captures are held back.
+`judge` asks `pinprof fleet` for the rest, then for all, and says what was found, what was missed, what is false, and
+what it took.
+
+`grow` simulates larger fleets: it maps nothing, but has a Dask scheduler run one task a capture that hands out tables
+of `STORE`, and answers from copies of them under other names. It prints time and memory of scheduler and reduce.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import cache
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from pinprof.fleet import answer, database, tables
+from pinprof.fleet.engine import _distributed
+from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.sources import Source
+from pinprof.fleet.store import BATCH, Place, Store, read_table
+from tests.support.fleet_captures import BAD_HOST, BAD_NODE, BASES, SLOW_DRIVER, Plan, bases_of, make, plan
+
+HELD_BACK = 10
+
+
+def planned(count: int) -> Plan:
+    """The fleet of this size."""
+    return plan(count, 20, 5, 25)
+
+
+def _make(folder: Path, count: int, part: int, parts: int) -> None:
+    fleet = planned(count)
+    names = list(fleet.captures)
+    here = names[part : count - HELD_BACK : parts]
+    bases = bases_of(BASES, folder / f"bases-{part}")
+    make(fleet, bases, folder / "captures", here)
+    if not part:
+        make(fleet, bases, folder / "held-back", names[count - HELD_BACK :])
+
+
+def make_all(folder: Path, count: int) -> None:
+    """Write the fleet, in as many processes as there are processors."""
+    parts = len(os.sched_getaffinity(0))
+    with get_context("spawn").Pool(parts) as pool:
+        pool.starmap(_make, [(folder, count, part, parts) for part in range(parts)])
+
+
+def judge(folder: Path, count: int, workers: int, memory: str) -> bool:
+    """Ask for the fleet twice; whether all that is planted is found, with at most five that is not."""
+    good = True
+    for given in ((folder / "captures",), (folder / "captures", folder / "held-back")):
+        began = time.monotonic()
+        command = [sys.executable, "-m", "pinprof", "fleet", *map(str, given), "--store", str(folder / "store")]
+        command += ["--workers", str(workers), "--memory", memory]
+        subprocess.run([*command, "-o", str(folder / "fleet.html")], check=True, stdout=subprocess.DEVNULL)
+        took = time.monotonic() - began
+        subprocess.run([*command, "-o", str(folder / "fleet.json")], check=True)
+        found = json.loads((folder / "fleet.json").read_text())
+        page = (folder / "fleet.html").stat().st_size
+        good &= _told(planned(count), found, took, page)
+    return good
+
+
+def _told(fleet: Plan, found: dict[str, Any], took: float, page: int) -> bool:
+    there = {Path(one["capture"]).name for one in found["members"]}
+    stragglers = fleet.stragglers & there
+    alone = {Path(one["capture"]).name for one in found["outliers"] if one["capture"]}
+    groups = {(one["dimension"], one["group"]) for one in found["outliers"] if one["group"]}
+    wanted = {("driver", SLOW_DRIVER), ("NUMA node of host", f"{BAD_HOST} node {BAD_NODE}")}
+    false = len(alone - stragglers) + len(groups - wanted)
+    print(
+        f"{found['captures']:,} captures in {took:.1f} s, page {page / 1e6:.2f} MB: {len(stragglers & alone)} of "
+        f"{len(stragglers)} stragglers, {len(wanted & groups)} of 2 groups, {len(found['unreadable'])} unreadable, "
+        f"{false} false: {sorted(alone - stragglers)} {sorted(groups - wanted)}"
+    )
+    return stragglers <= alone and wanted <= groups and false <= 5
+
+
+class Copies:
+    """Tables of a store as those of more captures than it has."""
+
+    def __init__(self, store: Path) -> None:
+        folder = store / tables.KEY
+        self._tables: dict[str, tuple[Any, dict[str, tuple[int, int]]]] = {}
+        for name in tables.COLUMNS:
+            parts = [read_table(batch / f"{name}.parquet") for batch in sorted(folder.glob(f"{BATCH}*"))]
+            whole = pa.concat_tables(parts).sort_by("capture")
+            captures = np.array(whole.column("capture").to_pylist(), object)
+            keys, first, count = np.unique(captures, return_index=True, return_counts=True)
+            places = zip(first.tolist(), count.tolist(), strict=True)
+            self._tables[name] = whole, dict(zip(keys.tolist(), places, strict=True))
+        self.names = sorted(self._tables["captures"][1])
+
+    def parts_of(self, number: int) -> dict[str, bytes]:
+        """The tables of one capture."""
+        name, again = self.names[number % len(self.names)], f"copy-{number:06}"
+        found = {}
+        for table, (whole, places) in self._tables.items():
+            rows = whole.slice(*places.get(name, (0, 0)))
+            column = pa.array([again] * len(rows), pa.string())
+            found[table] = tables.to_parquet(rows.set_column(0, rows.schema.field("capture"), column))
+        return found
+
+
+def _peak_mb() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+
+
+def _copied(source: Source, _: str) -> Mapped:
+    """In place of mapping: the tables that lie in a folder."""
+    return Mapped(source.path, source.stamp, source.stamp, _tables_in(source.url))
+
+
+@cache
+def _tables_in(folder: str) -> dict[str, bytes]:
+    return {name: Path(folder, f"{name}.parquet").read_bytes() for name in tables.COLUMNS}
+
+
+def grow(folder: Path, store: Path, sizes: list[int]) -> None:
+    """Print the table of growth."""
+    print("| captures | scheduler s | scheduler MB | store MB | reduce s | reduce MB |")
+    print("|---|---|---|---|---|---|")
+    for size in sizes:
+        scheduled = _apart(_scheduled, folder, store, size)
+        written = _apart(_written, folder / f"store-{size}", store, size)
+        reduced = _apart(_reduced, folder / f"store-{size}")
+        figures = (f"{scheduled[0]:.1f}", scheduled[1], written, f"{reduced[0]:.1f}", reduced[1])
+        print(f"| {size:,} | {' | '.join(map(str, figures))} |", flush=True)
+
+
+def _apart(what: Callable[..., Any], *arguments: object) -> Any:
+    """What a function returns in a process of its own, so that memory is its own as well."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        return pool.submit(what, *arguments).result()
+
+
+def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
+    """How long so many tasks take that do nothing but return what a capture becomes, and the scheduler's memory."""
+    import distributed
+
+    from pinprof.fleet import engine
+
+    place = folder / "one"
+    place.mkdir(parents=True, exist_ok=True)
+    for name, part in Copies(store).parts_of(0).items():
+        (place / f"{name}.parquet").write_bytes(part)
+    engine.map_source = _copied  # type: ignore[assignment]
+    cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    with cluster, distributed.Client(cluster, set_as_default=False) as client:
+        began = time.monotonic()
+        sources = [Source(f"c{number}", f"c{number}", str(place)) for number in range(size)]
+        count = sum(1 for _ in _distributed(client, sources))
+        assert count == size
+        # Scheduler and client are this process.
+        return time.monotonic() - began, _peak_mb()
+
+
+def _written(target: Path, store: Path, size: int) -> int:
+    """A store of so many captures; its size in MB."""
+    copies = Copies(store)
+    places = []
+    with Store(target) as opened:
+        if len(opened.captures) != size:
+            for number in range(size):
+                name = f"copy-{number:06}"
+                opened.add(Mapped(name, name, name, copies.parts_of(number)))
+                places.append(Place(f"/captures/{name}.pinprof", name, name))
+            opened.finish(places)
+    return sum(file.stat().st_size for file in target.rglob("*.parquet")) >> 20
+
+
+def _reduced(store: Path) -> tuple[float, int]:
+    from pinprof.report.fleet.page import render
+
+    began = time.monotonic()
+    found = answer.answer_of(database.connect(store))
+    page = render(found)
+    assert page
+    return time.monotonic() - began, _peak_mb()
+
+
+def main() -> None:
+    """See the module's words."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=["make", "judge", "grow"])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("store", type=Path, nargs="?")
+    parser.add_argument("--captures", type=int, default=1010)
+    parser.add_argument("--workers", type=int, default=2)
+    parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--sizes", default="1000,3000,10000")
+    given = parser.parse_args()
+    if given.what == "make":
+        make_all(given.folder, given.captures)
+    elif given.what == "judge":
+        sys.exit(not judge(given.folder, given.captures, given.workers, given.memory))
+    else:
+        grow(given.folder, given.store or given.folder / "store", [int(size) for size in given.sizes.split(",")])
+
+
+if __name__ == "__main__":
+    main()
