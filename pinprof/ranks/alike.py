@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pinprof.ranks.headline import RUNNABLE
 from pinprof.ranks.results import Excess, Group, Hold, RankFacts
 from pinprof.units import format_share
 
@@ -56,7 +57,8 @@ def _group(
 
 
 def _shares(rank: RankFacts, work_ns: int) -> dict[str, float]:
-    return {cause: ns / max(work_ns, 1) for cause, ns in rank.causes.items()}
+    # Who waits for a processor is the machine's doing.
+    return {cause: ns / max(work_ns, 1) for cause, ns in rank.causes.items() if cause != RUNNABLE}
 
 
 def _distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:

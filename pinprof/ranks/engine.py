@@ -16,7 +16,7 @@ from pinprof.columns import Int64
 from pinprof.errors import CaptureError
 from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
-from pinprof.ranks.headline import headline, rank_names
+from pinprof.ranks.headline import crowded_words, headline, rank_names, wants_processor
 from pinprof.ranks.lanes import lanes_of
 from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
@@ -29,6 +29,8 @@ from pinprof.ranks.why import excess
 MOST_LANES = 64
 _LEAST_STEPS = 5
 _COVERED = 0.5
+_LATEST_START = 0.25
+"""The start is over by this part of the meetings."""
 _FIRST = 20
 """Meetings of a hold that are listed."""
 
@@ -50,12 +52,17 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     early, meetings = _apart(runs, every)
     work_ns = int(np.median([run.phase_ns("work") or run.end_ns - run.start_ns for run in runs]))
     found = latecomers(meetings, work_ns)
-    holds = tuple(_hold(runs, meetings, late, work_ns) for late in found)
+    first_ns = int(early.release_ns[-1]) if len(early) else 0
+    held = [_hold(runs, meetings, late, work_ns, first_ns) for late in found]
+    # Whoever gets its processor late does nothing that the others do not.
+    holds = tuple(hold for hold in held if not wants_processor(hold))
+    crowded = [hold for hold in held if wants_processor(hold)]
     uneven = round(uneven_ns(meetings))
     verdict = _verdict(meetings, holds, uneven, work_ns)
     start = _start(runs, early, work_ns)
     facts = tuple(
-        _facts(run, rank, machine, every) for rank, (run, machine) in enumerate(zip(runs, clocks.machine, strict=True))
+        _facts(run, rank, machine, every, first_ns)
+        for rank, (run, machine) in enumerate(zip(runs, clocks.machine, strict=True))
     )
     groups = groups_of(facts, holds, work_ns)
     last, lost = lasts(meetings)
@@ -80,19 +87,29 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         uncertainty_ns=clocks.uncertainty_ns,
         meetings=Meet(meetings.release_ns, np.array([run.number for run in runs], np.int32)[last], lost),
         lanes=lanes_of(runs, every, begin, end, shown),
-        notes=tuple(_notes(runs, meetings, unreadable, size)),
+        notes=(*map(crowded_words, crowded), *_notes(runs, meetings, unreadable, size)),
     )
 
 
 def _apart(runs: Sequence[RankRun], every: Meetings) -> tuple[Meetings, Meetings]:
-    """(meetings at which the last had not begun to work when the others came, all others)."""
-    begun = np.array([run.work_start_ns for run in runs], np.int64)
+    """(meetings of the start, all others).
+
+    Of the start are those at which the last one had not begun to work when the others came, and all until every rank
+    has been where they meet most often: until then they wait for what the launcher started later.
+    """
     if not len(every):
         return every, every
+    begun = np.array([run.work_start_ns for run in runs], np.int64)
     last, _ = lasts(every)
     arrival = np.where(every.present, every.arrival_ns, -np.inf)
     arrival[np.arange(len(last)), last] = -np.inf
     early = arrival.max(axis=1) < begun[last]
+    functions = [every.places[number].function_key if number != NO_PLACE else None for number in every.place.tolist()]
+    usual = Counter(functions).most_common(1)[0][0]
+    there = every.shown & np.array([function == usual for function in functions], np.bool_)[:, None]
+    met = np.logical_or.accumulate(there, axis=0).sum(axis=1)
+    joined = int(np.flatnonzero(met == met[-1])[0])
+    early[: joined + 1] |= joined < _LATEST_START * len(every)
     return every.take(np.flatnonzero(early)), every.take(np.flatnonzero(~early))
 
 
@@ -114,13 +131,13 @@ def _start(runs: Sequence[RankRun], early: Meetings, work_ns: int) -> Start | No
     begins = [run.work_start_ns for run in runs]
     late = begins[rank] - int(np.median([begin for number, begin in enumerate(begins) if number != rank]))
     waited = int(by_rank[rank])
-    if late <= 0 or not worth_telling(waited, work_ns):
+    if not worth_telling(waited, work_ns):
         return None
     return Start(runs[rank].number, late, waited)
 
 
-def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int) -> Hold:
-    lines, causes, gpu = excess(runs, meetings, late)
+def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int, first_ns: int) -> Hold:
+    lines, causes, gpu = excess(runs, meetings, late, first_ns)
     rows = late.rows[late.held]
     low, high = late.interval_ns()
     unit, held, count = _steps(runs[late.ranks[0]], meetings, late)
@@ -189,9 +206,10 @@ def _cure(runs: Sequence[RankRun], late: Late, lines: Sequence[Excess]) -> str:
     return ""
 
 
-def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings) -> RankFacts:
+def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: int) -> RankFacts:
     spent = run.spent
-    work = union(*_bounds(run))
+    start, end = _bounds(run)
+    work = union(np.maximum(start, first_ns), np.maximum(end, first_ns))
     waiting = _waiting(rank, meetings)
     rows = np.flatnonzero(~spent.outside & (spent.end_ns > spent.start_ns))
     start, end = spent.start_ns[rows], spent.end_ns[rows]

@@ -34,10 +34,8 @@ def headline(
     else:
         parts = ["Nothing shows where the ranks meet, so it cannot be told whether one of them holds the others up."]
     if start is not None:
-        parts.append(
-            f"Rank {start.rank} begins to work {format_ns(start.late_ns)} after the others, which wait"
-            f" {format_ns(start.waited_ns)} for it."
-        )
+        late = f", which begins to work {format_ns(start.late_ns)} after them" if start.late_ns > 0 else ""
+        parts.append(f"At the start the others wait {format_ns(start.waited_ns)} for rank {start.rank}{late}.")
     return " ".join(parts)
 
 
@@ -67,13 +65,28 @@ def when(hold: Hold) -> str:
     return f"{at} {hold.held} of {hold.meetings} {many}"
 
 
+def wants_processor(hold: Hold) -> bool:
+    """Whether these ranks come late for want of a processor alone, be it by chance or by their number."""
+    more = {one.cause: one.ns - one.others_ns for one in hold.causes if one.ns > one.others_ns}
+    late = more.pop(RUNNABLE, 0)
+    # On a busy machine whoever works more waits longer for a processor, too: then the work is the cause.
+    return late > max(_WORKS * sum(more.values()), hold.gpu_more_ns)
+
+
+def crowded_words(hold: Hold) -> str:
+    """What is said of such ranks."""
+    late = sum(one.ns - one.others_ns for one in hold.causes if one.cause == RUNNABLE)
+    comes = "comes" if len(hold.ranks) == 1 else "come"
+    return (
+        f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because a"
+        f" processor is free {_time(hold, late)} later than for the others: give every rank processors of its own."
+    )
+
+
 def why(hold: Hold) -> str:
     """Why they come late, as a clause; empty where nothing tells."""
     more = {one.cause: one.ns - one.others_ns for one in hold.causes if one.ns > one.others_ns}
-    late = more.pop(RUNNABLE, 0)
-    # On a busy machine whoever works more waits longer for a processor, too: the work is the cause.
-    if late > max(_WORKS * sum(more.values()), hold.gpu_more_ns):
-        return f"waiting for a processor takes {_time(hold, late)} more"
+    more.pop(RUNNABLE, 0)
     if hold.gpu_more_ns > max(_MOSTLY * hold.cost_ns, sum(more.values())):
         return f"its GPU computes {_time(hold, hold.gpu_more_ns)} longer"
     if hold.lines and hold.lines[0].place:

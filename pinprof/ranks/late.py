@@ -13,7 +13,9 @@ neighbours share what the machine does meanwhile.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.special import bdtrc
@@ -32,6 +34,8 @@ ALWAYS, OFTEN = 0.8, 0.2
 """The part of the meetings at which ranks are awaited always, and often."""
 OUTLIER = 5
 """A loss is far out above so many times the usual one (the third quartile)."""
+LIKE_IT = 0.25
+"""What is far out is so large a part of the largest loss, at least."""
 _BLOCKS = 20
 _MAJORITY = 0.8
 
@@ -71,18 +75,43 @@ class Late:
 def latecomers(meetings: Meetings, work_ns: int) -> tuple[Late, ...]:
     """The ranks that the others wait for, the costliest first; empty where nobody is."""
     found: list[Late] = []
-    left = np.ones(meetings.wait_ns.shape[1], np.bool_)
-    least = _notable_ns(meetings)
-    while len(found) < MOST and left.sum() > 1:
-        choice = _choice(meetings, left)
-        if choice is None:
-            break
-        late = _late(meetings, left, choice, least, work_ns)
-        if late is None:
+    recorded, least = meetings, _notable_ns(meetings)
+    while len(found) < MOST:
+        choice = _choice(meetings)
+        # What the ranks found before cost still speaks against those found after them.
+        by_others = None if choice is None else _by_others(recorded, choice)
+        late = None if choice is None or by_others is None else _late(meetings, choice, by_others, least, work_ns)
+        if choice is None or late is None or not _fits(late, found):
             break
         found.append(late)
-        left = left & ~choice
+        meetings = _cured(meetings, choice, late)
     return tuple(found)
+
+
+def _fits(late: Late, found: Sequence[Late]) -> bool:
+    """Whether it says something beside what was found: other ranks, and no more than one event or less than chance."""
+    if any(set(late.ranks) & set(other.ranks) for other in found):
+        return False
+    return not found or late.chance is None or late.chance <= LEVEL
+
+
+def _cured(meetings: Meetings, choice: Bool, late: Late) -> Meetings:
+    """As if those ranks had come with the middle one of the others wherever these waited for them."""
+    rows = late.rows[late.held]
+    changed = {}
+    for name in ("wait_ns", "lost_ns"):
+        column = getattr(meetings, name).copy()
+        part = column[rows]
+        others = np.where(choice[None, :], np.nan, part)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", RuntimeWarning)
+            middle = np.nanmedian(others, axis=1)
+        part[:, choice] = np.where(np.isnan(part[:, choice]), np.nan, np.fmax(part[:, choice], middle[:, None]))
+        column[rows] = part
+        changed[name] = column
+    # The one that came next is now the last: nobody waits longer than for it.
+    first = np.nanmin(changed["wait_ns"], axis=1)[:, None]
+    return replace(meetings, wait_ns=changed["wait_ns"] - first, lost_ns=np.maximum(changed["lost_ns"] - first, 0))
 
 
 def uneven_ns(meetings: Meetings) -> float:
@@ -111,10 +140,10 @@ def _notable_ns(meetings: Meetings) -> float:
     return max(NOTABLE_NS, NOTABLE * float(np.median(between)) if len(between) else 0.0)
 
 
-def _losses(meetings: Meetings, left: Bool, choice: Bool) -> Float64:
-    """Per meeting how much earlier it had been without the chosen ranks, of those that are left; NaN without both."""
+def _losses(meetings: Meetings, choice: Bool) -> Float64:
+    """Per meeting how much earlier it had been if the chosen ranks had come with the next; NaN without both."""
     own = np.where(meetings.present & choice, meetings.wait_ns, np.inf).min(axis=1)
-    rest = meetings.present & left & ~choice
+    rest = meetings.present & ~choice
     others = np.where(rest, meetings.wait_ns, np.inf).min(axis=1)
     lost = np.where(rest, meetings.lost_ns, np.inf).min(axis=1)
     both = np.isfinite(own) & np.isfinite(others)
@@ -122,9 +151,9 @@ def _losses(meetings: Meetings, left: Bool, choice: Bool) -> Float64:
         return np.where(both, np.clip(np.minimum(others - own, lost), 0, None), np.nan)
 
 
-def _choice(meetings: Meetings, left: Bool) -> Bool | None:
+def _choice(meetings: Meetings) -> Bool | None:
     """The ranks behind the widest gap, those whose meetings lose most together."""
-    wait = np.where(meetings.present & left, meetings.wait_ns, np.nan)
+    wait = meetings.wait_ns
     rows = np.flatnonzero((~np.isnan(wait)).sum(axis=1) > 1)
     if not len(rows):
         return None
@@ -145,36 +174,34 @@ def _choice(meetings: Meetings, left: Bool) -> Bool | None:
     return np.asarray(sets[int(total.argmax())]) if total.max() > 0 else None
 
 
-def _late(meetings: Meetings, left: Bool, choice: Bool, least: float, work_ns: int) -> Late | None:
+def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, work_ns: int) -> Late | None:
     """The choice with its figures; None where it costs too little, or chance explains it."""
-    losses = _losses(meetings, left, choice)
+    losses = _losses(meetings, choice)
     rows = np.flatnonzero(~np.isnan(losses))
     losses = losses[rows]
     if not worth_telling(float(losses.sum()), work_ns):
         return None
-    by_others = _by_others(meetings, left, choice)[rows]
+    by_others = by_others[rows]
     held = np.flatnonzero(losses > least)
     theirs, rest = len(held), int((by_others > least).sum())
-    ranks, size = int((meetings.present & left).any(axis=0).sum()), int(choice.sum())
+    ranks, size = int(meetings.present.any(axis=0).sum()), int(choice.sum())
     chance = _chance(theirs, theirs + rest, size, ranks)
     net = _net(losses, by_others, size, ranks, len(rows))
     steady = chance <= LEVEL and net.p <= LEVEL and net.value > 0
     if steady and worth_telling(net.value * len(_blocks(losses)), work_ns):
         how, every = _pattern(held, len(rows))
         tested = (
-            f"{theirs} of the {theirs + rest} meetings that lose notable time are theirs, which is no chance"
-            f" (p = {_p(max(chance, net.p))}, corrected for every choice of ranks)."
+            f"{theirs} of the {theirs + rest} meetings that lose notable time are {'its' if size == 1 else 'theirs'},"
+            f" which is no chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
         )
         return Late(_numbers(choice), rows, losses, held, how, every, max(chance, net.p), tested)
-    return _outliers(losses, by_others, choice, rows, chance, work_ns)
+    return _outliers(losses, by_others, choice, rows, ranks, work_ns)
 
 
-def _outliers(
-    losses: Float64, by_others: Float64, choice: Bool, rows: Int64, chance: float, work_ns: int
-) -> Late | None:
+def _outliers(losses: Float64, by_others: Float64, choice: Bool, rows: Int64, ranks: int, work_ns: int) -> Late | None:
     """Few losses that are far out: facts of this run, of which nothing tells whether they come again."""
     usual = float(np.percentile(np.maximum(losses, by_others), 75))
-    bar = max(OUTLIER * usual, NOTABLE_NS)
+    bar = max(OUTLIER * usual, NOTABLE_NS, LIKE_IT * float(losses.max(initial=0.0)))
     held = np.flatnonzero(losses > bar)
     theirs, rest = len(held), int((by_others > bar).sum())
     cost = float(losses[held].sum())
@@ -186,23 +213,22 @@ def _outliers(
     if theirs == 1:
         tested = "It happened once in this run; one event does not tell whether it comes again."
         return Late(_numbers(choice), rows, losses, held, "once", 0, None, tested)
-    tested = (
-        f"{theirs} of the {theirs + rest} far longest waits are for them"
-        + (", at equal distances" if every else "")
-        + f"; that alone may be chance (p = {_p(chance)})."
+    chance = _chance(theirs, theirs + rest, int(choice.sum()), ranks)
+    tested = f"{theirs} of the {theirs + rest} far longest waits are for {'it' if choice.sum() == 1 else 'them'}"
+    tested += ", at equal distances" if every else ""
+    tested += (
+        f"; that it is always the same may be chance (p {_p(chance)})." if chance > LEVEL else f" (p {_p(chance)})."
     )
-    if chance <= LEVEL:
-        tested = f"{theirs} of the {theirs + rest} far longest waits are for them (p = {_p(chance)})."
     return Late(_numbers(choice), rows, losses, held, how, every, chance, tested)
 
 
-def _by_others(meetings: Meetings, left: Bool, choice: Bool) -> Float64:
+def _by_others(meetings: Meetings, choice: Bool) -> Float64:
     """Per meeting what is lost by whoever else came last."""
-    wait = np.where(meetings.present & left, meetings.wait_ns, np.inf)
+    wait = np.where(meetings.present, meetings.wait_ns, np.inf)
     last = wait.argmin(axis=1)
     chosen = np.zeros(wait.shape, np.bool_)
     chosen[np.arange(len(last)), last] = True
-    lost = np.where(meetings.present & left & ~chosen, meetings.lost_ns, np.inf).min(axis=1)
+    lost = np.where(meetings.present & ~chosen, meetings.lost_ns, np.inf).min(axis=1)
     own = wait[np.arange(len(last)), last]
     with np.errstate(invalid="ignore"):
         return np.where(np.isfinite(lost) & ~choice[last], np.clip(lost - own, 0, None), 0.0)
@@ -248,4 +274,4 @@ def _numbers(choice: Bool) -> tuple[int, ...]:
 
 
 def _p(value: float) -> str:
-    return f"{value:.2g}" if value >= 1e-4 else "< 0.0001"
+    return f"= {value:.2g}" if value >= 1e-4 else "< 0.0001"

@@ -13,19 +13,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+from scipy.special import bdtrc
 
 from pinprof.columns import Bool, Float64, Int32, Int64, Table
-from pinprof.ranks.rank_run import RankRun
+from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.waits import Waits
+from pinprof.statistics import LEVEL
 
 LONG_NS = 500_000
 """A meeting of threads has a wait of at least this length: shorter ones cost nothing that is worth telling."""
-TOGETHER_NS, TOGETHER, FARTHEST_NS = 3_000_000, 0.25, 50_000_000
+TOGETHER_NS, TOGETHER, FARTHEST_NS = 10_000_000, 0.25, 50_000_000
 """Waits of one meeting end within the first, or within this part of their length, and never farther apart than the
 last: on a busy machine processors come late."""
 NEAR_NS = 2_000_000
 """So near to the end of a wait the one that was awaited shows itself."""
+_TURNS, _LEAST_SHIFT, _GOLDEN = 4, 0.15, 0.618
+"""By which parts of a step clocks are set wrong to see what chance does: these, spread evenly over the ranks."""
+_LEAST_ROWS, _SURE = 5, 0.001
 OFTEN = 0.2
 """Ranks that are seen together in this part of their meetings belong together."""
 
@@ -65,9 +70,49 @@ def meetings_of(runs: Sequence[RankRun]) -> Meetings:
     """All meetings of ranks that are on one clock."""
     numbers: dict[Place, int] = {}
     gpus, threads = _of_gpus(runs, numbers), _of_threads(runs, numbers)
+    threads = threads.take(np.flatnonzero(_at_meeting_places(runs, threads, tuple(numbers))))
     whole = replace(gpus.joined(threads), places=tuple(numbers))
     whole = whole.take(np.flatnonzero(whole.present.sum(axis=1) > 1))
     return whole.take(np.argsort(whole.release_ns, kind="stable"))
+
+
+def _at_meeting_places(runs: Sequence[RankRun], meetings: Meetings, places: Sequence[Place]) -> Bool:
+    """Which meetings are some: others show themselves there, or do so in the function that is waited in.
+
+    Enough is more than if each rank's clock were wrong by a part of a step: any waits end together at times, by chance.
+    """
+    shows = meetings.shown.sum(axis=1) - 1
+    if not len(meetings) or not shows.any():
+        return np.zeros(len(meetings), np.bool_)
+    others, chance = len(runs) - 1, _by_chance(runs, meetings)
+
+    def sure(rows: Int64, level: float) -> bool:
+        return bool(bdtrc(int(shows[rows].sum()) - 1, len(rows) * others, chance) <= level)
+
+    if not sure(np.arange(len(meetings)), _SURE):
+        return np.zeros(len(meetings), np.bool_)
+    result: Bool = (shows > 0) & np.asarray(bdtrc(shows - 1, others, chance) <= LEVEL)
+    functions = {number: place.function_key for number, place in enumerate(places)}
+    rows_of: dict[tuple[str, str] | None, list[int]] = {}
+    for row, number in enumerate(meetings.place.tolist()):
+        rows_of.setdefault(functions.get(number), []).append(row)
+    for some in rows_of.values():
+        rows = np.array(some, np.int64)
+        result[rows] |= len(rows) >= _LEAST_ROWS and sure(rows, _SURE)
+    return result
+
+
+def _by_chance(runs: Sequence[RankRun], meetings: Meetings) -> float:
+    """How likely another rank shows itself at the end of a wait where the ranks' clocks are wrong."""
+    step = int(np.median(np.diff(np.unique(meetings.release_ns)))) if len(np.unique(meetings.release_ns)) > 1 else 0
+    shown = trials = 0
+    for turn in range(_TURNS):
+        parts = [(rank * _GOLDEN + turn / _TURNS) % 1 for rank in range(len(runs))]
+        shifts = [int(step * (_LEAST_SHIFT + (1 - 2 * _LEAST_SHIFT) * part)) for part in parts]
+        wrong = _of_threads([moved(run, shift) for run, shift in zip(runs, shifts, strict=True)], {})
+        shown += int((wrong.shown.sum(axis=1) - 1).sum())
+        trials += len(wrong) * (len(runs) - 1)
+    return (shown + 1) / (trials + 2)
 
 
 @dataclass
@@ -154,7 +199,7 @@ def _nearest(waits: Waits, release: Int64) -> Int64:
     row = np.clip(np.searchsorted(waits.start_ns, release + NEAR_NS, "right") - 1, 0, None)
     start, end = waits.start_ns[row], waits.end_ns[row]
     inside = (start <= release + NEAR_NS) & (end >= release - NEAR_NS)
-    beyond = inside & (start < release) & (end > release + TOGETHER_NS)
+    beyond = inside & (start < release) & (end > release + NEAR_NS) & (end - start >= LONG_NS)
     result[inside] = row[inside]
     result[beyond] = _ELSEWHERE
     return result
@@ -163,8 +208,8 @@ def _nearest(waits: Waits, release: Int64) -> Int64:
 def _in_function(run: RankRun, release: Int64, places: Sequence[Place | None]) -> Bool:
     """Per meeting whether the rank's samples near it lie in the function that others wait in there."""
     result = np.zeros(len(release), np.bool_)
-    functions = [place and (place.key[0], place.function) for place in places]
-    mine = [(place.key[0], place.function) for place in run.places]
+    functions = [place and place.function_key for place in places]
+    mine = [place.function_key for place in run.places]
     for function in {one for one in functions if one and one in mine}:
         numbers = [number for number, own in enumerate(mine) if own == function]
         rows = np.isin(run.spent.place, numbers)

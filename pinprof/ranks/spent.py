@@ -23,6 +23,11 @@ class Place:
         """The same for one line in all ranks: files are known by their last component."""
         return (self.file.rpartition("/")[2], self.function, self.line)
 
+    @property
+    def function_key(self) -> tuple[str, str]:
+        """The same for all lines of one function."""
+        return self.key[:2]
+
 
 @dataclass(frozen=True)
 class Spent(Table):

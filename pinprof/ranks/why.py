@@ -28,21 +28,24 @@ Sums = dict[tuple[PlaceKey | None, int], float]
 """(place, cause) → ns."""
 
 
-def own_time(run: RankRun, rank: int, meetings: Meetings, rows: Int64) -> Intervals:
-    """When a rank was on its way to these meetings: from when it went on after the one before to when it came."""
+def own_time(run: RankRun, rank: int, meetings: Meetings, rows: Int64, first_ns: int) -> Intervals:
+    """When a rank was on its way to these meetings: from when it went on after the one before to when it came.
+
+    The way to the first of all meetings begins at `first_ns`.
+    """
     mine = np.flatnonzero(meetings.present[:, rank])
-    before = np.append(run.work_start_ns, meetings.resume_ns[mine, rank][:-1])
+    before = np.append(max(run.work_start_ns, first_ns), meetings.resume_ns[mine, rank][:-1])
     arrival = meetings.arrival_ns[mine, rank].astype(np.int64)
     wanted = np.isin(mine, rows)
     return union(before[wanted], arrival[wanted])
 
 
 def excess(
-    runs: Sequence[RankRun], meetings: Meetings, late: Late
+    runs: Sequence[RankRun], meetings: Meetings, late: Late, first_ns: int
 ) -> tuple[tuple[Excess, ...], tuple[CauseExcess, ...], int]:
     """(by line, by cause, how much longer their GPUs compute) of the meetings that others wait for these ranks at."""
     rows = late.rows[late.held] if len(late.held) else late.rows
-    windows = [own_time(run, rank, meetings, rows) for rank, run in enumerate(runs)]
+    windows = [own_time(run, rank, meetings, rows, first_ns) for rank, run in enumerate(runs)]
     sums = [_sums(run, window) for run, window in zip(runs, windows, strict=True)]
     took_part = [rank for rank in range(len(runs)) if meetings.present[rows, rank].any()]
     theirs = [rank for rank in took_part if rank in late.ranks]
