@@ -22,7 +22,7 @@ from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
 from pinprof.ranks.nodes import nodes_of
 from pinprof.ranks.rank_run import RankRun, moved
-from pinprof.ranks.results import Excess, Hold, Launch, Meet, RankFacts, Start, Verdict
+from pinprof.ranks.results import Excess, Hold, Lane, Launch, Meet, RankFacts, Start, Verdict
 from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.why import excess
 
@@ -87,6 +87,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         uncertainty_ns=clocks.uncertainty_ns,
         meetings=Meet(meetings.release_ns, np.array([run.number for run in runs], np.int32)[last], lost),
         lanes=lanes_of(runs, every, begin, end, shown),
+        closeup=_closeup(runs, every, found, shown),
         notes=(*map(crowded_words, crowded), *_notes(runs, meetings, unreadable, size)),
     )
 
@@ -166,7 +167,7 @@ def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int,
         gpu_more_ns=gpu,
         cure=_cure(runs, late, lines),
         losses=late.losses,
-        release_ns=meetings.release_ns[late.rows],
+        release_ns=late.release_ns,
     )
 
 
@@ -204,6 +205,22 @@ def _cure(runs: Sequence[RankRun], late: Late, lines: Sequence[Excess]) -> str:
             if (one.site.file.rpartition("/")[2], one.site.line) == (place.key[0], place.line) and place.line:
                 return one.cure.text
     return ""
+
+
+def _closeup(
+    runs: Sequence[RankRun], every: Meetings, found: Sequence[Late], shown: Sequence[int]
+) -> Mapping[int, Lane]:
+    """The lanes from the meeting before a typical one that is held up to the one after it."""
+    if not found or not len(found[0].held):
+        return {}
+    late = found[0]
+    held = late.held[np.argsort(late.losses[late.held])]
+    at = int(np.searchsorted(every.release_ns, late.release_ns[held[len(held) // 2]]))
+    first, last = max(at - 1, 0), min(at + 1, len(every) - 1)
+    begin, end = int(every.release_ns[first]), int(every.release_ns[last])
+    least = 2 * int(late.losses[held[len(held) // 2]])
+    begin, end = min(begin, int(every.release_ns[at]) - least), max(end, int(every.release_ns[at]) + least // 4)
+    return lanes_of(runs, every, begin, end, shown)
 
 
 def _facts(run: RankRun, rank: int, machine: int, meetings: Meetings, first_ns: int) -> RankFacts:

@@ -48,6 +48,8 @@ class Late:
     """Columns of the meetings."""
     rows: Int64
     """Meetings of theirs."""
+    release_ns: Int64
+    """When each of them was."""
     losses: Float64
     """What the job loses at each, in ns."""
     held: Int64
@@ -178,7 +180,7 @@ def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, wo
     """The choice with its figures; None where it costs too little, or chance explains it."""
     losses = _losses(meetings, choice)
     rows = np.flatnonzero(~np.isnan(losses))
-    losses = losses[rows]
+    losses, release_ns = losses[rows], meetings.release_ns[rows]
     if not worth_telling(float(losses.sum()), work_ns):
         return None
     by_others = by_others[rows]
@@ -194,11 +196,13 @@ def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, wo
             f"{theirs} of the {theirs + rest} meetings that lose notable time are {'its' if size == 1 else 'theirs'},"
             f" which is no chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
         )
-        return Late(_numbers(choice), rows, losses, held, how, every, max(chance, net.p), tested)
-    return _outliers(losses, by_others, choice, rows, ranks, work_ns)
+        return Late(_numbers(choice), rows, release_ns, losses, held, how, every, max(chance, net.p), tested)
+    return _outliers(losses, by_others, choice, rows, release_ns, ranks, work_ns)
 
 
-def _outliers(losses: Float64, by_others: Float64, choice: Bool, rows: Int64, ranks: int, work_ns: int) -> Late | None:
+def _outliers(
+    losses: Float64, by_others: Float64, choice: Bool, rows: Int64, release_ns: Int64, ranks: int, work_ns: int
+) -> Late | None:
     """Few losses that are far out: facts of this run, of which nothing tells whether they come again."""
     usual = float(np.percentile(np.maximum(losses, by_others), 75))
     bar = max(OUTLIER * usual, NOTABLE_NS, LIKE_IT * float(losses.max(initial=0.0)))
@@ -212,14 +216,14 @@ def _outliers(losses: Float64, by_others: Float64, choice: Bool, rows: Int64, ra
     how, every = _pattern(held, len(rows))
     if theirs == 1:
         tested = "It happened once in this run; one event does not tell whether it comes again."
-        return Late(_numbers(choice), rows, losses, held, "once", 0, None, tested)
+        return Late(_numbers(choice), rows, release_ns, losses, held, "once", 0, None, tested)
     chance = _chance(theirs, theirs + rest, int(choice.sum()), ranks)
     tested = f"{theirs} of the {theirs + rest} far longest waits are for {'it' if choice.sum() == 1 else 'them'}"
     tested += ", at equal distances" if every else ""
     tested += (
         f"; that it is always the same may be chance (p {_p(chance)})." if chance > LEVEL else f" (p {_p(chance)})."
     )
-    return Late(_numbers(choice), rows, losses, held, how, every, chance, tested)
+    return Late(_numbers(choice), rows, release_ns, losses, held, how, every, chance, tested)
 
 
 def _by_others(meetings: Meetings, choice: Bool) -> Float64:

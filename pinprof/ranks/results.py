@@ -215,4 +215,7 @@ class Launch:
     uncertainty_ns: int
     meetings: Meet
     lanes: Mapping[int, Lane]
+    """Rank → what it did, start to end; of many ranks some of each group."""
+    closeup: Mapping[int, Lane]
+    """The same around a typical meeting at which others are held up; empty where none is."""
     notes: tuple[str, ...] = ()

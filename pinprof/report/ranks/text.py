@@ -1,5 +1,6 @@
 """A launch in the terminal: the answer, why, groups of ranks, the machines' memory. It stays short for any number of
-ranks."""
+ranks.
+"""
 
 from __future__ import annotations
 
