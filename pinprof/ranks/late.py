@@ -34,8 +34,10 @@ ALWAYS, OFTEN = 0.8, 0.2
 """The part of the meetings at which ranks are awaited always, and often."""
 OUTLIER = 5
 """A loss is far out above so many times the usual one (the third quartile)."""
-LIKE_IT = 0.25
+LIKE_IT = 0.1
 """What is far out is so large a part of the largest loss, at least."""
+REGULAR = 0.2
+"""Distances are equal up to this part of them."""
 _BLOCKS = 20
 _MAJORITY = 0.8
 
@@ -191,7 +193,7 @@ def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, wo
     net = _net(losses, by_others, size, ranks, len(rows))
     steady = chance <= LEVEL and net.p <= LEVEL and net.value > 0
     if steady and worth_telling(net.value * len(_blocks(losses)), work_ns):
-        how, every = _pattern(held, len(rows))
+        how, every = _pattern(held, release_ns)
         tested = (
             f"{theirs} of the {theirs + rest} meetings that lose notable time are {'its' if size == 1 else 'theirs'},"
             f" which is no chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
@@ -213,7 +215,7 @@ def _outliers(
         return None
     if 2 * cost < float(losses.sum()):
         return None
-    how, every = _pattern(held, len(rows))
+    how, every = _pattern(held, release_ns)
     if theirs == 1:
         tested = "It happened once in this run; one event does not tell whether it comes again."
         return Late(_numbers(choice), rows, release_ns, losses, held, "once", 0, None, tested)
@@ -261,15 +263,17 @@ def _blocks(values: Float64) -> Float64:
     return np.array([part.mean() * typical for part in parts], np.float64)
 
 
-def _pattern(held: Int64, meetings: int) -> tuple[How, int]:
-    """How often, and at every which meeting where their distances are equal."""
+def _pattern(held: Int64, release_ns: Int64) -> tuple[How, int]:
+    """How often, and at every which meeting where they are about equally far from each other."""
+    meetings = len(release_ns)
     if len(held) >= ALWAYS * meetings:
         return "always", 1
-    distance = np.diff(held)
-    if len(held) >= 3 and distance.min() > 1 and distance.min() == distance.max():
-        return "every", int(distance[0])
     if len(held) == 1:
         return "once", 0
+    apart, distance = np.diff(release_ns[held]), np.diff(held)
+    if len(held) >= 3 and distance.min() > 1 and np.ptp(apart) <= REGULAR * float(np.median(apart)):
+        # Meetings at which nobody waits for long are not seen: the longest distance lacks fewest.
+        return "every", int(distance.max())
     return ("often" if len(held) >= OFTEN * meetings else "some"), 0
 
 

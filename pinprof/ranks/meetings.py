@@ -21,7 +21,7 @@ from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.waits import Waits
 from pinprof.statistics import LEVEL
 
-LONG_NS = 500_000
+LONG_NS = 200_000
 """A meeting of threads has a wait of at least this length: shorter ones cost nothing that is worth telling."""
 TOGETHER_NS, TOGETHER, FARTHEST_NS = 10_000_000, 0.25, 50_000_000
 """Waits of one meeting end within the first, or within this part of their length, and never farther apart than the
@@ -31,6 +31,8 @@ NEAR_NS = 2_000_000
 _TURNS, _LEAST_SHIFT, _GOLDEN = 4, 0.15, 0.618
 """By which parts of a step clocks are set wrong to see what chance does: these, spread evenly over the ranks."""
 _LEAST_ROWS, _SURE = 5, 0.001
+SELDOM = 0.2
+"""A place shows that a rank takes part where the rank is no more than this part of its own time."""
 OFTEN = 0.2
 """Ranks that are seen together in this part of their meetings belong together."""
 
@@ -206,15 +208,22 @@ def _nearest(waits: Waits, release: Int64) -> Int64:
 
 
 def _in_function(run: RankRun, release: Int64, places: Sequence[Place | None]) -> Bool:
-    """Per meeting whether the rank's samples near it lie in the function that others wait in there."""
+    """Per meeting whether the rank's samples near it lie in the function that others wait in there, or on their line.
+
+    A function, or line, where the rank spends much of its own time shows nothing: there it is at any time.
+    """
     result = np.zeros(len(release), np.bool_)
-    functions = [place and place.function_key for place in places]
-    mine = [place.function_key for place in run.places]
-    for function in {one for one in functions if one and one in mine}:
-        numbers = [number for number, own in enumerate(mine) if own == function]
-        rows = np.isin(run.spent.place, numbers)
-        start, end = run.spent.start_ns[rows], np.maximum.accumulate(run.spent.end_ns[rows])
-        of = np.flatnonzero([one == function for one in functions])
+    spent = run.spent
+    own = np.bincount(spent.place[~spent.outside] + 1, spent.ns[~spent.outside], len(run.places) + 1)[1:]
+    for place in {one for one in places if one is not None}:
+        function = [number for number, mine in enumerate(run.places) if mine.function_key == place.function_key]
+        line = [number for number in function if run.places[number].key == place.key]
+        numbers = next((some for some in (function, line) if some and own[some].sum() <= SELDOM * own.sum()), None)
+        if numbers is None:
+            continue
+        rows = np.isin(spent.place, numbers)
+        start, end = spent.start_ns[rows], np.maximum.accumulate(spent.end_ns[rows])
+        of = np.flatnonzero([one == place for one in places])
         first = np.searchsorted(end, release[of] - NEAR_NS, "left")
         last = np.searchsorted(start, release[of] + NEAR_NS, "right")
         result[of] = last > first

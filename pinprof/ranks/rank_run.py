@@ -29,6 +29,12 @@ from pinprof.rate_book import RateBook
 
 COLLECTIVE = re.compile(r"\bnccl\w*|\brccl\w*", re.IGNORECASE)
 """Names of the kernels in which GPUs meet."""
+SPINS = re.compile(
+    r"P?MPI_(Barrier|I?(All|Neighbor_)\w+|Bcast|Reduce\w*|Gatherv?|Scatterv?|Scan|Exscan|Recv|Sendrecv\w*|Wait\w*|Probe)(_c)?"
+    r"|(ompi_|opal_)?\w*barrier_(wait|intra|inter)\w*|opal_progress|MPIDI_\w*[Pp]rogress\w*|MPID_Progress\w*"
+    r"|gloo::(barrier|allreduce|allgather|alltoall|broadcast|gather|reduce|scatter)\b.*"
+)
+"""Functions in which a thread waits for other ranks though it stays on its processor: MPI looks again and again."""
 _LONGEST_NAME = 512
 
 
@@ -148,7 +154,7 @@ def _spent(scene: Scene) -> tuple[tuple[Place, ...], Spent]:
         ns=wall.ns,
         cause=scene.attribution.leaf[wall.sample].astype(np.int16),
         place=place,
-        outside=own & AWAITS[scene.leaf],
+        outside=(own & AWAITS[scene.leaf]) | (((wall.waiting < 0) | own) & scene.has(SPINS)),
     )
     return places, spent.take(np.argsort(start, kind="stable"))
 

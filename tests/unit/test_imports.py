@@ -63,12 +63,13 @@ ALLOWED = {
     "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "compare": FOUNDATION | {"store", "analyze", "statistics"},
+    "ranks": FOUNDATION | {"analyze", "statistics"},
     "trial": FOUNDATION | {"store", "read", "analyze", "collect", "statistics"},
     "check": FOUNDATION | {"store", "read", "analyze", "collect", "compare", "trial", "statistics"},
-    "report": FOUNDATION | {"store", "read", "analyze", "compare", "trial", "check", "statistics"},
+    "report": FOUNDATION | {"store", "read", "analyze", "compare", "ranks", "trial", "check", "statistics"},
     "cli": FOUNDATION
     | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "report", "collect", "scenario", "bench"}
-    | {"recording", "share"},
+    | {"ranks", "recording", "share"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
     "portions": FOUNDATION | {"store", "scenario", "collect"},
     "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "api"},
