@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pinprof.ranks.headline import RUNNABLE
 from pinprof.ranks.results import Excess, Group, Hold, RankFacts
+from pinprof.ranks.why import RUNNABLE
 from pinprof.units import format_share
 
 APART = 0.1

@@ -16,7 +16,7 @@ from pinprof.columns import Int64
 from pinprof.errors import CaptureError
 from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
-from pinprof.ranks.headline import crowded_words, headline, rank_names, wants_processor
+from pinprof.ranks.headline import crowded_words, headline, rank_names
 from pinprof.ranks.lanes import lanes_of
 from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
@@ -41,8 +41,9 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     CaptureError where fewer than two are left.
     """
     if len(runs) < 2:
+        why = next((f" Rank {number}: {reason}" for number, reason in unreadable.items()), "")
         raise CaptureError(
-            f"{name} holds {'one rank' if runs else 'no rank'} whose time is known; it takes two to compare.",
+            f"{name} holds {'one rank' if runs else 'no rank'} whose time is known; it takes two to compare.{why}",
             "Give --rank N for the report of a rank, or record the launch again.",
             "ranks-few",
         )
@@ -55,8 +56,8 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     first_ns = int(early.release_ns[-1]) if len(early) else 0
     held = [_hold(runs, meetings, late, work_ns, first_ns) for late in found]
     # Whoever gets its processor late does nothing that the others do not.
-    holds = tuple(hold for hold in held if not wants_processor(hold))
-    crowded = [hold for hold in held if wants_processor(hold)]
+    holds = tuple(hold for hold in held if not hold.crowded)
+    crowded = [hold for hold in held if hold.crowded]
     uneven = round(uneven_ns(meetings))
     verdict = _verdict(meetings, holds, uneven, work_ns)
     start = _start(runs, early, work_ns)
@@ -138,7 +139,7 @@ def _start(runs: Sequence[RankRun], early: Meetings, work_ns: int) -> Start | No
 
 
 def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int, first_ns: int) -> Hold:
-    lines, causes, gpu = excess(runs, meetings, late, first_ns)
+    lines, causes, gpu, crowded = excess(runs, meetings, late, first_ns)
     rows = late.rows[late.held]
     low, high = late.interval_ns()
     unit, held, count = _steps(runs[late.ranks[0]], meetings, late)
@@ -165,6 +166,7 @@ def _hold(runs: Sequence[RankRun], meetings: Meetings, late: Late, work_ns: int,
         lines=lines,
         causes=causes,
         gpu_more_ns=gpu,
+        crowded=crowded,
         cure=_cure(runs, late, lines),
         losses=late.losses,
         release_ns=late.release_ns,

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.ranks.results import Excess, Hold, Start, Verdict
+from pinprof.ranks.why import RUNNABLE
 from pinprof.units import format_counted, format_ns, format_share
 
-RUNNABLE = "wait.runnable"
 _MEANING = {row.name: row.meaning for row in CATEGORIES}
 _MOSTLY = 0.5
-_WORKS = 4
-"""Waiting for a processor is the cause where it is so many times what the ranks do more otherwise."""
 
 
 def headline(
@@ -63,14 +61,6 @@ def when(hold: Hold) -> str:
     if hold.how == "every":
         return f"{at} every {_nth(hold.every)} {one} ({hold.held} of {hold.meetings})"
     return f"{at} {hold.held} of {hold.meetings} {many}"
-
-
-def wants_processor(hold: Hold) -> bool:
-    """Whether these ranks come late for want of a processor alone, be it by chance or by their number."""
-    more = {one.cause: one.ns - one.others_ns for one in hold.causes if one.ns > one.others_ns}
-    late = more.pop(RUNNABLE, 0)
-    # On a busy machine whoever works more waits longer for a processor, too: then the work is the cause.
-    return late > max(_WORKS * sum(more.values()), hold.gpu_more_ns)
 
 
 def crowded_words(hold: Hold) -> str:

@@ -271,7 +271,8 @@ def _pattern(held: Int64, release_ns: Int64) -> tuple[How, int]:
     if len(held) == 1:
         return "once", 0
     apart, distance = np.diff(release_ns[held]), np.diff(held)
-    if len(held) >= 3 and distance.min() > 1 and np.ptp(apart) <= REGULAR * float(np.median(apart)):
+    alike = len(held) >= 3 and (np.ptp(distance) == 0 or np.ptp(apart) <= REGULAR * float(np.median(apart)))
+    if alike and distance.min() > 1:
         # Meetings at which nobody waits for long are not seen: the longest distance lacks fewest.
         return "every", int(distance.max())
     return ("often" if len(held) >= OFTEN * meetings else "some"), 0

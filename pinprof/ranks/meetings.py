@@ -8,6 +8,7 @@ collective kernels: who has the shortest one came last, whatever their clocks sa
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import bdtrc
 
+from pinprof.analyze.attribution.categories import LEAF
 from pinprof.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, Place
@@ -28,6 +30,8 @@ TOGETHER_NS, TOGETHER, FARTHEST_NS = 10_000_000, 0.25, 50_000_000
 last: on a busy machine processors come late."""
 NEAR_NS = 2_000_000
 """So near to the end of a wait the one that was awaited shows itself."""
+BEFORE_NS = 6_000_000
+"""So much earlier it may have gone on: who waited gets its processor late on a busy machine."""
 _TURNS, _LEAST_SHIFT, _GOLDEN = 4, 0.15, 0.618
 """By which parts of a step clocks are set wrong to see what chance does: these, spread evenly over the ranks."""
 _LEAST_ROWS, _SURE = 5, 0.001
@@ -84,16 +88,19 @@ def _at_meeting_places(runs: Sequence[RankRun], meetings: Meetings, places: Sequ
     Enough is more than if each rank's clock were wrong by a part of a step: any waits end together at times, by chance.
     """
     shows = meetings.shown.sum(axis=1) - 1
-    if not len(meetings) or not shows.any():
-        return np.zeros(len(meetings), np.bool_)
+    if not len(meetings):
+        return np.zeros(0, np.bool_)
+    locked = _locked(runs, meetings)
+    if not shows.any():
+        return locked
     others, chance = len(runs) - 1, _by_chance(runs, meetings)
 
     def sure(rows: Int64, level: float) -> bool:
         return bool(bdtrc(int(shows[rows].sum()) - 1, len(rows) * others, chance) <= level)
 
     if not sure(np.arange(len(meetings)), _SURE):
-        return np.zeros(len(meetings), np.bool_)
-    result: Bool = (shows > 0) & np.asarray(bdtrc(shows - 1, others, chance) <= LEVEL)
+        return locked
+    result: Bool = locked | ((shows > 0) & np.asarray(bdtrc(shows - 1, others, chance) <= LEVEL))
     functions = {number: place.function_key for number, place in enumerate(places)}
     rows_of: dict[tuple[str, str] | None, list[int]] = {}
     for row, number in enumerate(meetings.place.tolist()):
@@ -101,6 +108,32 @@ def _at_meeting_places(runs: Sequence[RankRun], meetings: Meetings, places: Sequ
     for some in rows_of.values():
         rows = np.array(some, np.int64)
         result[rows] |= len(rows) >= _LEAST_ROWS and sure(rows, _SURE)
+    return result
+
+
+def _locked(runs: Sequence[RankRun], meetings: Meetings) -> Bool:
+    """Of two ranks: meetings at which the one that does not wait goes on to one line of its own, time and again.
+
+    Whoever is awaited comes to what follows the meeting just when the other's wait ends. Of more ranks, those that wait
+    together tell as much.
+    """
+    result = np.zeros(len(meetings), np.bool_)
+    for rank, run in enumerate(runs if len(runs) == 2 else ()):
+        rows = np.flatnonzero(np.isnan(meetings.wait_ns[:, rank]) | (meetings.wait_ns[:, rank] == 0))
+        spent = run.spent.take(run.spent.cause != LEAF["wait.runnable"])
+        if len(rows) < _LEAST_ROWS or len(spent) < 2:
+            continue
+        enters = np.flatnonzero(np.diff(spent.place, prepend=spent.place[:1]) != 0)
+        places, count = np.unique(spent.place[enters], return_counts=True)
+        usual = [place for place, times in zip(places.tolist(), count.tolist(), strict=True) if times >= len(rows) / 2]
+        for place in usual:
+            at = spent.start_ns[enters[spent.place[enters] == place]]
+            window = BEFORE_NS + NEAR_NS
+            rate = -math.expm1(-len(at) * window / max(int(spent.end_ns[-1] - spent.start_ns[0]), 1))
+            until = np.searchsorted(at, meetings.release_ns[rows] + NEAR_NS, "right")
+            hits = until > np.searchsorted(at, meetings.release_ns[rows] - BEFORE_NS, "left")
+            if 2 * hits.sum() >= len(rows) and bdtrc(int(hits.sum()) - 1, len(rows), rate) * len(usual) <= _SURE:
+                result[rows] = True
     return result
 
 

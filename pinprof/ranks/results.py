@@ -107,6 +107,8 @@ class Hold:
     causes: tuple[CauseExcess, ...]
     gpu_more_ns: int
     """How much longer their GPUs compute than the others' before these meetings."""
+    crowded: bool
+    """Whether they come late for want of a processor alone; such ranks are a note of the launch."""
     cure: str
     """What their own reports say to change there; empty where they say nothing."""
     losses: Float64

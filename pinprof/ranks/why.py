@@ -19,6 +19,9 @@ from pinprof.ranks.results import CauseExcess, Excess
 from pinprof.ranks.spent import NO_PLACE, Place
 
 MOST_LINES, MOST_CAUSES = 8, 12
+RUNNABLE = "wait.runnable"
+_WORKS = 4
+"""Waiting for a processor may be the cause where it is so many times what the ranks do more otherwise."""
 _LEAST = 0.02
 """The least part of the whole excess that a row is shown for."""
 
@@ -42,8 +45,11 @@ def own_time(run: RankRun, rank: int, meetings: Meetings, rows: Int64, first_ns:
 
 def excess(
     runs: Sequence[RankRun], meetings: Meetings, late: Late, first_ns: int
-) -> tuple[tuple[Excess, ...], tuple[CauseExcess, ...], int]:
-    """(by line, by cause, how much longer their GPUs compute) of the meetings that others wait for these ranks at."""
+) -> tuple[tuple[Excess, ...], tuple[CauseExcess, ...], int, bool]:
+    """What they spend more time on before the meetings at which the others wait for them.
+
+    (by line, by cause, how much longer their GPUs compute, whether they want for nothing but a processor)
+    """
     rows = late.rows[late.held] if len(late.held) else late.rows
     windows = [own_time(run, rank, meetings, rows, first_ns) for rank, run in enumerate(runs)]
     sums = [_sums(run, window) for run, window in zip(runs, windows, strict=True)]
@@ -59,9 +65,25 @@ def excess(
         CauseExcess(CATEGORIES[cause].name, _mean(by_cause, theirs, cause), _mean(by_cause, others, cause))
         for cause in {cause for rank in took_part for cause in by_cause[rank]}
     ]
+    gpu = _gpu(runs, windows, theirs, others)
+    crowded = _crowded(causes, gpu)
     causes.sort(key=lambda one: (one.others_ns - one.ns, one.cause))
     causes = [one for one in causes if abs(one.ns - one.others_ns) >= _LEAST * whole][:MOST_CAUSES]
-    return tuple(lines), tuple(causes), _gpu(runs, windows, theirs, others)
+    return tuple(lines), tuple(causes), gpu, crowded
+
+
+def _crowded(causes: Sequence[CauseExcess], gpu_more_ns: int) -> bool:
+    """Whether these ranks come late because a processor is free later for them, and not because they do more.
+
+    On a busy machine whoever works more waits longer for a processor, too: in proportion, as all of its work does.
+    """
+    ready = [one for one in causes if one.cause == RUNNABLE]
+    waited, others = sum(one.ns for one in ready), sum(one.others_ns for one in ready)
+    ran = [one for one in causes if not one.cause.startswith("wait.")]
+    runs, runs_more = sum(one.ns for one in ran), sum(one.ns - one.others_ns for one in ran)
+    does_more = sum(max(one.ns - one.others_ns, 0) for one in causes if one.cause != RUNNABLE)
+    by_work = max(runs_more, 0) * waited / max(runs, 1)
+    return waited - others > max(_WORKS * does_more, gpu_more_ns, 2 * by_work)
 
 
 def _sums(run: RankRun, window: Intervals) -> Sums:
