@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.cli import launch
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
@@ -38,6 +39,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
 @click.option("--all-frames", is_flag=True, help="Show each frame of a run of functions without a name.")
+@click.option("--rank", type=click.IntRange(0), metavar="N", help="Of a launch's ranks this one alone.")
 @click.option("--event", help="The event to fold (default: the first recorded).")
 @click.option(
     "--collapse-style",
@@ -63,6 +65,7 @@ def command(
     form: str | None,
     output: Path | None,
     all_frames: bool,
+    rank: int | None,
     event: str | None,
     style: Style,
     explain: str | None,
@@ -76,9 +79,11 @@ def command(
     """Read a recording and say which cause took which time; several make one page, side by side.
 
     PATH is a capture directory (NAME.pinprof, also packed as NAME.pinprof.tar.xz), the folder of a launch of many ranks
-    (NAME.ranks), a perf.data file, an Nsight Systems report or export, or what another profiler wrote: `perf script`
-    text, folded stacks, speedscope, pprof, a Chrome trace.
+    (NAME.ranks), which gets one answer for all of them, a perf.data file, an Nsight Systems report or export, or what
+    another profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
     """
+    if rank is not None:
+        paths = (launch.one_rank([path for given in paths for path in expanded(given)], rank),)
     if share:
         _share(paths, output)
         return
@@ -94,8 +99,14 @@ def command(
     folder = paths[0] if len(paths) == 1 else None
     paths = tuple(path for given in paths for path in expanded(given))
     options = read.ReadOptions(**reading)
+    if folder and len(paths) > 1 and not explain:
+        page = launch.report_launch(folder, paths, form, output, options, pages=not serve)
+        _show(page, open_page=open_page, serve=serve, port=port)
+        return
     if len(paths) > 1 and (explain or form not in ("html", None)):
-        raise UsageError("Several recordings only make a page.", "Give one PATH, or --format html.", "several")
+        raise UsageError(
+            "Several recordings only make a page.", "Give one PATH, --rank N of a launch, or --format html.", "several"
+        )
     if style != "pinprof" and form != "folded":
         raise UsageError("--collapse-style is for folded stacks.", "Add --format folded.", "format")
     if form == "folded":
@@ -124,14 +135,20 @@ def command(
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)
         pipeline.present(analyses, page, shared_assets, summary=form is None)
-        if open_page:
-            click.launch(str(page))
-        if serve:
-            pipeline.serve(page, port)
+        _show(page, open_page=open_page, serve=serve, port=port)
     else:
         from pinprof.report.export import formats
 
         formats.export(form, analyses[0], output)
+
+
+def _show(page: Path | None, *, open_page: bool, serve: bool, port: int) -> None:
+    if page is not None and open_page:
+        click.launch(str(page))
+    if page is not None and serve:
+        from pinprof.cli import pipeline
+
+        pipeline.serve(page, port)
 
 
 def _share(paths: tuple[Path, ...], output: Path | None) -> None:

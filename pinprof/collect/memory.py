@@ -35,10 +35,10 @@ _FIELD = re.compile(rb"^(VmRSS|RssShmem|VmPin|VmLck|VmSwap):\s*(\d+) kB$|^(Threa
 _NAME = re.compile(rb"^Name:\t(.*)$", re.MULTILINE)
 _HUGE = re.compile(rb"^AnonHugePages:\s*(\d+) kB$", re.MULTILINE)
 
-PAGES = ("nr_free_pages", "nr_shmem", "nr_anon_transparent_hugepages", "nr_mlock")
+PAGES = ("nr_free_pages", "nr_file_pages", "nr_shmem", "nr_anon_transparent_hugepages", "nr_mlock")
 EVENTS = (
     "pgfault", "pgmajfault", "thp_fault_alloc", "thp_fault_fallback", "compact_stall", "nr_foll_pin_acquired",
-    "nr_foll_pin_released", "pswpin", "pswpout",
+    "nr_foll_pin_released", "pswpin", "pswpout", "numa_miss",
 )  # fmt: skip
 _COUNTER = re.compile(rb"^(%s) (\d+)$" % b"|".join(name.encode() for name in (*PAGES, *EVENTS)), re.MULTILINE)
 

@@ -61,26 +61,65 @@ def test_a_running_program_is_recorded_for_a_time_and_goes_on(tmp_path: Path, sa
     assert found.memory.peak["rss"] > 1 << 20
 
 
-def test_every_rank_of_a_launch_has_its_capture_in_one_folder_and_one_page_shows_them(tmp_path: Path) -> None:
-    busy = "import time\nend = time.monotonic() + 0.2\nwhile time.monotonic() < end: sum(range(999))"
-    program = [sys.executable, "-c", busy]
+RANK = """
+import os, socket, time
+rank, address = int(os.environ["RANK"]), "meet"
+if rank == 0:
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(address)
+    server.listen()
+    other = server.accept()[0]
+else:
+    other = socket.socket(socket.AF_UNIX)
+    while other.connect_ex(address):
+        time.sleep(0.01)
+lost = 0
+
+def meet():
+    other.sendall(b"1")
+    other.recv(1)
+
+def fresh():
+    for _ in range(3):
+        memory = bytearray(b"1") * (8 << 20)
+
+meet()
+for step in range(20):
+    time.sleep(0.01)
+    begin = time.monotonic_ns()
+    if rank == 1:
+        fresh()
+    lost += time.monotonic_ns() - begin
+    meet()
+print(lost)
+"""
+
+
+def test_every_rank_of_a_launch_has_a_capture_and_the_answer_names_the_one_that_others_wait_for(tmp_path: Path) -> None:
+    program = tmp_path / "train.py"
+    program.write_text(RANK)
     ranks = [
         subprocess.Popen(
-            [*PINPROF, "record", "--python", "off", "--no-report", "--", *program],
+            [*PINPROF, "record", "--no-report", "--no-calibrate", "--", sys.executable, program],
             cwd=tmp_path,
             env=os.environ | {"RANK": str(number), "WORLD_SIZE": "2"},
+            stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         )
         for number in range(2)
     ]
-    told = [rank.communicate(timeout=60)[1].decode() for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], told
+    said = [rank.communicate(timeout=60) for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], said
     (folder,) = tmp_path.glob("*.ranks")
     assert sorted(path.name for path in folder.iterdir()) == ["rank-0.pinprof", "rank-1.pinprof"]
-    assert f"pinprof report {folder.name}" in told[0]
+    assert f"pinprof report {folder.name}" in said[0][1].decode()
     manifest = json.loads((folder / "rank-1.pinprof/manifest.json").read_text())
     assert manifest["outcome"]["rank"]["number"] == 1
-    subprocess.run([*PINPROF, "report", "--format", "html", folder], cwd=tmp_path, check=True, capture_output=True)
-    page = (tmp_path / f"{folder.name.removesuffix('.ranks')}.html").read_text()
-    assert "rank-0.pinprof" in page
-    assert "rank-1.pinprof" in page
+    options = [folder, "--format", "json", "-o", "out.json"]
+    subprocess.run([*PINPROF, "report", *options], cwd=tmp_path, check=True, capture_output=True)
+    answer = json.loads((tmp_path / "out.json").read_text())
+    assert answer["headline"].startswith("Rank 1 holds up the other rank"), answer["headline"]
+    assert "train.py:" in answer["headline"].split(". ")[0]
+    (hold,) = (hold for hold in answer["holds"] if hold["ranks"] == [1])
+    assert hold["cost_ns"] == pytest.approx(int(said[1][0]), rel=0.25)
+    assert {line["function"] for line in hold["lines"][:1]} == {"fresh"}

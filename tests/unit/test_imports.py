@@ -63,13 +63,14 @@ ALLOWED = {
     "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "compare": FOUNDATION | {"store", "analyze", "statistics"},
+    "ranks": FOUNDATION | {"analyze", "statistics"},
     "trial": FOUNDATION | {"store", "read", "analyze", "collect", "statistics"},
     "check": FOUNDATION | {"store", "read", "analyze", "collect", "compare", "trial", "statistics"},
     "fleet": FOUNDATION | {"store", "read", "analyze", "compare", "statistics"},
-    "report": FOUNDATION | {"store", "read", "analyze", "compare", "trial", "check", "fleet", "statistics"},
+    "report": FOUNDATION | {"store", "read", "analyze", "compare", "ranks", "trial", "check", "fleet", "statistics"},
     "cli": FOUNDATION
     | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
-    | {"recording", "share", "bench"},
+    | {"ranks", "recording", "share", "bench"},
     "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
     "portions": FOUNDATION | {"store", "scenario", "collect", "read"},
     "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "api"},

@@ -1,0 +1,192 @@
+"""`pinprof report NAME.ranks`: one answer for all ranks of a launch, and a page of each."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pinprof.cli.progress import working
+from pinprof.errors import CaptureError, CollectError, PinprofError, UsageError
+from pinprof.terminal import say
+
+if TYPE_CHECKING:
+    from pinprof.ranks.rank_run import RankRun
+    from pinprof.ranks.results import Launch
+    from pinprof.read import ReadOptions
+
+FORMATS = ("html", "text", "json")
+"""What a whole launch can be shown as."""
+MOST_PAGES = 8
+"""Ranks that get a page of their own beside the launch's."""
+_ALONE = 4
+"""So many captures are read one after the other; of more, several at a time."""
+_MOST_AT_ONCE = 4
+_RANK = re.compile(r"rank-(\d+)\.pinprof")
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What came of one capture."""
+
+    number: int
+    run: RankRun | None
+    problem: str
+    """Why there is none."""
+
+
+def rank_of(path: Path) -> int | None:
+    """The rank that a capture's name tells."""
+    match = _RANK.fullmatch(path.name)
+    return int(match[1]) if match else None
+
+
+def one_rank(captures: Sequence[Path], rank: int) -> Path:
+    """The capture of one rank; UsageError where there is none."""
+    known = {rank_of(path): path for path in captures}
+    if rank not in known:
+        numbers = ", ".join(str(number) for number in known if number is not None)
+        raise UsageError(
+            f"There is no capture of rank {rank}.",
+            f"Give one of these: {numbers}." if numbers else "Give the folder of a launch, NAME.ranks.",
+            "rank",
+        )
+    return known[rank]
+
+
+def report_launch(
+    folder: Path,
+    captures: Sequence[Path],
+    form: str | None,
+    output: Path | None,
+    options: ReadOptions,
+    *,
+    pages: bool = True,
+) -> Path | None:
+    """Show the answer for a launch; the page's path where one is written. `pages` writes the ranks' own pages, too."""
+    if form not in (None, *FORMATS):
+        raise UsageError(
+            f"{form} is a form of one rank's recording.",
+            f"Add --rank N, or give {', '.join(FORMATS)} for the whole launch.",
+            "ranks-format",
+        )
+    launch = _launch(folder, captures, options)
+    if form == "text":
+        from pinprof.report.ranks.text import print_launch
+
+        print_launch(launch, output)
+        return None
+    if form == "json":
+        from pinprof.report.export.streams import text_output
+        from pinprof.report.ranks.document import write_json
+
+        with text_output(output) as stream:
+            write_json(launch, stream)
+        return None
+    return _page(folder, captures, launch, form, output, options, pages=pages)
+
+
+def _launch(folder: Path, captures: Sequence[Path], options: ReadOptions) -> Launch:
+    from pinprof.ranks.engine import explain
+
+    found = list(_all(captures, options))
+    problems = {one.number: one.problem for one in found if one.run is None}
+    return explain([one.run for one in found if one.run is not None], folder.resolve().name, problems)
+
+
+def _all(captures: Sequence[Path], options: ReadOptions) -> Sequence[_Read]:
+    workers = min(_MOST_AT_ONCE, os.cpu_count() or 1)
+    with working(f"Reading {len(captures)} ranks") as tell:
+        found: list[_Read] = []
+        if len(captures) <= _ALONE or workers < 2:
+            for path in captures:
+                tell(f"Reading {path.name}, {len(found) + 1} of {len(captures)}")
+                found.append(_reduced(path, options))
+            return found
+        # Each process starts anew: a fork would copy the threads' locks.
+        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
+            for one in pool.map(_reduced, captures, [options] * len(captures)):
+                found.append(one)
+                tell(f"Reading ranks, {len(found)} of {len(captures)}")
+        return found
+
+
+def _reduced(path: Path, options: ReadOptions) -> _Read:
+    """One rank, read and reduced; what cannot be read is told, and the others go on."""
+    from pinprof import analyze, read
+    from pinprof.ranks.rank_run import rank_run
+    from pinprof.read import machine_rates
+
+    number = rank_of(path) or 0
+    try:
+        run = rank_run(analyze.analyze(machine_rates.stored(read.read(path, options))), number)
+    except PinprofError as error:
+        return _Read(number, None, str(error))
+    return _Read(number, run, "" if run else "Its recording holds no samples of time.")
+
+
+def _page(
+    folder: Path,
+    captures: Sequence[Path],
+    launch: Launch,
+    form: str | None,
+    output: Path | None,
+    options: ReadOptions,
+    *,
+    pages: bool,
+) -> Path:
+    from pinprof.cli import pipeline
+    from pinprof.report.ranks.page import write_page
+    from pinprof.report.ranks.text import print_launch
+
+    page = output or pipeline.default_page(folder)
+    if page.is_dir():
+        raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
+    links = _rank_pages(page, captures, launch, options) if pages else {}
+    with working(f"Writing {page.name}"):
+        write_page(launch, page, links)
+    if form is None:
+        print_launch(launch, below=(f"Page: {page}", f"One rank: pinprof report {folder} --rank N"))
+    else:
+        say(page)
+    return page
+
+
+def _rank_pages(page: Path, captures: Sequence[Path], launch: Launch, options: ReadOptions) -> dict[int, str]:
+    """Rank → its page's path beside the launch's, for all ranks of a small launch, else for those that tell most."""
+    from pinprof.cli import pipeline
+    from pinprof.report.gather import build
+    from pinprof.report.page.html import write_html
+
+    place = page.with_name(f"{page.stem}-ranks")
+    try:
+        place.mkdir(exist_ok=True)
+    except OSError:
+        return {}
+    links = {}
+    for path in captures:
+        number = rank_of(path)
+        if number not in _telling(launch):
+            continue
+        with working(f"Writing the page of rank {number}"):
+            try:
+                write_html(build(pipeline.explain(path, options)), place / f"rank-{number}.html")
+            except CaptureError:
+                continue
+        links[number] = f"{place.name}/rank-{number}.html"
+    return links
+
+
+def _telling(launch: Launch) -> list[int]:
+    """The ranks that get a page: all, or of many those that are awaited and the first ones of each group."""
+    numbers = [rank.number for rank in launch.ranks]
+    if len(numbers) <= MOST_PAGES:
+        return numbers
+    awaited = [rank for hold in launch.holds for rank in hold.ranks]
+    firsts = [group.ranks[0] for group in launch.groups]
+    return list(dict.fromkeys((*awaited, *firsts)))[:MOST_PAGES]

@@ -1,0 +1,239 @@
+"""What one rank's recording gives to the launch: its thread's time as columns, its waits for others, its collectives.
+
+A launch holds one of these for each rank, so none keeps its capture: a few numbers for each sample of one thread.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pinprof.activity_kinds import OpKind
+from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.intervals import Intervals, union
+from pinprof.analyze.lines import NOTHING
+from pinprof.analyze.memory import MemoryResult
+from pinprof.analyze.opportunities.critical import AWAITS
+from pinprof.analyze.opportunities.results import Course, Interval, Opportunity
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.results import Analysis
+from pinprof.columns import Int32, Int64, Table
+from pinprof.manifest import Manifest
+from pinprof.model import Capture, clock_event
+from pinprof.ranks.spent import NO_PLACE, Place, Spent
+from pinprof.ranks.waits import Waits, waits_for_others
+from pinprof.rate_book import RateBook
+
+COLLECTIVE = re.compile(r"\bnccl\w*|\brccl\w*", re.IGNORECASE)
+"""Names of the kernels in which GPUs meet."""
+SPINS = re.compile(
+    r"P?MPI_(Barrier|I?(All|Neighbor_)\w+|Bcast|Reduce\w*|Gatherv?|Scatterv?|Scan|Exscan|Recv|Sendrecv\w*|Wait\w*|Probe)(_c)?"
+    r"|(ompi_|opal_)?\w*barrier_(wait|intra|inter)\w*|opal_progress|MPIDI_\w*[Pp]rogress\w*|MPID_Progress\w*"
+    r"|gloo::(barrier|allreduce|allgather|alltoall|broadcast|gather|reduce|scatter)\b.*"
+)
+"""Functions in which a thread waits for other ranks though it stays on its processor: MPI looks again and again."""
+_LONGEST_NAME = 512
+
+
+@dataclass(frozen=True)
+class Spans(Table):
+    """Instances of the ranges of the critical thread, ordered by start."""
+
+    start_ns: Int64
+    end_ns: Int64
+    name: Int32
+    """Index into `RankRun.range_names`."""
+    depth: Int32
+
+
+@dataclass(frozen=True)
+class RankRun:
+    """One rank, as far as the launch needs it. Times are on the clock of its own recording."""
+
+    number: int
+    path: str
+    manifest: Manifest
+    utc_offset_ns: int | None
+    start_ns: int
+    end_ns: int
+    phases: Mapping[str, tuple[Interval, ...]]
+    places: tuple[Place, ...]
+    spent: Spent
+    waits: Waits
+    """For others than its own process."""
+    collectives: Waits
+    """Kernels in which its GPU meets others; `place` is the name's number in `collective_names`."""
+    collective_names: tuple[str, ...]
+    computing: Intervals
+    """When its GPU worked at anything else."""
+    gpu_traced: bool
+    uses_nccl: bool
+    spans: Spans
+    range_names: tuple[str, ...]
+    memory: MemoryResult | None
+    machine: Mapping[str, tuple[int, int, int]]
+    """Counter of the machine → (first, least, most)."""
+    found: tuple[Opportunity, ...] = ()
+    answer: str = ""
+    sampled_waits: bool = True
+    """Whether waits were recorded."""
+
+    @property
+    def work_start_ns(self) -> int:
+        """When it begins to work."""
+        work = self.phases.get("work", ())
+        return work[0].start_ns if work else self.start_ns
+
+    def phase_ns(self, name: str) -> int:
+        """How long a phase took."""
+        return sum(part.duration_ns for part in self.phases.get(name, ()))
+
+    def phase_at(self, time_ns: int) -> str:
+        """The phase at an instant; empty outside the run."""
+        for name, parts in self.phases.items():
+            if any(part.start_ns <= time_ns < part.end_ns for part in parts):
+                return name
+        return ""
+
+
+def rank_run(analysis: Analysis, number: int) -> RankRun | None:
+    """One analysed rank; None where nothing tells its thread's time."""
+    capture, course = analysis.capture, analysis.course
+    if course is None:
+        return None
+    scene = Scene(capture, analysis.attribution, course, None, None, RateBook.of(capture))
+    places, spent = _spent(scene)
+    spans, range_names = _spans(capture, course)
+    collectives, names, computing = _gpu(capture, course)
+    memory = capture.memory
+    return RankRun(
+        number=number,
+        path=capture.path,
+        manifest=capture.manifest,
+        utc_offset_ns=capture.utc_offset_ns,
+        start_ns=course.start_ns,
+        end_ns=course.end_ns,
+        phases={phase.name: phase.intervals for phase in course.phases},
+        places=places,
+        spent=spent,
+        waits=_apart(waits_for_others(spent, _runnable(spent)), collectives),
+        collectives=collectives,
+        collective_names=names,
+        computing=computing,
+        gpu_traced=capture.activity is not None and "cuda" in capture.activity.recorded,
+        uses_nccl=any("libnccl" in dso.name for dso in capture.stacks.frames.dsos),
+        spans=spans,
+        range_names=range_names,
+        memory=analysis.memory,
+        machine={
+            name: (int(values[0]), int(values.min()), int(values.max()))
+            for name, values in (memory.machine if memory else {}).items()
+            if len(values)
+        },
+        found=analysis.opportunities.found if analysis.opportunities else (),
+        answer=analysis.answer,
+        sampled_waits=any(event.spans for event in capture.events),
+    )
+
+
+def _spent(scene: Scene) -> tuple[tuple[Place, ...], Spent]:
+    capture, wall = scene.capture, scene.course.wall
+    samples = capture.samples
+    place, places = _places(scene)
+    clock = clock_event(capture.events)
+    on_processor = (wall.waiting < 0) & (samples.event[wall.sample] == clock)
+    start = np.where(on_processor, wall.time_ns - wall.ns, wall.time_ns)
+    end = np.where(on_processor, wall.time_ns, wall.time_ns + wall.ns)
+    own = (wall.waiting >= 0) & (wall.waiting == wall.sample)
+    spent = Spent(
+        start_ns=start,
+        end_ns=end,
+        ns=wall.ns,
+        cause=scene.attribution.leaf[wall.sample].astype(np.int16),
+        place=place,
+        outside=(own & AWAITS[scene.leaf]) | (((wall.waiting < 0) | own) & scene.has(SPINS)),
+    )
+    return places, spent.take(np.argsort(start, kind="stable"))
+
+
+def _places(scene: Scene) -> tuple[Int32, tuple[Place, ...]]:
+    """Per wall row its place, and the places, each once."""
+    frames, which = np.unique(scene.place, return_inverse=True)
+    numbers: dict[Place, int] = {}
+    of = np.full(len(frames), NO_PLACE, np.int32)
+    for row, frame in enumerate(frames.tolist()):
+        if frame == NOTHING:
+            continue
+        site = scene.sites.site(frame, "")
+        if text := (site.place or site.function)[:_LONGEST_NAME]:
+            of[row] = numbers.setdefault(Place(text, site.file, site.function[:_LONGEST_NAME], site.line), len(numbers))
+    return of[which.reshape(-1)], tuple(numbers)
+
+
+def _runnable(spent: Spent) -> Intervals:
+    """When the thread could have run while the processor ran something else."""
+    rows = spent.cause == _LEAF_RUNNABLE
+    return union(spent.start_ns[rows], spent.end_ns[rows])
+
+
+_LEAF_RUNNABLE = next(number for number, row in enumerate(CATEGORIES) if row.name == "wait.runnable")
+
+
+def _spans(capture: Capture, course: Course) -> tuple[Spans, tuple[str, ...]]:
+    ranges = capture.ranges
+    rows = np.flatnonzero((ranges.pid == course.pid) & (ranges.tid == course.tid) & ranges.closed)
+    if not len(rows):
+        rows = np.flatnonzero((ranges.pid == course.pid) & ranges.closed)
+    numbers: dict[str, int] = {}
+    name = np.array([numbers.setdefault(ranges.name[row][:_LONGEST_NAME], len(numbers)) for row in rows.tolist()])
+    spans = Spans(ranges.start_ns[rows], ranges.end_ns[rows], name.astype(np.int32), ranges.depth[rows])
+    return spans.take(np.argsort(spans.start_ns, kind="stable")), tuple(numbers)
+
+
+def _gpu(capture: Capture, course: Course) -> tuple[Waits, tuple[str, ...], Intervals]:
+    """The collectives of the process's GPUs, and when these did anything else."""
+    none = np.zeros(0, np.int64)
+    if capture.activity is None or not len(capture.activity.gpu_ops):
+        return Waits.empty(), (), Intervals(none, none)
+    ops = capture.activity.gpu_ops
+    meets = np.array([COLLECTIVE.search(name[:_LONGEST_NAME]) is not None for name in ops.names], np.bool_)
+    mine = ops.pid == course.pid
+    kernels = mine & (ops.kind == OpKind.KERNEL)
+    collective = kernels & (ops.name >= 0) & np.append(meets, False)[ops.name]
+    work = mine & ~collective & (ops.kind != OpKind.SYNC) & (ops.kind != OpKind.GRAPH)
+    rows = np.flatnonzero(collective)
+    rows = rows[np.argsort(ops.start_ns[rows], kind="stable")]
+    found = Waits(ops.start_ns[rows], ops.end_ns[rows], ops.name[rows].astype(np.int32))
+    return found, ops.names if len(rows) else (), union(ops.start_ns[work], ops.end_ns[work])
+
+
+def _apart(waits: Waits, collectives: Waits) -> Waits:
+    """Waits in which no collective runs: what a thread waits for there is the GPU's meeting, which is known better."""
+    if not len(collectives) or not len(waits):
+        return waits
+    meeting = union(collectives.start_ns, collectives.end_ns)
+    inside = meeting.covered(waits.start_ns, waits.end_ns)
+    return waits.take(2 * inside < waits.end_ns - waits.start_ns)
+
+
+def moved(run: RankRun, offset_ns: int) -> RankRun:
+    """The same on a clock that shows this much more."""
+    if not offset_ns:
+        return run
+    return replace(
+        run,
+        start_ns=run.start_ns + offset_ns,
+        end_ns=run.end_ns + offset_ns,
+        phases={
+            name: tuple(Interval(part.start_ns + offset_ns, part.end_ns + offset_ns) for part in parts)
+            for name, parts in run.phases.items()
+        },
+        spent=run.spent.moved(offset_ns),
+        waits=run.waits.moved(offset_ns),
+        collectives=run.collectives.moved(offset_ns),
+        computing=Intervals(run.computing.start + offset_ns, run.computing.end + offset_ns),
+        spans=run.spans.moved(offset_ns),
+    )

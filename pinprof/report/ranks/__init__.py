@@ -1,0 +1,1 @@
+"""How the answer for a launch of ranks is shown: words that outputs share, terminal, JSON, page."""
