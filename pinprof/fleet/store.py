@@ -152,4 +152,4 @@ def _joined(table: str, parts: Sequence[bytes | None]) -> bytes:
 
 
 def _write(file: Path, columns: Mapping[str, str], rows: Sequence[tables.Row]) -> None:
-    files.written(file, tables.to_parquet(tables.table_of(columns, rows)))
+    files.written(file, tables.to_parquet(tables.table_of(columns, rows, tables.LONGEST_PATH)))
