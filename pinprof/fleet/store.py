@@ -135,7 +135,7 @@ def read_table(file: Path, columns: Sequence[str] | None = None) -> Any:
     parquet = package("pyarrow.parquet", "The tables of a fleet")
     try:
         with file.open("rb") as content:
-            return parquet.read_table(io.BytesIO(content.read()), columns=columns and list(columns))
+            return parquet.ParquetFile(io.BytesIO(content.read())).read(columns and list(columns))
     except (OSError, arrow.ArrowException) as error:
         raise CaptureError(
             f"{file} cannot be read: {error}.", "Remove the store: the captures are mapped again then.", "fleet-store"
@@ -147,9 +147,9 @@ def _joined(table: str, parts: Sequence[bytes | None]) -> bytes:
     arrow = package("pyarrow", "The tables of a fleet")
     parquet = package("pyarrow.parquet", "The tables of a fleet")
     schema = tables.schema_of(tables.COLUMNS[table])
-    found = [parquet.read_table(io.BytesIO(part)) for part in parts if part]
+    found = [parquet.ParquetFile(io.BytesIO(part)).read() for part in parts if part]
     return tables.to_parquet(arrow.concat_tables(found) if found else schema.empty_table())
 
 
 def _write(file: Path, columns: Mapping[str, str], rows: Sequence[tables.Row]) -> None:
-    files.written(file, tables.to_parquet(tables.table_of(columns, rows)))
+    files.written(file, tables.to_parquet(tables.table_of(columns, rows, tables.LONGEST_PATH)))

@@ -21,7 +21,7 @@ MOST_BYTES = 2_000_000
 """Of one capture's tables together."""
 MOST_ROWS = 20_000
 """Of one capture's largest table."""
-LONGEST = 300
+LONGEST, LONGEST_PATH = 300, 1 << 16
 
 Row = Mapping[str, Any]
 Rows = Mapping[str, Sequence[Row]]
@@ -101,9 +101,9 @@ PLACES = {"path": _TEXT, "capture": _TEXT, "stamp": _TEXT, "copy_of": _TEXT}
 """Columns of the list of captures of the last run: where each is, and whether it is a copy of another."""
 
 
-def clean(text: str) -> str:
-    """A text as a table holds it."""
-    short = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+def clean(text: str, longest: int = LONGEST) -> str:
+    """A text as a table holds it, of at most so many characters."""
+    short = text if len(text) <= longest else f"{text[: longest - 1]}…"
     return short.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -113,15 +113,15 @@ def schema_of(columns: Mapping[str, str]) -> Any:
     return arrow.schema([(name, arrow.type_for_alias(kind)) for name, kind in columns.items()])
 
 
-def table_of(columns: Mapping[str, str], rows: Sequence[Row]) -> Any:
+def table_of(columns: Mapping[str, str], rows: Sequence[Row], longest: int = LONGEST) -> Any:
     """Rows as an Arrow table; what a row does not have is null."""
     arrow = package("pyarrow", "The tables of a fleet")
-    values = {name: [_value(row.get(name)) for row in rows] for name in columns}
+    values = {name: [_value(row.get(name), longest) for row in rows] for name in columns}
     return arrow.table(values, schema=schema_of(columns))
 
 
-def _value(value: Any) -> Any:
-    return clean(value) if isinstance(value, str) else value
+def _value(value: Any, longest: int) -> Any:
+    return clean(value, longest) if isinstance(value, str) else value
 
 
 def to_parquet(table: Any) -> bytes:

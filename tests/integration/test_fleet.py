@@ -124,6 +124,26 @@ def test_a_page_has_links_to_the_pages_of_what_stands_out(fleet: Fleet, tmp_path
         assert f'href="fleet.pages/{one.name}"' in page.read_text()
 
 
+def test_hostile_names_labels_and_paths_reach_no_output_as_they_are(fleet: Fleet, tmp_path: Path) -> None:
+    bad = "</script><img src=x onerror=alert(1)>\x1b]0;owned\x07"
+    whole = next(path for path in sorted((fleet.folder / "h00").iterdir()) if path.name not in fleet.plan.damaged)
+    long = tmp_path / ("d" * 200) / ("e" * 200)
+    target = long / f"{bad.replace('/', '')}.pinprof"
+    shutil.copytree(whole, target)
+    manifest = json.loads((target / "manifest.json").read_text())
+    manifest |= {"labels": {bad: bad, "host": bad}, "command": [bad, bad]}
+    (target / "manifest.json").write_text(json.dumps(manifest))
+    page = tmp_path / "fleet.html"
+    done = command("fleet", long, "--store", tmp_path / "store", "-o", page)
+    assert done.returncode == 0, done.stderr
+    assert "<img" not in page.read_text()
+    assert "\x1b" not in done.stdout + page.read_text()
+    assert asked(long, tmp_path / "store")["members"][0]["capture"] == str(target)
+    text = command("fleet", long, "--store", tmp_path / "store", "-o", tmp_path / "fleet.txt", "--format", "text")
+    assert text.returncode == 0
+    assert "\x1b" not in (tmp_path / "fleet.txt").read_text()
+
+
 @pytest.fixture
 def scheduler(tmp_path: Path) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
     """A scheduler and two workers, each a process; its address, and the workers."""

@@ -29,7 +29,6 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
 from pinprof.fleet import answer, database, tables
@@ -95,32 +94,6 @@ def _told(fleet: Plan, found: dict[str, Any], took: float, page: int) -> bool:
     return stragglers <= alone and wanted <= groups and false <= 5
 
 
-class Copies:
-    """Tables of a store as those of more captures than it has."""
-
-    def __init__(self, store: Path) -> None:
-        folder = store / tables.KEY
-        self._tables: dict[str, tuple[Any, dict[str, tuple[int, int]]]] = {}
-        for name in tables.COLUMNS:
-            parts = [read_table(batch / f"{name}.parquet") for batch in sorted(folder.glob(f"{BATCH}*"))]
-            whole = pa.concat_tables(parts).sort_by("capture")
-            captures = np.array(whole.column("capture").to_pylist(), object)
-            keys, first, count = np.unique(captures, return_index=True, return_counts=True)
-            places = zip(first.tolist(), count.tolist(), strict=True)
-            self._tables[name] = whole, dict(zip(keys.tolist(), places, strict=True))
-        self.names = sorted(self._tables["captures"][1])
-
-    def parts_of(self, number: int) -> dict[str, bytes]:
-        """The tables of one capture."""
-        name, again = self.names[number % len(self.names)], f"copy-{number:06}"
-        found = {}
-        for table, (whole, places) in self._tables.items():
-            rows = whole.slice(*places.get(name, (0, 0)))
-            column = pa.array([again] * len(rows), pa.string())
-            found[table] = tables.to_parquet(rows.set_column(0, rows.schema.field("capture"), column))
-        return found
-
-
 def _peak_mb() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
 
@@ -161,8 +134,10 @@ def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
 
     place = folder / "one"
     place.mkdir(parents=True, exist_ok=True)
-    for name, part in Copies(store).parts_of(0).items():
-        (place / f"{name}.parquet").write_bytes(part)
+    batch = next(iter((store / tables.KEY).glob(f"{BATCH}*")))
+    for name in tables.COLUMNS:
+        rows = read_table(batch / f"{name}.parquet")
+        (place / f"{name}.parquet").write_bytes(tables.to_parquet(rows.slice(0, len(rows) // 64 + 1)))
     engine.map_source = _copied  # type: ignore[assignment]
     cluster = distributed.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
     with cluster, distributed.Client(cluster, set_as_default=False) as client:
@@ -175,16 +150,24 @@ def _scheduled(folder: Path, store: Path, size: int) -> tuple[float, int]:
 
 
 def _written(target: Path, store: Path, size: int) -> int:
-    """A store of so many captures; its size in MB."""
-    copies = Copies(store)
-    places = []
+    """A store of so many captures, in batches as many as real ones make; its size in MB."""
+    batches = [
+        {name: read_table(batch / f"{name}.parquet") for name in tables.COLUMNS}
+        for batch in sorted((store / tables.KEY).glob(f"{BATCH}*"))
+    ]
+    whole = sum(len(batch["captures"]) for batch in batches)
+    names: list[str] = []
     with Store(target) as opened:
-        if len(opened.captures) != size:
-            for number in range(size):
-                name = f"copy-{number:06}"
-                opened.add(Mapped(name, name, name, copies.parts_of(number)))
-                places.append(Place(f"/captures/{name}.pinprof", name, name))
-            opened.finish(places)
+        for again in range(-(-size // whole)):
+            for number, batch in enumerate(batches):
+                folder = opened.folder / f"{BATCH}{again}-{number}"
+                folder.mkdir(exist_ok=True)
+                for name, rows in batch.items():
+                    copied = [f"{capture}-{again}" for capture in rows.column("capture").to_pylist()]
+                    names += copied if name == "captures" else []
+                    renamed = rows.set_column(0, rows.schema.field("capture"), pa.array(copied, pa.string()))
+                    (folder / f"{name}.parquet").write_bytes(tables.to_parquet(renamed))
+        opened.finish([Place(f"/captures/{name}.pinprof", name, name) for name in names[:size]])
     return sum(file.stat().st_size for file in target.rglob("*.parquet")) >> 20
 
 

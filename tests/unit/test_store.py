@@ -223,3 +223,11 @@ def test_a_field_that_is_null_is_as_one_that_is_not_there(tmp_path: Path) -> Non
     for place in places:
         (tmp_path / store.MANIFEST).write_text(json.dumps({"schema_version": 1, **_null_at(place)}))
         assert "null" not in json.dumps(asdict(store.read_manifest(tmp_path))), place
+
+
+def test_labels_are_kept_and_others_than_text_are_as_if_they_were_not_there(tmp_path: Path) -> None:
+    store.write_manifest(tmp_path, store.new_manifest(labels={"host": "n1"}))
+    assert store.read_manifest(tmp_path).labels == {"host": "n1"}
+    facts = json.loads((tmp_path / store.MANIFEST).read_text()) | {"labels": {"host": 7, "job": "x"}}
+    (tmp_path / store.MANIFEST).write_text(json.dumps(facts))
+    assert store.read_manifest(tmp_path).labels == {"job": "x"}

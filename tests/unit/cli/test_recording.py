@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from pinprof.cli import run
+from pinprof import collect, recording
+from pinprof.cli import record, run
+from pinprof.cli.recording import labels_of
+from pinprof.errors import UsageError
 from pinprof.store import default_name
 
 
@@ -42,3 +45,30 @@ def test_a_captures_default_name_is_safe_and_dated(name: str, stem: str) -> None
     assert path.parent == Path()
     assert path.name.startswith(f"{stem}-20")
     assert path.name.endswith(".pinprof")
+
+
+@pytest.mark.parametrize("label", ["host", "host=", "=x", "1a=x", "a\x1b=x", "a=" + "x" * 201])
+def test_what_is_no_label_is_refused(label: str) -> None:
+    with pytest.raises(UsageError, match="--label"):
+        labels_of([label])
+    assert labels_of(["host=n1", "job=a=b c", "host=n2"]) == {"host": "n2", "job": "a=b c"}
+
+
+@pytest.mark.parametrize(("given", "frequency"), [((), 19), (("--frequency", "99"), 99)])
+def test_small_asks_for_little_and_what_is_given_counts(
+    given: tuple[str, ...], frequency: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[collect.RecordRequest, dict[str, Any]]] = []
+
+    def note(request: collect.RecordRequest, target: Path, *_: Any, **more: Any) -> recording.Recorded:
+        asked.append((request, more))
+        outcome = collect.Outcome("complete", 0, "", 0, {}, {}, ())
+        return recording.Recorded(outcome)
+
+    monkeypatch.setattr(recording, "record", note)
+    monkeypatch.setattr(collect, "resolve", lambda request: request)
+    arguments = ["--small", *given, "--label", "host=n1", "-o", str(tmp_path / "x"), "--", "true"]
+    record.command.main(arguments, standalone_mode=False)
+    ((request, more),) = asked
+    assert (request.frequency, request.off_cpu, request.cuda_calls, request.gpu) == (frequency, False, False, "off")
+    assert (more["labels"], more["kernel_symbols"], more["calibrate"]) == ({"host": "n1"}, False, None)
