@@ -65,7 +65,6 @@ def command(
     form: str | None,
     output: Path | None,
     all_frames: bool,
-    rank: int | None,
     event: str | None,
     style: Style,
     explain: str | None,
@@ -82,7 +81,7 @@ def command(
     (NAME.ranks), which gets one answer for all of them, a perf.data file, an Nsight Systems report or export, or what
     another profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
     """
-    if rank is not None:
+    if (rank := reading.pop("rank")) is not None:
         paths = (launch.one_rank([path for given in paths for path in expanded(given)], rank),)
     if share:
         _share(paths, output)

@@ -18,13 +18,14 @@ from pinprof.ranks.alike import groups_of
 from pinprof.ranks.clocks import clocks_of
 from pinprof.ranks.headline import crowded_words, headline, rank_names
 from pinprof.ranks.lanes import lanes_of
-from pinprof.ranks.late import Late, lasts, latecomers, uneven_ns
+from pinprof.ranks.late import Late, lasts, latecomers, together_ns, uneven_ns
 from pinprof.ranks.meetings import Meetings, meetings_of
 from pinprof.ranks.nodes import nodes_of
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.results import Excess, Hold, Lane, Launch, Meet, RankFacts, Start, Verdict
 from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.why import excess
+from pinprof.units import format_ns
 
 MOST_LANES = 64
 _LEAST_STEPS = 5
@@ -89,7 +90,7 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
         meetings=Meet(meetings.release_ns, np.array([run.number for run in runs], np.int32)[last], lost),
         lanes=lanes_of(runs, every, begin, end, shown),
         closeup=_closeup(runs, every, found, shown),
-        notes=(*map(crowded_words, crowded), *_notes(runs, meetings, unreadable, size)),
+        notes=(*map(crowded_words, crowded), *_together(meetings, work_ns), *_notes(runs, meetings, unreadable, size)),
     )
 
 
@@ -276,6 +277,14 @@ def _size(run: RankRun) -> int:
     rank = run.manifest.outcome.get("rank")
     size = rank.get("size") if isinstance(rank, Mapping) else None
     return size if isinstance(size, int) and 0 < size <= 1 << 20 else 0
+
+
+def _together(meetings: Meetings, work_ns: int) -> list[str]:
+    waited = together_ns(meetings)
+    if not worth_telling(waited, work_ns):
+        return []
+    for_whom = "for a rank without a capture, or for something outside the launch"
+    return [f"For {format_ns(waited)} all ranks wait at once: {for_whom}."]
 
 
 def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int, str], size: int) -> list[str]:

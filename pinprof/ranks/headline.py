@@ -53,13 +53,13 @@ def rank_names(ranks: Sequence[int]) -> str:
 
 
 def when(hold: Hold) -> str:
-    """`at 40 of 40 meetings`, `in every 10th step (4 of 40)`, `once, at meeting 21 of 40`."""
+    """`at 40 of 40 meetings`, `once every 10 meetings (4 of 40)`, `once, at meeting 21 of 40`."""
     one, many = (hold.unit, f"{hold.unit}s") if hold.unit == "meeting" else (f"range {hold.unit}",) * 2
     at = "at" if hold.unit == "meeting" else "in"
     if hold.how == "once" and hold.first:
         return f"once, {at} {one} {hold.first[0] + 1} of {hold.meetings}"
     if hold.how == "every":
-        return f"{at} every {_nth(hold.every)} {one} ({hold.held} of {hold.meetings})"
+        return f"once every {hold.every} {many} ({hold.held} of {hold.meetings})"
     return f"{at} {hold.held} of {hold.meetings} {many}"
 
 
@@ -123,8 +123,3 @@ def _time(hold: Hold, ns: int) -> str:
 
 def _each(hold: Hold, ns: int) -> float:
     return ns / max(hold.held, 1)
-
-
-def _nth(number: int) -> str:
-    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
-    return f"{number}{ending}"

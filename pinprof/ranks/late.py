@@ -123,8 +123,13 @@ def uneven_ns(meetings: Meetings) -> float:
     if not len(meetings):
         return 0.0
     # The middle one waits as long as the last comes after it; of two ranks that is half of what one waits.
-    middle = np.nanmedian(meetings.lost_ns, axis=1)
+    middle = np.nanmedian(meetings.lost_ns, axis=1) - np.nanmin(meetings.wait_ns, axis=1)
     return float(np.maximum(middle, 0).sum())
+
+
+def together_ns(meetings: Meetings) -> float:
+    """How long all of them wait at once: for nobody among them."""
+    return float(np.nanmin(meetings.wait_ns, axis=1).sum()) if len(meetings) else 0.0
 
 
 def lasts(meetings: Meetings) -> tuple[Int64, Float64]:

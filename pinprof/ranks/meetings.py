@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy.special import bdtrc
 
-from pinprof.analyze.attribution.categories import LEAF
 from pinprof.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, Place
@@ -120,7 +119,7 @@ def _locked(runs: Sequence[RankRun], meetings: Meetings) -> Bool:
     result = np.zeros(len(meetings), np.bool_)
     for rank, run in enumerate(runs if len(runs) == 2 else ()):
         rows = np.flatnonzero(np.isnan(meetings.wait_ns[:, rank]) | (meetings.wait_ns[:, rank] == 0))
-        spent = run.spent.take(run.spent.cause != LEAF["wait.runnable"])
+        spent = run.spent
         if len(rows) < _LEAST_ROWS or len(spent) < 2:
             continue
         enters = np.flatnonzero(np.diff(spent.place, prepend=spent.place[:1]) != 0)

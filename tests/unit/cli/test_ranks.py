@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 from pinprof import recording, store
+from pinprof.cli.launch import one_rank, report_launch
 from pinprof.cli.ranks import Rank, expanded, output, this_rank
 from pinprof.collect import RecordRequest
-from pinprof.errors import CaptureError, CollectError
+from pinprof.errors import CaptureError, CollectError, UsageError
+from pinprof.read import ReadOptions
 from pinprof.store import MANIFEST
 
 BEGAN = re.compile(rf"\d{{8}}-\d{{6}}-{os.getppid()}")
@@ -98,3 +100,16 @@ def test_force_replaces_no_capture_of_another_rank_of_the_launch(tmp_path: Path)
         recording.record(request, tmp_path / "run", ("true",), force=True, rank={**first, "number": 1})
     for again in (first, {**first, "number": 1, "launch": "a later one"}, None):
         recording.refuse_another_rank(tmp_path / "run.pinprof", again)
+
+
+def test_one_rank_of_a_launch_is_picked_and_others_are_listed() -> None:
+    captures = [Path(f"job.ranks/rank-{number}.pinprof") for number in (0, 3)]
+    assert one_rank(captures, 3) == captures[1]
+    with pytest.raises(UsageError, match="no capture of rank 2") as refused:
+        one_rank(captures, 2)
+    assert "0, 3" in refused.value.remedy
+
+
+def test_a_form_of_one_recording_is_refused_for_a_launch_before_anything_is_read() -> None:
+    with pytest.raises(UsageError, match="form of one rank"):
+        report_launch(Path("job.ranks"), [Path("missing")], "pprof", None, ReadOptions())

@@ -91,7 +91,7 @@ def test_every_tenth_step_is_seen_as_that() -> None:
     answer = told(launch(noisy(4), {(3, step): 100 * MS for step in range(9, STEPS, 10)}))
     (hold,) = answer.holds
     assert (hold.ranks, hold.how, hold.every) == ((3,), "every", 10)
-    assert "every 10th" in answer.headline
+    assert "once every 10 meetings" in answer.headline
 
 
 def test_waits_that_are_for_nobody_in_the_launch_accuse_nobody() -> None:
