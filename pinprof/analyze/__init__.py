@@ -38,11 +38,12 @@ __all__ = [
 ]  # fmt: skip
 
 
-def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
+def analyze(capture: Capture, *, all_frames: bool = False, search: bool = True) -> Analysis:
     """Explain a capture; never fails on a valid one, however little it holds.
 
     What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so. Runs
-    of frames without a name become one frame, unless all frames are wanted.
+    of frames without a name become one frame, unless all frames are wanted. Without `search` nothing is said of phases
+    and opportunities, for those who only count.
     """
     recorded = cut(_joined(with_runs_apart(capture)))
     capture, attribution = idle_apart(*recorder_apart(recorded, attribute(recorded)))
@@ -77,7 +78,7 @@ def analyze(capture: Capture, *, all_frames: bool = False) -> Analysis:
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
     )
-    return with_opportunities(explained, recorded, of_recorded, calls)
+    return with_opportunities(explained, recorded, of_recorded, calls) if search else explained
 
 
 def _leading(found: tuple[Finding, ...], activity: ActivityAnalysis | None, headline: str) -> tuple[str, ...]:

@@ -107,7 +107,8 @@ class CallParts:
         head, records = self._tracer.head.read_bytes(), between(file.path, file.gathered, place)
         self._unread.write_bytes(composed(head, file.kept, records))
         file.keep_until(place)
-        return cuda_calls.load(self._unread, Resolver(kept=self._symbols), before=self._known).after
+        resolver = Resolver(kept=self._symbols)
+        return cuda_calls.load(self._unread, resolver, before=self._known, callers=False).after
 
 
 def _clock_ns() -> int:

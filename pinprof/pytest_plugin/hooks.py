@@ -32,6 +32,8 @@ class Hooks:
         self._config = config
         _not_rewritten(config)
         self._recorder: Recorder | None = None
+        self._calls = False
+        """A test of this run asks for CUDA calls."""
         self.seen: list[tuple[str, str, dict[str, Any]]] = []
         """Of each recorded attempt its test, the test's outcome and its figures: those of this process, or on
         pytest-xdist's controller all."""
@@ -48,7 +50,8 @@ class Hooks:
         if self._recorder is None:
             from pinprof.pytest_plugin.recorder import Recorder
 
-            self._recorder = Recorder(own_only=self.settings.own_only, frequency=self.settings.frequency)
+            asked = self.settings
+            self._recorder = Recorder(own_only=asked.own_only, frequency=asked.frequency, calls=self._calls)
         return self._recorder
 
     def blocks(self) -> Blocks:
@@ -68,7 +71,8 @@ class Hooks:
         """Trace CUDA calls from before the first test and its fixtures on, where a test of this run asks for them."""
         if self._config.getoption("collectonly"):
             return
-        if any(map(self._asks_for_calls, session.items)):
+        self._calls = any(map(self._asks_for_calls, session.items))
+        if self._calls:
             self.recorder().start()
 
     def _asks_for_calls(self, item: pytest.Item) -> bool:

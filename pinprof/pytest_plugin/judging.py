@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from pinprof.analyze.results import Analysis
 from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
@@ -32,8 +33,17 @@ _LONGER = "Let the test do more of it, or sample more often (pinprof_frequency).
 def judged(block: Block, budgets: Sequence[Budget]) -> Checked:
     """The verdicts, in the order of the budgets. Samples are only looked at where counts do not decide."""
     counted = [_exact(_unseen(block, budget), block) for budget in budgets]
-    if all(verdict.outcome is Outcome.HOLDS for verdict in counted) or (analysis := block.analysis) is None:
+    if all(verdict.outcome is Outcome.HOLDS for verdict in counted):
         return Checked(tuple(counted), (block.name,))
+    if all(budget.measure in {*CALLS, EXACT} and not budget.phase for budget in budgets) and (few := block.counted):
+        checked = _by_samples(few, budgets, block)
+        if checked.outcome is Outcome.HOLDS:
+            return checked
+    analysis = block.analysis
+    return _by_samples(analysis, budgets, block) if analysis else Checked(tuple(counted), (block.name,))
+
+
+def _by_samples(analysis: Analysis, budgets: Sequence[Budget], block: Block) -> Checked:
     checked = judge([take(analysis, budgets)], budgets)
     verdicts = (_exact(_in_a_test(verdict, analysis.capture), block) for verdict in checked.verdicts)
     return replace(checked, verdicts=tuple(verdicts))

@@ -44,15 +44,16 @@ _MOST_FAILURES = 2
 _MEMORY = tuple(f"{level}.*" for level in MEMORY_LEVELS if level != "sync")
 
 
-def request(frequency: int) -> RecordRequest:
-    """How a test process is recorded: as `pinprof.record` does, without what follows CUDA's driver, with its calls.
+def request(frequency: int, *, calls: bool) -> RecordRequest:
+    """How a test process is recorded: as `pinprof.record` does, without what follows CUDA's driver.
 
-    Budgets count calls, so all are traced, whatever that costs.
+    With its `calls` if need be: budgets count them, so all are traced, whatever that costs.
     """
     return RecordRequest(
         ("/proc/self/exe",),
         own_process=True,
         frequency=frequency,
+        cuda_calls=calls,
         probe_budget=math.inf,
         gpu="off",
         python="auto",
@@ -62,9 +63,9 @@ def request(frequency: int) -> RecordRequest:
 class Recorder:
     """Records this process for tests; `close` once."""
 
-    def __init__(self, *, own_only: bool = True, frequency: int = 999) -> None:
-        """`own_only`: leave out Python threads and processes that ran before the test."""
-        self._own_only, self._request = own_only, request(frequency)
+    def __init__(self, *, own_only: bool = True, frequency: int = 999, calls: bool = False) -> None:
+        """`own_only`: leave out Python threads and processes that ran before the test. `calls`: trace CUDA calls."""
+        self._own_only, self._request = own_only, request(frequency, calls=calls)
         self._pid, self._places = os.getpid(), ExitStack()
         self._portions: Portions | None = None
         self._symbols = KeptSymbols()
@@ -116,11 +117,11 @@ class Recorder:
             return None, self.failed(error)
         return target, ""
 
-    def explained(self, path: Path, others: Others) -> tuple[Analysis, str]:
-        """A capture without others' samples, explained; and what was left out."""
+    def explained(self, path: Path, others: Others, *, search: bool = True) -> tuple[Analysis, str]:
+        """A capture without others' samples, explained, with opportunities if `search`; and what was left out."""
         capture = read(path, ReadOptions(kept=self._symbols))
         capture, left_out = _without(capture, others)
-        return analyze(capture), left_out
+        return analyze(capture, search=search), left_out
 
     def failed(self, error: Exception, *, for_good: bool = False) -> str:
         """Note that recording failed; the sentence for it."""
@@ -224,6 +225,16 @@ class Block:
             faults = f"{format_count(self.counts.left_out_faults)} page faults"
             self.left_out = f"{self.left_out}, {faults}" if self.left_out else f"{faults} of other threads"
         return analysis
+
+    @property
+    def counted(self) -> Analysis | None:
+        """The same without what is only said of a broken budget, for less; None where `analysis` says why."""
+        if self.path is None or "analysis" in vars(self):
+            return None
+        try:
+            return self._recorder.explained(self.path, self._others, search=False)[0]
+        except Exception:
+            return None
 
     @property
     def result(self) -> Result:

@@ -37,6 +37,8 @@ _MOST_PIECE = np.uint64(1 << 48)
 """Bytes: a piece beyond this is damage."""
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
+_INNERMOST = 2
+"""Of a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 
@@ -53,10 +55,13 @@ class CudaCalls:
     """What is known of the processes' memory in the end."""
 
 
-def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = (), before: Known = NOBODY) -> CudaCalls:
+def load(
+    path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = (), before: Known = NOBODY, *, callers: bool = True
+) -> CudaCalls:
     """The calls of a capture; of a damaged file what is whole.
 
     `given_up`: when kinds of calls were not traced. `before`: what is known of processes that were traced before.
+    Without `callers` nobody asks where calls came from.
     """
     try:
         recording = perf_data.load(path)
@@ -68,6 +73,8 @@ def load(path: Path, resolver: Resolver, given_up: Sequence[GivenUp] = (), befor
         none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before)
         return CudaCalls(Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples), (), after=none.after)
     samples = raw.samples
+    if not callers:
+        samples = replace(samples, chain_length=np.minimum(samples.chain_length, _INNERMOST))
     spaces = AddressSpaces(perf_data.times_by_pid(samples))
     for time, record in sorted(raw.tasks, key=lambda task: task[0]):
         spaces.apply(time, record, recording.header.features.build_ids)
