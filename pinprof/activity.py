@@ -269,8 +269,8 @@ class Activity:
     """The machine's own clock at time 0, where the recorder notes it (schema 3.24.7 and later)."""
 
     def untraced(self, kind: str = "") -> int:
-        """About how many calls of a kind, or of any, were not recorded."""
-        return sum(part.calls for part in self.given_up if part.untraced and kind in ("", part.kind))
+        """About how many calls of a kind, or of any, were not recorded; at least one for each time of that."""
+        return sum(max(part.calls, 1) for part in self.given_up if part.untraced and kind in ("", part.kind))
 
     @property
     def tables(self) -> dict[str, Table]:
