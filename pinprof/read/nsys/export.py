@@ -23,6 +23,7 @@ from pinprof.manifest import Manifest
 from pinprof.model import Capture, ClockSync, RangeTable
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.activity import read_cuda, read_faults, read_memory, read_os_calls, read_sched
+from pinprof.read.nsys.numbers import number
 from pinprof.read.nsys.nvtx import read_nvtx
 from pinprof.read.nsys.samples import CpuSamples, read_samples
 from pinprof.read.nsys.source import EXPORT_AGAIN, MAGIC, Source, open_source
@@ -192,11 +193,12 @@ def _host(tables: Tables) -> dict[str, Any]:
     host: dict[str, Any] = {key: facts[name] for name, key in schema.SYSTEM_KEYS.items() if facts.get(name)}
     for key in ("cpus", "perf_event_paranoid"):
         if key in host:
-            host[key] = int(host[key]) if host[key].lstrip("-").isdecimal() else host[key]
+            value = number(host[key])
+            host[key] = host[key] if value is None else value
     if host.get("driver") == "0":
         del host["driver"]
-    if (cuda := host.get("cuda", "")).isdecimal():
-        host["cuda"] = f"{int(cuda) // 1000}.{int(cuda) % 1000 // 10}"
+    if (cuda := number(host.get("cuda", ""))) is not None:
+        host["cuda"] = f"{cuda // 1000}.{cuda % 1000 // 10}"
     if gpus := _gpus(tables):
         host["gpus"] = gpus
     return host

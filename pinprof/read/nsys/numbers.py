@@ -18,7 +18,14 @@ Numbers = dict[str, NDArray[Any]]
 DTYPES = {8: np.int8, 16: np.int16, 32: np.int32, 48: np.int64, 64: np.int64}
 """Bits of a column → what holds it."""
 ID_MASK = 0xFFFFFF
+_MOST_DIGITS = 18
 SHIFT = {Part.PID: 24, Part.TID: 0}
+
+
+def number(text: str) -> int | None:
+    """A number that an export holds as text; None for any other text, and for one of more than 18 digits."""
+    digits = text.removeprefix("-")
+    return int(text) if digits.isascii() and digits.isdecimal() and len(digits) <= _MOST_DIGITS else None
 
 
 def missing(column: Column) -> int:

@@ -16,7 +16,7 @@ from pinprof.columns import pack, unpack
 from pinprof.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema
-from pinprof.read.nsys.numbers import Numbers
+from pinprof.read.nsys.numbers import Numbers, number
 from pinprof.read.nsys.tables import Tables, address_column, time_order
 from pinprof.read.symbols.resolver import Resolver
 
@@ -83,8 +83,9 @@ def _event(facts: dict[str, str]) -> Event:
     """Nanoseconds where the CPU clock was sampled at a known period, else samples: cycles have no common length."""
     period = facts.get(schema.SAMPLING_PERIOD, "")
     clock = facts.get(schema.SAMPLING_TRIGGER) == "Software" and facts.get(schema.SAMPLING_EVENT) == _CPU_CLOCK
-    if clock and period.isdecimal() and 0 < int(period) < 10**12:
-        return Event("cpu-clock", "ns", int(period), None)
+    length = number(period)
+    if clock and length is not None and 0 < length < 10**12:
+        return Event("cpu-clock", "ns", length, None)
     return Event("cpu-samples", "samples", 1, None)
 
 

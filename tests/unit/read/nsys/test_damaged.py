@@ -14,6 +14,7 @@ import pytest
 
 from pinprof.errors import CaptureError, FormatError, PinprofError, ToolMissing
 from pinprof.read import read
+from pinprof.read.nsys.numbers import number
 from tests.support.nsys_file import call, copy, real, write_export
 
 
@@ -124,3 +125,11 @@ def test_parquet_without_pyarrow_names_the_extra(tmp_path: Path, monkeypatch: py
     (tmp_path / "NVTX_EVENTS.parquet").touch()
     with pytest.raises(ToolMissing, match=r"pip install 'pinprof\[nsys\]'"):
         read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [("13000", 13000), ("-1", -1), ("", None), ("-", None), ("1e3", None), ("٣", None), ("9" * 5000, None)],
+)
+def test_numbers_in_texts_are_short(text: str, value: int | None) -> None:
+    assert number(text) == value
