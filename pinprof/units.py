@@ -77,6 +77,11 @@ def format_count(value: float) -> str:
     return f"{value:,.0f}"
 
 
+def roughly(count: int) -> int:
+    """An estimated count as it is told: two digits of it."""
+    return round(count, 2 - len(str(abs(count))))
+
+
 def format_counted(count: int, one: str, many: str) -> str:
     """A count with what is counted, in its singular or plural: `1 call was`, `12 calls were`."""
     return f"{format_count(count)} {one if count == 1 else many}"

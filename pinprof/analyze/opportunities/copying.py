@@ -19,7 +19,7 @@ from pinprof.analyze.opportunities.scene import Scene
 from pinprof.cuda_functions import COPIES
 from pinprof.model import Int64
 from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.units import format_bytes, format_count, format_counted, format_ns, roughly
 
 TINY_COPIES, TINY_BYTES = 1000, 64 << 10
 LEAST_TRACED = 100
@@ -40,7 +40,8 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
     for kind in _HOST_KINDS:
         for group in scene.copy_groups(kind):
             more, rows = _not_traced(scene, group)
-            count, size = group.count + more, group.bytes + more * group.each
+            count = roughly(group.count + more) if more else group.count
+            size = group.bytes + more * group.each
             if count < TINY_COPIES or group.each > TINY_BYTES or _reads_scalars(group):
                 continue
             site = scene.site_of_calls(group.calls, group.rows)
@@ -77,7 +78,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
 def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:
     if not count:
         return ()
-    what = format_counted(count, "of the copies was", "of the copies were")
+    what = format_counted(roughly(count), "of the copies was", "of the copies were")
     return (f"About {what} not traced, and cost {format_ns(cost_ns)} by samples.",)
 
 

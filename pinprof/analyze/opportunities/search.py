@@ -18,7 +18,7 @@ from pinprof.analyze.opportunities.results import Evidence, Opportunities, Oppor
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
 from pinprof.model import Capture, clock_event
-from pinprof.units import format_counted, format_ns, format_share
+from pinprof.units import format_counted, format_ns, format_share, roughly
 
 Detector = Callable[[Scene], Iterator[Candidate]]
 
@@ -183,7 +183,7 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
         missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
     if activity is not None and (count := activity.untraced()):
-        about = format_counted(count, "CUDA call was", "CUDA calls were")
+        about = format_counted(roughly(count), "CUDA call was", "CUDA calls were")
         missing.append(f"About {about} not traced: what they cost is known from samples alone.")
     if what := _lacking(scene.capture):
         missing.append(f"There are no {what}: who causes what is not searched. {_REMEDIES[what]}")

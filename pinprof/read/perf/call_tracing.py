@@ -9,7 +9,7 @@ from typing import Any
 from pinprof.activity import CallOverhead, GivenUp
 from pinprof.cuda_functions import BATCHES, COPIES, KINDS, MEMORY
 from pinprof.manifest import Manifest
-from pinprof.units import format_count, format_counted, format_ns
+from pinprof.units import format_count, format_counted, format_ns, roughly
 
 _TOOL, _MOST_NS, _MOST_EPISODES = "cuda-calls", 1_000_000_000, 4096
 _WORDS = {
@@ -50,7 +50,8 @@ def notes(episodes: Iterable[GivenUp], begun_ns: int, percent: float | None) -> 
         parts = list(group)
         since, length = min(part.start_ns for part in parts), sum(part.end_ns - part.start_ns for part in parts)
         times = f" in {format_count(len(parts))} intervals" if len(parts) > 1 else ""
-        count = format_counted(sum(part.calls for part in parts), *_WORDS.get(kind, _OTHERS))
+        calls = sum(part.calls for part in parts)
+        count = format_counted(roughly(calls) if untraced else calls, *_WORDS.get(kind, _OTHERS))
         what = "not traced" if untraced else "traced without their callers"
         about = "About " if untraced else ""
         when = f"from {format_ns(max(since - begun_ns, 0))} on, for {format_ns(length)}{times}"

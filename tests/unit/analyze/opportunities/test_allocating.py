@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from pinprof.activity import CallOverhead, MemoryKind, MemoryOperation, MemoryUsageTable
+from pinprof.activity import CallOverhead, GivenUp, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze.opportunities import allocating
 from pinprof.analyze.opportunities.candidate import Candidate
 from tests.support.scenes import (
@@ -129,7 +130,7 @@ def test_small_pins_and_pages_that_exist_are_left_alone() -> None:
 TORCH = (MAIN[0], "at::native::empty@/opt/venv/lib/python3.12/site-packages/torch/lib/libtorch_cpu.so", *CREATED[1:])
 
 
-def pinned(size: int, used: int, stack: Sequence[str] = TORCH, first: int = 0) -> list[Candidate]:
+def pinned(size: int, used: int, stack: Sequence[str] = TORCH, first: int = 0, **known: Any) -> list[Candidate]:
     """Memory that is pinned in 100 ms, of which copies reach so many bytes from the first on."""
     calls = [Traced("cudaHostAlloc", 0, 100, size)]
     calls += [to_gpu(110, 111, used // 2, MemoryKind.PINNED, site=1, address=BASE + first)]
@@ -140,7 +141,7 @@ def pinned(size: int, used: int, stack: Sequence[str] = TORCH, first: int = 0) -
         1, time_ns=100 * MS, size_bytes=size, address=BASE, memory_kind=MemoryKind.PINNED,
         operation=MemoryOperation.ALLOCATE, device=-1, pid=100, correlation_id=1,
     )  # fmt: skip
-    made = replace(made, activity=replace(made.activity, memory=granted))
+    made = replace(made, activity=replace(made.activity, memory=granted, **known))
     return list(allocating.page_creation(scene(made)))
 
 
@@ -176,6 +177,19 @@ def test_pins_of_which_copies_use_little_are_made_smaller() -> None:
     rest, kept = pinned(1000 * MIB, 100 * MIB, CREATED, first=4096)
     assert (rest.cure.id, kept.cure.id) == ("pin-less", "touch-then-register")
     assert rest.cost_ns == pytest.approx(90 * MS)
+
+
+@pytest.mark.parametrize(
+    "known", [{"given_up": (GivenUp("copies", untraced=True, start_ns=0, end_ns=1, calls=1),)}, {"lost_calls": 1}]
+)
+def test_pins_are_used_by_copies_that_nobody_saw(known: dict[str, Any]) -> None:
+    assert [one.cure.id for one in pinned(1000 * MIB, 100 * MIB, CREATED, first=4096, **known)] == [
+        "touch-then-register"
+    ]
+
+
+def test_pins_may_be_used_by_copies_whose_place_is_not_known() -> None:
+    assert [one.cure.id for one in pinned(1000 * MIB, 100 * MIB, CREATED, first=-BASE)] == ["touch-then-register"]
 
 
 def test_machine_without_a_rate_for_touching_gets_no_promise() -> None:

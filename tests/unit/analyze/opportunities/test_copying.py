@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from pinprof.activity import CallOverhead, MemoryKind
+from pinprof.activity import CallOverhead, GivenUp, MemoryKind
 from pinprof.analyze.opportunities import copying
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Steps
@@ -149,6 +150,30 @@ def test_fewer_or_larger_copies_are_not_tiny() -> None:
     assert found(every(0.1, copying.TINY_COPIES - 1, 0.04, **small)) == []
     assert len(found(every(0.1, copying.TINY_COPIES, 0.04, **small))) == 1
     assert found(every(0.1, 1000, 0.04, size=copying.TINY_BYTES + 1, source=MemoryKind.PINNED)) == []
+
+
+OTHER = ("other (app.cu:70)@/home/u/app", *COPIES[1:])
+
+
+@pytest.mark.parametrize("traced", [copying.LEAST_TRACED, copying.LEAST_TRACED - 1])
+def test_tiny_copies_that_were_not_traced_are_judged_by_samples(traced: int) -> None:
+    calls = every(0.1, traced, 0.09, size=4096, source=MemoryKind.PINNED)
+    # Traced for 10 ms; then 80 % of the copying is at the same place, and from 110 ms on there is none.
+    samples = [*ran(0, 90, COPIES), *ran(90, 110, OTHER), *ran(110, 200)]
+    made = recorded(samples, calls)
+    assert made.activity is not None
+    gap = GivenUp("copies", untraced=True, start_ns=10 * MS, end_ns=200 * MS, calls=50_000)
+    shown = scene(replace(made, activity=replace(made.activity, given_up=(gap,))))
+    tiny = list(copying.tiny(shown))
+    if traced < copying.LEAST_TRACED:
+        assert tiny == [], "too few say what the others are"
+        return
+    (one,) = tiny
+    assert one.count == 40_000
+    assert one.bytes == pytest.approx(40_000 * 4096, rel=0.01)
+    assert one.cost_ns == pytest.approx(89 * MS, rel=0.03)
+    assert "about 40,000 copies" in one.title
+    assert any("not traced" in sentence for sentence in one.basis)
 
 
 def scalars(count: int = 250, size: int = 4, wait: int = 1) -> list[Candidate]:
