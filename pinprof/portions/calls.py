@@ -105,7 +105,7 @@ class CallParts:
         if place <= file.gathered:
             return self.processes
         head, records = self._tracer.head.read_bytes(), between(file.path, file.gathered, place)
-        self._unread.write_bytes(composed(head, file.kept, records))
+        files.written(self._unread, composed(head, file.kept, records))
         file.keep_until(place)
         resolver = Resolver(kept=self._symbols)
         return cuda_calls.load(self._unread, resolver, before=self._known, callers=False).after

@@ -7,6 +7,7 @@ import math
 import mmap
 import os
 import signal
+import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -123,28 +124,32 @@ def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions,
     assert faults(explained(tmp_path / "again.pinprof")) == pytest.approx(10_000, abs=1000)
 
 
-@needs_probes
-def test_what_was_granted_stays_known_when_a_recording_is_begun_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    cuda = build(tmp_path)
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(cuda))
+def copies_in_two_parts(folder: Path) -> None:
+    """What is run in a process of its own, into which no test before has loaded a library of CUDA."""
     request = replace(REQUEST, cuda_calls=True, probe_budget=math.inf, python="off")
-    portions = Portions(request, tmp_path)
+    portions = Portions(request, folder)
     try:
         portions.start()
-        runtime, driver = (ctypes.CDLL(str(cuda / name)) for name in ("libcudart.so.13", "libcuda.so.1"))
+        runtime, driver = (ctypes.CDLL(str(folder / name)) for name in ("libcudart.so.13", "libcuda.so.1"))
         pinned, device, plain = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(4096)
         runtime.cudaMallocHost(ctypes.byref(pinned), ctypes.c_size_t(1 << 20))
         driver.cuMemAlloc_v2(ctypes.byref(device), ctypes.c_size_t(1 << 20))
-        monkeypatch.setattr(module, "MOST_BYTES", 1)
+        module.MOST_BYTES = 1
         for number in range(2):
             portion = portions.begin(f"copies {number}")
             for source in (pinned, plain, plain):
                 runtime.cudaMemcpy(device, source, ctypes.c_size_t(100), 1)
-            portion.end(tmp_path / f"{number}.pinprof")
+            portion.end(folder / f"{number}.pinprof")
     finally:
         portions.close()
+
+
+@needs_probes
+def test_what_was_granted_stays_known_when_a_recording_is_begun_anew(tmp_path: Path) -> None:
+    build(tmp_path)
+    code = f"from pathlib import Path; from {__name__} import copies_in_two_parts as run; run(Path({str(tmp_path)!r}))"
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(tmp_path)}
+    subprocess.run([sys.executable, "-c", code], env=environment, cwd=Path(__file__).parents[2], check=True)
     for number in range(2):
         activity = read.read(tmp_path / f"{number}.pinprof").activity
         assert activity is not None

@@ -133,7 +133,7 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
             title=f"{site.place} pins {format_bytes(amount)} and creates the pages while it does.",
             site=site,
             phase=scene.phase_of(rows),
-            rows=rows,
+            rows=scene.beside_context(rows),
             cost_ns=cost,
             remains=remains,
             cure=cure("touch-then-register", scene.framework),

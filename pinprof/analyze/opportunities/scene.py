@@ -169,7 +169,7 @@ class Scene:
         return {key: np.flatnonzero(thread == key) for key in np.unique(thread).tolist()}
 
     def rows_inside(self, calls: Int64) -> Int64:
-        """The wall rows that lie inside these calls, on the threads that made them; see `_context_in`."""
+        """The wall rows that lie inside these calls, on the threads that made them."""
         assert self.calls is not None
         table = self.calls.table
         calls = calls[np.argsort(table.start_ns[calls], kind="stable")]
@@ -179,9 +179,12 @@ class Scene:
             rows = self._rows_by_thread.get(key, np.zeros(0, np.int64))
             time = self.capture.samples.time_ns[self.course.wall.sample[rows]]
             found.append(rows[self._within(calls[thread == key], time)])
-        inside = np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
-        in_context = self.course.wall.phase[inside] == PHASE_NAMES.index("context")
-        return inside if self.calls.initial[calls].any() else inside[~in_context]
+        return np.sort(np.concatenate(found)) if found else np.zeros(0, np.int64)
+
+    def beside_context(self, rows: Int64) -> Int64:
+        """Those of these wall rows in which no context is created; all where they are nothing else."""
+        others = rows[self.course.wall.phase[rows] != PHASE_NAMES.index("context")]
+        return others if len(others) else rows
 
     def _within(self, calls: Int64, time: Int64) -> Bool:
         """Which of these times lie inside one of these calls of one thread, ordered by start."""

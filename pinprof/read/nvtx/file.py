@@ -205,8 +205,10 @@ def _texts(
     index = np.full(len(own), -1, np.int64)
     key = (start << 16 | length) << 1 | cut
     places, index[own] = np.unique(key[own], return_inverse=True)
-    texts = []
+    texts, shortened = [], set()
     for place in places.tolist():
         begin, size = place >> 17, place >> 1 & 0xFFFF
         texts.append(data[begin : begin + size].decode("utf-8", "replace") + ("…" if place & 1 else ""))
-    return index, tuple(texts), int(np.count_nonzero(places & 1))
+        if place & 1:
+            shortened.add(texts[-1])
+    return index, tuple(texts), len(shortened)

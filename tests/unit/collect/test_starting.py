@@ -166,9 +166,9 @@ from pinprof.collect.own_processes import started
 
 folder = Path(sys.argv[1])
 log = folder / "log"
-recorder = started("pinprof.collect.uvm", "pinprof-uvm", ["0", str(folder)], log, fork=True)
-while not log.exists() or "ready" not in log.read_text():
-    pass
+recorder = started("pinprof.collect.uvm", "pinprof-uvm", ["0", str(folder), "inf"], log, fork=True)
+while recorder.wait_status is None and (not log.exists() or "ready" not in log.read_text()):
+    recorder.reap()
 print(Path(f"/proc/{recorder.pid}/comm").read_text().strip())
 recorder.finish()
 recorder.wait()
