@@ -59,7 +59,8 @@ export class MemberTable {
     const part = this.rows.slice(0, this.shown);
     byId("members").replaceChildren(...part.map((row) => this.row(row)));
     const left = this.rows.length - part.length;
-    byId("member-count").textContent = `${this.rows.length.toLocaleString("en")} of ${this.text.length.toLocaleString("en")}`;
+    byId("member-count").textContent =
+      `${this.rows.length.toLocaleString("en")} of ${this.text.length.toLocaleString("en")}`;
     byId("member-next").hidden = !left;
     byId("member-next").textContent = `Show more (${left.toLocaleString("en")} left)`;
   }
@@ -82,7 +83,10 @@ export class MemberTable {
     const causes = element("td", "member-causes");
     for (const [cause, slug, share] of data.causes[row]) {
       const entry = element("span", "member-cause");
-      entry.append(element("span", slug ? `swatch c-${slug}` : "swatch"), ` ${data.values[cause]} ${Math.round(100 * share)} %`);
+      entry.append(
+        element("span", slug ? `swatch c-${slug}` : "swatch"),
+        ` ${data.values[cause]} ${Math.round(100 * share)} %`,
+      );
       causes.append(entry);
     }
     const ratio = data.ratio[row];
