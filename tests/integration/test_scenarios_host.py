@@ -80,17 +80,26 @@ def test_every_element_is_right_at_odd_and_even_sizes(name: str, variant: str | 
     assert "host emulation" in result.to_text()
 
 
+MOST_PAGES = 8 * MIB // 4096
+"""By which a run may leave this process larger: half of its buffer."""
+
+
 @pytest.mark.parametrize(("name", "variant"), CASES)
 def test_memory_and_descriptors_are_given_back(name: str, variant: str | None) -> None:
     need(name)
     options = Options(16 * MIB, iterations=3, backend="host", variant=variant)
     scenario.run(name, options)
     gc.collect()
-    files, threads, pages = open_files(), threading.active_count(), resident_pages()
-    scenario.run(name, options)
+    files, threads, grown = open_files(), threading.active_count(), [MOST_PAGES]
+    # What is kept grows with every run; the memory of this process, which runs many tests, may also do so by itself.
+    while min(grown) >= MOST_PAGES and len(grown) <= 3:
+        pages = resident_pages()
+        scenario.run(name, options)
+        gc.collect()
+        grown.append(resident_pages() - pages)
     assert open_files() == files
     assert threading.active_count() == threads
-    assert resident_pages() - pages < 8 * MIB // 4096
+    assert min(grown) < MOST_PAGES
 
 
 def open_files() -> int:
