@@ -52,7 +52,7 @@ def tiny(scene: Scene) -> Iterator[Candidate]:
             )
             if remains is None:
                 continue
-            cost, error = _untraced(scene, group)
+            cost, error = _cost_without_tracing(scene, group)
             sampled, about = scene.ns(rows), "about " if more else ""
             yield Candidate(
                 title=f"{site.place} makes {about}{format_counted(count, 'copy', 'copies')} {group.words} of"
@@ -154,7 +154,7 @@ def _syncs_beside(scene: Scene, group: CopyGroup) -> Int64:
     return np.flatnonzero(same)
 
 
-def _untraced(scene: Scene, group: CopyGroup) -> tuple[int, float]:
+def _cost_without_tracing(scene: Scene, group: CopyGroup) -> tuple[int, float]:
     """What very many short calls cost without tracing, and by how much that may be off.
 
     Their clock, less what tracing adds, leaves out what lies around the driver's function; a call as it was measured on

@@ -28,7 +28,7 @@ DEVICE = Path("/dev/nvidia-uvm-tools")
 MEMORY_DEVICE = "/dev/nvidia-uvm"
 """What programs with managed memory have open."""
 
-INIT_TRACKER, SET_THRESHOLD, ENABLE_EVENTS, DISABLE_EVENTS, ENABLE_COUNTERS = 56, 57, 58, 59, 60
+INIT_TRACKER, SET_THRESHOLD, ENABLE_EVENTS, ENABLE_COUNTERS = 56, 57, 58, 60
 UUID_TABLE, FLUSH_EVENTS, INIT_TRACKER_V2, UUID_TABLE_V2 = 64, 67, 76, 77
 
 INIT = struct.Struct("=QQQ16sIIII")
@@ -110,10 +110,6 @@ class Queue:
     def enable(self, kinds: Iterable[int]) -> None:
         """Have events of these kinds written; Refused."""
         call(self.descriptor, ENABLE_EVENTS, FLAGS.pack(_mask(kinds), 0, 0), 8, "enable events")
-
-    def disable(self, kinds: Iterable[int]) -> None:
-        """The opposite."""
-        call(self.descriptor, DISABLE_EVENTS, FLAGS.pack(_mask(kinds), 0, 0), 8, "disable events")
 
     def settle(self) -> None:
         """Have the driver take the queue's lock once: what was announced before is in memory after."""
