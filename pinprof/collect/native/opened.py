@@ -44,13 +44,16 @@ class Opened:
     lost: list[int]
     """Per event the records that instances which are closed by now found no room for."""
 
-    def reopen(self, event: int, targets: Sequence[int]) -> list[int]:
-        """Open an event that was let go of, for these threads and all that they start; the ids of its instances.
+    def reopen(self, event: int, targets: Sequence[int], *, on: bool = False) -> list[int]:
+        """Open an event that has no instances, for these threads and all that they start; the ids of its instances.
 
-        OSError when that cannot be; it stays closed then.
+        `on`: it records from then on. OSError when that cannot be; it stays closed then.
         """
         on_cpu: dict[int, list[int]] = {cpu: [] for cpu in self.cpus}
-        files = list(instances(self.specs[event], targets, on_cpu))
+        spec = self.specs[event]
+        if on:
+            spec = spec.having(flags=spec.attr.flags & ~perf_event.DISABLED)
+        files = list(instances(spec, targets, on_cpu))
         try:
             for cpu, ring in zip(self.cpus, self.rings, strict=True):
                 share(on_cpu[cpu], ring)
@@ -62,9 +65,9 @@ class Opened:
         return ids
 
     def also(self, event: int, targets: Sequence[int]) -> list[int]:
-        """Open an event for more threads, as `reopen` does."""
+        """Open an event that is on for more threads, as `reopen` does."""
         before = self.files[event]
-        ids = self.reopen(event, targets)
+        ids = self.reopen(event, targets, on=True)
         self.files[event] = [*before, *self.files[event]]
         return ids
 

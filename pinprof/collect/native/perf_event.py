@@ -14,6 +14,7 @@ import os
 import platform
 import struct
 from dataclasses import dataclass
+from functools import cache
 
 # perf_type_id
 TYPE_SOFTWARE, TYPE_TRACEPOINT = 1, 2
@@ -166,5 +167,6 @@ def lost_records(file: int, read_format: int) -> int:
     return int.from_bytes(words[-8:], "little")
 
 
+@cache
 def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)

@@ -113,10 +113,12 @@ class Probes:
         self._kinds: dict[str, _Kind] = {}
         self._episodes: list[Episode] = []
         self._overhead: dict[str, int] | None = None
-        self._pending = self._calls = self._cost_ns = 0
+        self._pending = 0
+        self._calls = dict.fromkeys(Level, 0)
+        """By level, those counted in windows included."""
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
         self._cpu_ns = self._cpu_read_ns = 0
-        self._prices = Prices()
+        self._prices, self._priced = Prices(), False
         self.files = files
         """Those with the functions, where calls are traced once one of them is opened."""
         self.opening: Opening | None = None
@@ -162,14 +164,17 @@ class Probes:
         return self.opening
 
     def begin(self, tasks: Tasks) -> str:
-        """Open the events for all that the program consists of, on; why not, if not."""
+        """Open the events for all that the program consists of; why not, if not.
+
+        The program waits meanwhile, and its threads are many where a library has a pool: two events for each kind.
+        """
         try:
             self._anchor()
             opened_ns: dict[int, int] = {}
             mine = tasks.alive()
-            events = [event for kind in self._kinds.values() for event in kind.events]
+            events = [event for kind in self._kinds.values() for event in (kind.enter, kind.leave)]
             for event in events:
-                self._recognise(event, self._opened.reopen(event, mine))
+                self._recognise(event, self._opened.reopen(event, mine, on=True))
                 opened_ns[event] = time.monotonic_ns()
             # Who was started meanwhile has inherited what was open in its parent by then.
             for thread, started_ns in tasks.since():
@@ -177,10 +182,6 @@ class Probes:
                     if started_ns < opened_ns[event]:
                         with contextlib.suppress(ProcessLookupError):
                             self._recognise(event, self._opened.also(event, [thread]))
-            for kind in self._kinds.values():
-                for file in (file for event in (kind.enter, kind.leave) for file in self._opened.files[event]):
-                    perf_event.enable(file)
-            # While the rings are not emptied: a program that begins with a flood of calls would fill them.
             self._start()
         except (OSError, MemoryError) as error:
             self._opened.let_go([event for kind in self._kinds.values() for event in kind.events])
@@ -198,8 +199,8 @@ class Probes:
             self.opening.close()
 
     def _start(self) -> None:
-        self._prices = self._measured()
         self._looked_ns = time.monotonic_ns()
+        # The program waits: what a call costs here is measured later, when it calls seldom.
         self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
@@ -209,9 +210,12 @@ class Probes:
         self._pending += written
         now = time.monotonic_ns()
         passed = now - self._looked_ns
-        fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
+        quiet = self._pending < _FAST_BYTES
+        fast = not quiet and passed >= self._least_ns
         if fast or passed >= _SELDOM_NS:
             self._look(now, passed)
+            if quiet:
+                self._measure()
         given_up = {name: kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED}
         if given_up and now - self._cpu_read_ns >= _CPU_READ_NS:
             self._read_cpu_time()
@@ -234,17 +238,18 @@ class Probes:
         now = time.monotonic_ns()
         if self._working:
             self._look(now, max(now - self._looked_ns, 1), change=False)
+            self._measure()
         for kind in self._kinds.values():
             self._end_episode(kind, now)
         said: dict[str, Any] = {
             "probes": {
                 "budget_percent": self._percent,
-                "cost_ns": self._cost_ns,
+                "cost_ns": sum(calls * self._price(level) for level, calls in self._calls.items()),
                 "price_ns": {"full": self._prices.full, "bare": self._prices.bare},
                 "given_up": [episode.told() for episode in self._episodes],
             }
         }
-        if self._overhead and self._calls:
+        if self._overhead and self._calls[Level.FULL] + self._calls[Level.BARE]:
             said["call_overhead_ns"] = self._overhead
         return said
 
@@ -259,19 +264,24 @@ class Probes:
         while self._anchors:
             os.close(self._anchors.pop())
 
-    def _measured(self) -> Prices:
-        """What a call costs here; the usual where that cannot be measured: the recording is whole without."""
-        if self._empty is None or self._empty.site.kind not in self._kinds:
-            return Prices()
+    def _measure(self) -> None:
+        """Once: what a call costs here; the usual price stays where that cannot be measured."""
+        if self._priced or self._empty is None or self._empty.site.kind not in self._kinds:
+            return
+        self._priced = True
         kind, specs = self._kinds[self._empty.site.kind], self._opened.specs
         try:
-            self._overhead = self._empty.overhead([specs[kind.enter], specs[kind.leave]])
-            bare = self._empty.overhead([specs[kind.bare], specs[kind.leave]])
+            full, bare = (self._empty.overhead([specs[enter], specs[kind.leave]]) for enter in (kind.enter, kind.bare))
         except OSError:
-            return Prices()
-        if not self._overhead or not bare:
-            return Prices()
-        return Prices(max(self._overhead["around"], 1), max(min(bare["around"], self._overhead["around"]), 1))
+            return
+        if full and bare:
+            self._overhead = full
+            self._prices = Prices(max(full["around"], 1), max(min(bare["around"], full["around"]), 1))
+            self._budget.prices = self._prices
+
+    def _price(self, level: Level) -> int:
+        # Counted, a call is entered through one trap instead of two, and nothing is written.
+        return self._prices.bare // 2 if level == Level.COUNTED else self._prices.of(level)
 
     def _look(self, now: int, passed: int, *, change: bool = True) -> None:
         self._looked_ns, self._pending = now, 0
@@ -282,8 +292,7 @@ class Probes:
                 continue
             total = self._total(kind, level)
             calls[name], kind.counted = total - kind.counted, total
-            self._calls += calls[name]
-            self._cost_ns += calls[name] * self._prices.of(level)
+            self._calls[level] += calls[name]
             if kind.episode:
                 kind.episode.calls += calls[name]
         if change:
@@ -313,11 +322,14 @@ class Probes:
             kind.window_ns = now + kind.pause_ns
             self._begin_episode(name, kind, level, now)
             return
-        if not opened.files[kind.enter] and not self._reopen(kind):
-            self._budget.stays_given_up(name)
-            return
         on, off = (kind.enter, kind.bare) if level == Level.FULL else (kind.bare, kind.enter)
-        for change, events in ((perf_event.disable, (off,)), (perf_event.enable, (on, kind.leave))):
+        wanted = (on, kind.leave)
+        if not self._reopen([event for event in wanted if not opened.files[event]]):
+            self._budget.stays_given_up(name)
+            if opened.files[off]:
+                self._set(name, Level.COUNTED)
+            return
+        for change, events in ((perf_event.disable, (off,)), (perf_event.enable, wanted)):
             for file in (file for event in events for file in opened.files[event]):
                 change(file)
         now = time.monotonic_ns()
@@ -326,16 +338,16 @@ class Probes:
         if level == Level.BARE:
             self._begin_episode(name, kind, level, now)
 
-    def _reopen(self, kind: _Kind) -> bool:
-        """Open a kind's events again for all threads that the program has by now; whether that could be."""
+    def _reopen(self, events: Sequence[int]) -> bool:
+        """Open events for all threads that the program has by now; whether that could be."""
         targets = existing.family(self._pid)
-        if not targets or len(targets) * len(self._opened.cpus) * len(kind.events) > _MOST_REOPENED:
-            return False
+        if not targets or len(targets) * len(self._opened.cpus) * len(events) > _MOST_REOPENED:
+            return not events
         try:
-            for event in kind.events:
+            for event in events:
                 self._recognise(event, self._opened.reopen(event, targets))
         except (OSError, MemoryError):
-            self._opened.let_go(kind.events)
+            self._opened.let_go(events)
             return False
         return True
 
@@ -386,9 +398,8 @@ class Probes:
                 time.sleep(_WINDOW_S)
             counts = [perf_event.count_and_time(file) for file in files]
         count, ran_ns = (sum(values) for values in zip((0, 0), *counts, strict=True))
-        # Counted, a call is entered through one trap instead of two, and nothing is written.
-        price = self._prices.bare // 2
-        self._cost_ns += count * price
+        price = self._price(Level.COUNTED)
+        self._calls[Level.COUNTED] += count
         rate, now = kind.rate, time.monotonic_ns()
         if ran_ns >= _LEAST_RAN_NS:
             rate = untraced_rate(count, ran_ns, price)
