@@ -84,7 +84,7 @@ def _probed(orders: Orders, definitions: contextlib.ExitStack) -> tuple[Orders, 
 
 
 def _with_wakeups(orders: Orders) -> tuple[Orders, Wakeups | None]:
-    """The orders with the event of wake-ups, and what governs it; as they are where it is not wanted, or not allowed."""
+    """The orders with the event of wake-ups, and what governs it; without where it is not wanted, or not allowed."""
     point = tracefs.tracepoint(SCHED_WAKING) if orders.wakeups else None
     if point is None:
         return orders, None

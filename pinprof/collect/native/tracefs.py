@@ -88,9 +88,8 @@ def tracepoint(name: str) -> int | None:
     """The id of one of the kernel's own tracepoints, `sched/sched_waking`; None where this process may not use it."""
     if kernel_crashed():
         return None
-    with contextlib.suppress(OSError, ValueError):
-        with _mounted() as root:
-            return int((root / "events" / name / "id").read_text())
+    with contextlib.suppress(OSError, ValueError), _mounted() as root:
+        return int((root / "events" / name / "id").read_text())
     return None
 
 

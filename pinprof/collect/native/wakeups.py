@@ -1,4 +1,4 @@
-"""Who wakes the program's threads, and what recording that may cost: an event that is off for as long as it is too dear.
+"""Who wakes the program's threads, and what recording that may cost: an event that is off while it is too dear.
 
 A program may wake threads 100,000 times a second. The budget is an account: a share of the time that passes goes in,
 each wake-up takes its price out, and while the account is overdrawn the event is off. What waits end then is left to

@@ -41,8 +41,8 @@ from pinprof.model import (
     Unit,
 )
 from pinprof.read.assembly import summable
-from pinprof.read.perf import wakeups
 from pinprof.read.perf import records as rec
+from pinprof.read.perf import wakeups
 from pinprof.read.perf.header import EventSource, Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.perf.off_cpu import waits

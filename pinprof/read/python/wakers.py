@@ -35,6 +35,4 @@ def wakers_apart(capture: Capture, moved: Bool | None) -> Capture:
         return capture
     stack = capture.wakeups.stack.copy()
     stack[stack != NO_NODE] = capture.samples.stack[moved]
-    return replace(
-        capture, samples=capture.samples.take(~moved), wakeups=replace(capture.wakeups, stack=stack)
-    )
+    return replace(capture, samples=capture.samples.take(~moved), wakeups=replace(capture.wakeups, stack=stack))
