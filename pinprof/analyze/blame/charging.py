@@ -64,12 +64,13 @@ class Blame:
             return Charged.empty()
         if self.wakers is None:
             return self._named(inferred(self.capture, self.attribution, pid, tid, waits, self.threads), waits)
-        known, unknown = self._recorded((pid, tid), tid, waits, 0)
-        rest = waits.take(unknown)
+        known, rest = self._recorded((pid, tid), tid, waits, 0)
         return known.joined(self._named(inferred(self.capture, self.attribution, pid, tid, rest, self.threads), rest))
 
-    def _recorded(self, origin: tuple[int, int], tid: int, waits: Waits, link: int) -> tuple[Charged, Bool]:
-        """What is charged to recorded wakers, and per wait whether there is none; `origin` waits first of all."""
+    def _recorded(self, origin: tuple[int, int], tid: int, waits: Waits, link: int) -> tuple[Charged, Waits]:
+        """What is charged to recorded wakers, and waits without one, or from before it began; `origin` is the thread
+        that waits in the end.
+        """
         assert self.wakers is not None
         ended = self.wakers.ending(tid, waits, self.attribution)
         holder = self._holders(ended, origin)
@@ -77,15 +78,20 @@ class Blame:
         # From the wake-up on the thread waits for a processor.
         woken = np.where(ended >= 0, table.time_ns[np.maximum(ended, 0)] if len(table) else 0, waits.end_ns)
         clipped = replace(waits, end_ns=np.clip(woken, waits.start_ns, waits.end_ns))
-        parts = []
+        parts, rest = [], [waits.take(holder < 0)]
         for number in np.unique(holder[holder >= 0]).tolist():
             pieces = self.threads[number].everything
             rows = np.flatnonzero(holder == number)
             if pieces is not None:
                 how = Certainty.CHAIN if link else Certainty.WAKER
                 parts.append(overlaps(clipped, rows, np.ones(len(rows)), pieces, how))
+                mine = clipped.take(rows)
+                unborn = replace(mine, end_ns=np.minimum(mine.end_ns, pieces.time.start[0]))
+                rest.append(unborn.take(unborn.end_ns > unborn.start_ns))
         charged = Charged.empty().joined(*parts)
-        return (self._followed(origin, charged, link) if link < LINKS else charged), holder < 0
+        left = Waits.empty().joined(*rest)
+        left = left.take(np.argsort(left.start_ns, kind="stable"))
+        return (self._followed(origin, charged, link) if link < LINKS else charged), left
 
     def _holders(self, ended: Int64, origin: tuple[int, int]) -> Int64:
         """Per wake-up the place of the thread that made it; -1 for interrupts, strangers and the waiter itself."""

@@ -39,7 +39,7 @@ TEXT_ORDER = (
 
 JSON_ORDER = (
     "hero", "opportunities", "phases", "causes", "ranges", "quality", "findings", "activity", "memory",
-    "counterfactual", "pinning", "lines",
+    "counterfactual", "pinning", "lines", "blame",
 )  # fmt: skip
 """The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 

@@ -64,8 +64,7 @@ class WhoWaits(Section):
     @classmethod
     def build(cls, analysis: Analysis, _: Shared) -> Self | None:
         """None where no thread waits for anybody."""
-        span = timed_span(analysis.capture)
-        if analysis.blame is None or span is None:
+        if analysis.blame is None or (span := timed_span(analysis.capture)) is None:
             return None
         return cls(analysis.blame, span[0])
 

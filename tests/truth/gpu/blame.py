@@ -3,10 +3,10 @@
 usage: python -m tests.truth.gpu.blame --out DIR [--seconds 8] [--program BINARY]
 
 `programs/blame.c` is built with gcc unless BINARY is given. Three recordings: `whole` (one call pins 2 GiB while
-another thread serves), `pieces` (16 MiB each) and `beside` (another process pins; recorded with --system-wide). For each a line
-says how long the serving thread waits for somebody, and which part of that is charged to the pinning call's line, or to
-the other process; the longest rows follow. `whole` should say 95 % or more, `pieces` little waiting, and `beside` the
-process id of the one that pins, with its stack.
+another thread serves), `pieces` (16 MiB each) and `beside` (another process pins; recorded with --system-wide). A line
+for each says how long the serving thread waits for somebody, and which part of that is charged to the pinning call's
+line, or to the other process; the longest rows follow. `whole` should say 95 % or more, `pieces` short waits, and
+`beside` the process id of the one that pins, with its stack.
 """
 
 from __future__ import annotations
