@@ -194,6 +194,28 @@ class SampleTable(Table):
     """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
 
 
+BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ = range(3)
+"""Values of `WakeupTable.context`: a thread woke another; an interrupt did, while whatever thread ran; work did that
+follows interrupts, or that a thread does for the network on its way out of the kernel.
+"""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class WakeupTable(Table):
+    """Threads of the program being woken, ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    """Of the waker; 0 for the idle loop."""
+    tid: Int32
+    """-1 where the waker is outside the program and was not recorded itself."""
+    woken: Int32
+    """The thread that was woken: ids of threads are the machine's."""
+    context: UInt8
+    stack: Int32
+    """The waker's, in `Capture.stacks`; NO_NODE where it was not recorded."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class RangeTable(Table):
     """NVTX ranges, ordered by start, one row each; half-open intervals [start_ns, end_ns)."""
@@ -299,6 +321,10 @@ class Capture:
     """Memory over time; None when nothing recorded it."""
     marks: MarkTable = field(default_factory=MarkTable.empty)
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
+    wakeups: WakeupTable | None = None
+    """Who woke the program's threads; None where nothing recorded it."""
+    strangers: Mapping[int, str] = field(default_factory=dict)
+    """Processes outside the program that woke its threads → name of their command; empty unless all were recorded."""
     traced: Capture | None = None
     """What a tracing tool recorded of the same run, still on its own clock; `analyze` joins both."""
     inherited: frozenset[tuple[int, int]] = frozenset()

@@ -107,11 +107,16 @@ def _runs(parent: Int32, within: Int64) -> tuple[Int32, Int32]:
 
 def with_runs_joined(capture: Capture) -> tuple[Capture, JoinedRuns | None]:
     """The capture with its runs as one frame, and how its nodes have moved; None where it has no runs."""
-    joined = join_runs(capture.stacks, capture.samples.stack)
+    ends = [capture.samples.stack, *([capture.wakeups.stack] if capture.wakeups is not None else [])]
+    joined = join_runs(capture.stacks, np.concatenate(ends))
     if joined is None:
         return capture, None
-    node = np.append(joined.node, np.int32(NO_NODE))[capture.samples.stack]
-    return replace(capture, samples=replace(capture.samples, stack=node), stacks=joined.table), joined
+    place = np.append(joined.node, np.int32(NO_NODE))
+    node = place[capture.samples.stack]
+    capture = replace(capture, samples=replace(capture.samples, stack=node), stacks=joined.table)
+    if capture.wakeups is not None:
+        capture = replace(capture, wakeups=replace(capture.wakeups, stack=place[capture.wakeups.stack]))
+    return capture, joined
 
 
 def with_runs_apart(capture: Capture) -> Capture:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.lines import EventLines
@@ -220,6 +221,9 @@ class Analysis:
     """Phases and the critical thread's time; None where nothing has a time."""
     opportunities: Opportunities | None = None
     """What to change; None where nobody looked."""
+
+    blame: BlameResult | None = None
+    """Who waits for whom; None where no waits were recorded, or nobody looked."""
 
     @property
     def answer(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.blame.table import blame_of
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.course import course_of
 from pinprof.analyze.opportunities.run_rates import run_rates
@@ -34,4 +35,5 @@ def with_opportunities(
     scene = Scene(capture, analysis.attribution, course, calls, copies, RateBook.of(capture))
     book = RateBook.of(capture, run_rates(capture, analysis.events, scene.overhead_ns))
     opportunities = search(replace(scene, rates=book))
-    return replace(analysis, course=course, opportunities=opportunities)
+    blame = blame_of(capture, analysis.attribution)
+    return replace(analysis, course=course, opportunities=opportunities, blame=blame)

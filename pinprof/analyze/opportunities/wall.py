@@ -6,8 +6,9 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.blame.charging import Blame
+from pinprof.analyze.blame.waits import Waits
 from pinprof.analyze.intervals import numbers
-from pinprof.analyze.opportunities.awaited import Waits, charge
 from pinprof.analyze.opportunities.critical import AWAITS, Critical
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.columns import Int32, Int64
@@ -25,7 +26,8 @@ def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phas
     starts, phase = _edges(phases)
     ran = np.flatnonzero(thread & (samples.event == clock_event(capture.events)))
     waited = _cut(capture, np.flatnonzero(thread & spans), starts)
-    charged = charge(capture, attribution, critical, waited.take(AWAITS[attribution.leaf[waited.sample]]))
+    awaits = waited.take(AWAITS[attribution.leaf[waited.sample]])
+    charged = Blame.of(capture, attribution, critical.pids).charge(critical.pid, critical.tid, awaits)
     # What others do not explain stays with the wait.
     taken = np.zeros(len(waited), np.int64)
     place = np.searchsorted(waited.start_ns, charged.start_ns, "right") - 1

@@ -12,6 +12,7 @@
     probing.py      the events of probes while they are recorded
     opening.py      holds who opens CUDA's libraries until these events are open
     tasks.py        which threads the program consists of by then
+    wakeups.py      who wakes the program's threads, and what recording that may cost
     budget.py       how much of what is probed is recorded, by what it costs
     call_cost.py    what that is on this machine
     calls.py        a second such process, which records calls of CUDA's functions, as a tool

@@ -16,10 +16,11 @@ from typing import Any
 
 from pinprof.collect.native import tracefs
 from pinprof.collect.native.call_cost import EmptyFunction
-from pinprof.collect.native.events import call_events
+from pinprof.collect.native.events import call_events, wakeups
 from pinprof.collect.native.opened import Refused
 from pinprof.collect.native.probing import Probes
 from pinprof.collect.native.sampler import SAID, STOP_SIGNALS, Orders, Sampler
+from pinprof.collect.native.wakeups import SCHED_WAKING, Wakeups
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -49,7 +50,8 @@ def _record(place: Path, stopped: list[int], wake: int, definitions: contextlib.
             if orders.probes:
                 orders, probes = _probed(orders, definitions)
                 held.callback(probes.close)
-            sampler = Sampler(orders, probes)
+            orders, governor = _with_wakeups(orders)
+            sampler = Sampler(orders, probes, governor)
             held.callback(sampler.close)
         except Refused as error:
             _say(refused=error.what, errno=error.number)
@@ -79,6 +81,14 @@ def _probed(orders: Orders, definitions: contextlib.ExitStack) -> tuple[Orders, 
     probes = Probes(points, orders.pid, orders.probe_budget, empty, orders.seen_beside, files)
     # The rings belong to the first event, which must stay open: calls come behind it.
     return replace(orders, events=(*orders.events, *call_events(points))), probes
+
+
+def _with_wakeups(orders: Orders) -> tuple[Orders, Wakeups | None]:
+    """The orders with the event of wake-ups, and what governs it; without where it is not wanted, or not allowed."""
+    point = tracefs.tracepoint(SCHED_WAKING) if orders.wakeups else None
+    if point is None:
+        return orders, None
+    return replace(orders, events=(*orders.events, wakeups(point))), Wakeups()
 
 
 def _empty_function(library: str) -> EmptyFunction | None:

@@ -33,7 +33,7 @@ RING_VARIABLE = "PINPROF_RING_BYTES"
 _SETTLE_S = 0.5
 """The longest wait for each of its answers."""
 
-_SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks")
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups")
 _RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
@@ -72,6 +72,7 @@ class Attached(Tool):
             control=(str(control.ctl), str(control.ack)),
             command=self._shown,
             version=f"pinprof {__version__}",
+            wakeups=self._off_cpu,
             unwinding=unwinding_library(),
         )
         try:

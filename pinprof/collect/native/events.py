@@ -3,6 +3,7 @@
     cpu-clock/freq=F/       where CPU time goes; an hrtimer, so it works in every virtual machine
     page-faults/period=P/   which code touches memory first, with the address; blind to faults inside pins
     context-switches/period=1/  each time a thread leaves a processor, with its stack, and when it comes back
+    sched-waking/period=1/  each time a thread is woken: by whom, with that one's stack; where the kernel allows
     dummy                   never samples: which process maps, names and starts what, from before the program on
 
 Each event has its own sample type. All carry SAMPLE_IDENTIFIER, the id of their event in the first word of a sample and
@@ -92,6 +93,20 @@ def standard(*, frequency: int, fault_period: int, off_cpu: bool, kernel: bool) 
     if off_cpu:
         specs.append(software("context-switches/period=1/", pe.SW_CONTEXT_SWITCHES, 1, flags=pe.CONTEXT_SWITCH))
     return [*specs, mappings()]
+
+
+WAKEUPS = "sched-waking/period=1/"
+
+
+def wakeups(point: int) -> EventSpec:
+    """A thread of the program being woken, in the waker's context: whom, and the waker's stack in its program.
+
+    The kernel delivers it to the waker's events and to those of the woken thread (perf_tp_event), so a wake-up within
+    the program comes twice; what another process wakes comes once, without that one's call chain.
+    """
+    fields, exclude = pe.SAMPLE_RAW | STACK, pe.EXCLUDE_CALLCHAIN_KERNEL
+    spec = event(WAKEUPS, pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=exclude)
+    return replace(spec, optional=True)
 
 
 def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:

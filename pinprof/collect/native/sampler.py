@@ -28,6 +28,7 @@ from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features,
 from pinprof.collect.native.probing import Probes
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Site
+from pinprof.collect.native.wakeups import Wakeups
 from pinprof.files import written
 
 SAID = "pinprof-native: "
@@ -67,6 +68,8 @@ class Orders:
     """Trace them once one of their files is opened: nothing has it open now."""
     seen_beside: tuple[str, str] = ("", "")
     """Where another recorder writes, once it sees a kind of these functions as well, and which kind that is."""
+    wakeups: bool = False
+    """Record who wakes the program's threads, where the kernel allows."""
     unwinding: str = ""
     """The library that completes stacks; empty to leave them as the kernel gives them."""
 
@@ -88,10 +91,11 @@ class Orders:
 class Sampler:
     """One recording, from opened events to the finished file."""
 
-    def __init__(self, orders: Orders, probes: Probes | None = None) -> None:
-        """`probes`: what governs the events of calls, where there are such."""
+    def __init__(self, orders: Orders, probes: Probes | None = None, wakeups: Wakeups | None = None) -> None:
+        """`probes`: what governs the events of calls, where there are such; `wakeups` that of wake-ups."""
         self._orders = orders
         self._probes = probes
+        self._wakeups = wakeups
         self._cpus = online_cpus()
         self._opened = open_all(
             orders.events,
@@ -121,6 +125,8 @@ class Sampler:
         self._list_existing()
         if self._probes:
             self._probes.govern(self._opened, self._recognise)
+        if self._wakeups:
+            self._wakeups.govern(self._opened)
         self._poll = select.poll()
         for ring in self._opened.rings:
             self._poll.register(ring.file, select.POLLIN)
@@ -140,6 +146,7 @@ class Sampler:
         self._poll.register(wake, select.POLLIN)
         while not stopped and not self._ended:
             wait = self._probes.wait_ms(self._interval_ms) if self._probes else self._interval_ms
+            wait = self._wakeups.wait_ms(wait) if self._wakeups else wait
             for file, happened in self._poll.poll(wait):
                 if file == self._ctl:
                     self._obey(os.read(self._ctl, 4096))
@@ -155,6 +162,8 @@ class Sampler:
             written = self._drain()
             if self._probes:
                 self._probes.look(written)
+            if self._wakeups:
+                self._wakeups.look()
 
     def finish(self) -> dict[str, Any]:
         """Switch the events off, write what is left and the end of the file; what there is to say about it all."""
@@ -162,7 +171,7 @@ class Sampler:
             perf_event.disable(file)
         self._last_ns = time.monotonic_ns()
         self._drain()
-        told = self._probes.finish() if self._probes else {}
+        told = {**(self._probes.finish() if self._probes else {}), **(self._wakeups.finish() if self._wakeups else {})}
         lost = self._losses()
         self._file.finish(self._features())
         notes = self._opened.notes
@@ -285,6 +294,8 @@ class Sampler:
             if not spec.always_on and not spec.held_back:
                 for file in files:
                     change(file)
+        if self._wakeups:
+            self._wakeups.switched(on=change is perf_event.enable)
 
     def _list_existing(self) -> None:
         listing = existing.Listing(trailer(self._opened.specs[0]))

@@ -84,6 +84,15 @@ def kernel_crashed() -> bool:
     return bool((host.number(_TAINTED) or 0) & _CRASHED)
 
 
+def tracepoint(name: str) -> int | None:
+    """The id of one of the kernel's own tracepoints, `sched/sched_waking`; None where this process may not use it."""
+    if kernel_crashed():
+        return None
+    with contextlib.suppress(OSError, ValueError), _mounted() as root:
+        return int((root / "events" / name / "id").read_text())
+    return None
+
+
 @contextlib.contextmanager
 def probes(sites: Sequence[Site]) -> Iterator[dict[str, Tracepoints]]:
     """Define the tracepoints of each kind while the block runs; OSError when this process may not, or nothing can be

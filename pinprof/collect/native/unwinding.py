@@ -11,12 +11,12 @@ import platform
 from collections.abc import Sequence
 
 from pinprof.collect.native import perf_event as pe
-from pinprof.collect.native.events import EventSpec
+from pinprof.collect.native.events import WAKEUPS, EventSpec
 
 STACK_BYTES = 4096
 """How much of a stack is copied: dozens of frames. The kernel, which follows frame pointers, adds those beyond."""
 WAIT_STACK_BYTES = 512
-"""The same where a thread leaves a processor: that can happen 100,000 times a second."""
+"""The same where a thread leaves a processor or wakes another: that can happen 100,000 times a second."""
 
 _USER_REGISTERS = {
     "x86_64": 1 << 6 | 1 << 7 | 1 << 8,  # BP, SP, IP (arch/x86/include/uapi/asm/perf_regs.h)
@@ -41,12 +41,16 @@ def with_copies(specs: Sequence[EventSpec]) -> list[EventSpec]:
         spec.having(
             sample_type=spec.attr.sample_type | _COPY,
             sample_regs_user=registers,
-            sample_stack_user=WAIT_STACK_BYTES if spec.attr.flags & pe.CONTEXT_SWITCH else STACK_BYTES,
+            sample_stack_user=WAIT_STACK_BYTES if _may_be_frequent(spec) else STACK_BYTES,
         )
         if spec.attr.sample_type & pe.SAMPLE_CALLCHAIN
         else spec
         for spec in specs
     ]
+
+
+def _may_be_frequent(spec: EventSpec) -> bool:
+    return bool(spec.attr.flags & pe.CONTEXT_SWITCH) or spec.name == WAKEUPS
 
 
 def as_written(spec: EventSpec) -> EventSpec:

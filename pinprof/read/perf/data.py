@@ -42,6 +42,7 @@ from pinprof.model import (
 )
 from pinprof.read.assembly import summable
 from pinprof.read.perf import records as rec
+from pinprof.read.perf import wakeups
 from pinprof.read.perf.header import EventSource, Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.perf.off_cpu import waits
@@ -110,11 +111,14 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     spaces = AddressSpaces(times_by_pid(raw.samples))
     for time, record in tasks:
         spaces.apply(time, record, header.features.build_ids)
-    samples, left_out, notes = _of_program(raw.samples, tasks, spaces, header, facts, ranges)
+    recorded, woken = wakeups.apart(raw, header.sources)
+    samples, left_out, notes = _of_program(recorded, tasks, spaces, header, facts, ranges)
     off_cpu = _off_cpu_sources(raw, header.sources)
     if off_cpu:
         samples = samples.take(_may_wait(samples, spaces, off_cpu))
-    stacks = stacks_of(samples, raw, spaces, resolver)
+    woken = woken.of_program(samples, spaces, system_wide=is_system_wide(header.features.command) is True)
+    stacks = stacks_of(samples.joined(woken.samples), raw, spaces, resolver)
+    nodes, wakers = np.split(stacks.node, [len(samples)])
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
     wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
@@ -141,7 +145,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
             cpu=samples.cpu[order],
             event=event[order],
             weight=weights[order],
-            stack=stacks.node[order],
+            stack=nodes[order],
             ip=samples.ip[order],
             address=samples.addr[order],
             wait=None if wait is None else wait[order],
@@ -150,6 +154,8 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         ranges=ranges,
         threads=threads,
         inherited=inherited,
+        wakeups=woken.table(wakers) if raw.timed else None,
+        strangers=woken.strangers(tasks),
         renamed=changed_names(tasks, sampled) if raw.timed else {},
         clock=clock,
         losses=Losses(
@@ -272,7 +278,9 @@ def _events(
     sources: list[EventSource], source: Int32, off_cpu: Collection[int] = ()
 ) -> tuple[tuple[Event, ...], Int16]:
     """The events that can have samples, and per sample its index among them; time off the processors comes last."""
-    shown = [index for index, entry in enumerate(sources) if not entry.attr.is_dummy]
+    shown = [
+        index for index, entry in enumerate(sources) if not entry.attr.is_dummy and entry.name not in wakeups.ALONE
+    ]
     shown.sort(key=lambda index: index in off_cpu)
     place = np.zeros(max(len(sources), 1), np.int16)
     place[shown] = np.arange(len(shown))

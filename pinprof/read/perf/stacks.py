@@ -53,7 +53,7 @@ def build_stacks(
     """
     order = np.argsort(start, kind="stable")
     length = length[order]
-    flat = chains if int(length.sum(dtype=np.int64)) == len(chains) else chains[_positions(start[order], length)]
+    flat = chains if _are_all(start[order], length, len(chains)) else chains[_positions(start[order], length)]
     sampled = len(addresses)
     if resolver.lines.wanted:
         addresses = _leaves_apart(flat, length, addresses)
@@ -73,6 +73,12 @@ def build_stacks(
     node_of_sample = np.empty(len(order), np.int32)
     node_of_sample[order] = np.append(node, np.int32(NO_NODE))[of_sample]
     return Stacks(StackTable(parent, frame, frames), node_of_sample, unresolved)
+
+
+def _are_all(start: Int64, length: Int32, total: int) -> bool:
+    """Whether chains, in order of their start, are all that there is, each once."""
+    start, length = start[length > 0], length[length > 0].astype(np.int64)
+    return int(length.sum()) == total and np.array_equal(start, np.cumsum(length) - length)
 
 
 def _leaves_apart(flat: Int32, length: Int32, addresses: UInt64) -> UInt64:

@@ -35,6 +35,7 @@ from pinprof.read.python.call_lines import with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
+from pinprof.read.python.wakers import wakers_among_samples, wakers_apart
 from pinprof.read.thread_names import with_python_names
 from pinprof.units import format_counted, format_ns, format_share
 
@@ -92,6 +93,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
             notes.append("Python lines were recorded, but the samples count on another clock.")
     if not trampolines and not stacks.threads and not stacks.changes:
         return capture.with_notes(*notes)
+    capture, moved = wakers_among_samples(capture)
     seen, how = _python_of(capture, stacks, kinds)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
     notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
@@ -102,7 +104,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         threads=with_python_names(capture, stacks),
         losses=replace(capture.losses, unresolved_frames=capture.losses.unresolved_frames - made.dropped),
     )
-    return grafted.with_notes(*notes)
+    return wakers_apart(grafted, moved).with_notes(*notes)
 
 
 def _with_call_lines(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:

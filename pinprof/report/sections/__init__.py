@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pinprof.report.section import Section
 from pinprof.report.sections.activity import ActivityEntry
+from pinprof.report.sections.blame import WhoWaits
 from pinprof.report.sections.calls import Calls
 from pinprof.report.sections.causes import Causes
 from pinprof.report.sections.counterfactual import OtherMemory
@@ -25,20 +26,20 @@ from pinprof.report.sections.transfers import Transfers
 from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section], ...] = (
-    Hero, WhatToChange, Phases, OverTime, Causes, Pinning, OtherMemory, Ranges, Walls, Lines, Calls, Transfers,
-    ManagedMemory, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
+    Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Pinning, OtherMemory, Ranges, Walls, Lines, Calls,
+    Transfers, ManagedMemory, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
 )  # fmt: skip
 """In the order of the page."""
 
 TEXT_ORDER = (
-    "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "memory", "calls", "transfers", "uvm",
-    "pinning", "counterfactual", "findings", "quality", "reproduce",
+    "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "blame", "memory", "calls", "transfers",
+    "uvm", "pinning", "counterfactual", "findings", "quality", "reproduce",
 )  # fmt: skip
 """The terminal's order, by key: what was measured, then what it means. Sections without a place here come last."""
 
 JSON_ORDER = (
     "hero", "opportunities", "phases", "causes", "ranges", "quality", "findings", "activity", "memory",
-    "counterfactual", "pinning", "lines",
+    "counterfactual", "pinning", "lines", "blame",
 )  # fmt: skip
 """The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 

@@ -27,7 +27,16 @@ export function hitAt(painter, x, y) {
 /** [title, line, …] of a hit; empty for none. */
 export function wordsOf(page, timeline, hit) {
   if (!hit) return [];
-  return hit.row.density ? densityWords(page, timeline, hit) : spanWords(timeline, hit);
+  if (hit.row.density) return densityWords(page, timeline, hit);
+  return [...spanWords(timeline, hit), ...holdersOf(timeline, hit)];
+}
+
+function holdersOf({ arrows }, { row, start, length }) {
+  if (row.kind !== "wait") return [];
+  const inside = arrows.filter(
+    (arrow) => arrow.waiter === row.heading && arrow.start >= start - 1 && arrow.end <= start + length + 1,
+  );
+  return [...new Set(inside.map(({ holder }) => holder))].map((holder) => `for ${holder}`);
 }
 
 function densityWords(page, { bin: step, unit }, { row, start, length }) {

@@ -3,14 +3,17 @@
 
 import { fitCanvas, fitText } from "../core/canvas.js";
 import { themed } from "../core/theme.js";
-import { layOutRows, TIME_AXIS_PX } from "./rows.js";
+import { arrowEnds, layOutRows, TIME_AXIS_PX } from "./rows.js";
 import { timeTicks } from "./spans.js";
 
+const LEAST_ARROW_PX = 8;
+const ARROW_PX = 6;
 const INKS = { ink: "--ink", soft: "--soft", line: "--line", on: "--on-cause", card: "--card", accent: "--accent" };
 
 export class TimelinePainter {
   constructor(page, timeline) {
     Object.assign(this, { page, timeline }, layOutRows(timeline));
+    this.ends = arrowEnds(this.rows);
   }
 
   /**
@@ -40,6 +43,7 @@ export class TimelinePainter {
       else if (row.kind === "density") this.#density(row);
       else if (row.kind === "memory") this.#memory(row);
     }
+    this.#arrows();
     this.#dimOtherRanges();
     this.#dimOtherThreads();
     if (shown.brush) this.#brush(shown.brush);
@@ -167,6 +171,35 @@ export class TimelinePainter {
     }
     context.globalAlpha = 1;
     this.#floor(row);
+  }
+
+  // From a wait to what the thread did that held it up; waits of a few pixels would hide what lies below.
+  #arrows() {
+    const { context, ink } = this;
+    context.strokeStyle = ink.ink;
+    context.fillStyle = ink.ink;
+    context.lineWidth = 1;
+    context.globalAlpha = 0.7;
+    for (const { start, end, waiter, holder } of this.timeline.arrows) {
+      const x = Math.round(this.x(end)) + 0.5;
+      if (x - this.x(start) < LEAST_ARROW_PX || x < this.gutter || x > this.right) continue;
+      const from = this.ends.get(waiter)?.wait;
+      const to = this.ends.get(holder)?.work;
+      if (!from || !to) continue;
+      const down = to.top > from.top;
+      const [y, tip] = down ? [from.top + from.height, to.top] : [from.top, to.top + to.height];
+      const back = down ? -ARROW_PX : ARROW_PX;
+      context.beginPath();
+      context.moveTo(x, y);
+      context.lineTo(x, tip);
+      context.stroke();
+      context.beginPath();
+      context.moveTo(x, tip);
+      context.lineTo(x - ARROW_PX / 2, tip + back);
+      context.lineTo(x + ARROW_PX / 2, tip + back);
+      context.fill();
+    }
+    context.globalAlpha = 1;
   }
 
   // The line that a row's bars stand on.

@@ -34,7 +34,7 @@ export function layOutRows(timeline) {
     const spans = unpackSpans(lane);
     const depth = spans.depth.reduce((most, value) => Math.max(most, value), 0);
     const line = LANE_PX[lane.kind];
-    add({ kind: lane.kind, title: lane.title, spans, line }, line * (depth + 1));
+    add({ kind: lane.kind, title: lane.title, heading: lane.heading, spans, line }, line * (depth + 1));
   };
   timeline.lanes.filter((lane) => lane.kind === "phase").forEach(addLane);
   for (const heading of headingsOf(timeline)) {
@@ -49,6 +49,21 @@ export function layOutRows(timeline) {
   if (timeline.memory.length) addHeading("Memory");
   for (const use of timeline.memory) add({ kind: "memory", title: use.title, use }, MEMORY_PX);
   return { rows, height: top };
+}
+
+/** Heading → where arrows of its thread begin, the row of its waits, and end, the row of what it does. */
+export function arrowEnds(rows) {
+  const ends = new Map();
+  let here = {};
+  for (const row of rows) {
+    if (row.kind === "heading") {
+      here = {};
+      ends.set(row.title, here);
+    } else if (row.kind === "wait") here.wait ??= row;
+    else if (row.kind === "density") here.work = row;
+    if (row.kind !== "heading") here.work ??= row;
+  }
+  return ends;
 }
 
 // Threads with ranges come first, GPUs last.

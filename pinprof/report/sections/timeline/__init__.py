@@ -63,6 +63,15 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
             picked(use, "title style") | {"time": use.time_ns.tolist(), "level": use.level_bytes.tolist()}
             for use in timeline.memory
         ],
+        "arrows": [
+            {
+                "waiter": shortened(arrow.waiter, NAME_WIDTH),
+                "start": arrow.start_ns,
+                "end": arrow.end_ns,
+                "holder": shortened(arrow.holder, NAME_WIDTH),
+            }
+            for arrow in timeline.arrows
+        ],
         "styles": [asdict(style) for style in timeline.styles],
         "names": [shortened(name, NAME_WIDTH) for name in timeline.names],
         "threads": {shortened(heading, NAME_WIDTH): numbers for heading, numbers in timeline.threads.items()},

@@ -20,7 +20,7 @@ from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, thread_numbers, timed_span
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
-from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, Lane, MemoryUse, Timeline
+from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, HeldUp, Lane, MemoryUse, Timeline
 from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
 from pinprof.report.thinning import MERGED, Spans, thin
 
@@ -30,6 +30,8 @@ POOLS = 8
 """Pools with a row of their own."""
 QUIET = 0.05
 """Threads without ranges or calls and with less of the samples than this share one lane."""
+ARROWS = 8
+"""The longest waits whose threads have lanes of their own."""
 BINS = 1_200
 """Steps of time in a density."""
 
@@ -74,6 +76,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         densities=densities,
         lanes=drawn,
         memory=memory,
+        arrows=tuple(_arrows(analysis, start, chosen)),
         styles=tuple(styles.index),
         names=used,
         left_out=left_out,
@@ -113,6 +116,9 @@ def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int
     work = _amounts(capture.samples.pid, capture.samples.tid)
     threshold = QUIET * sum(work.values())
     active = set(range_threads(capture))
+    # Whom others wait for is to be seen, however little it does besides.
+    held = analysis.blame.arrows[:ARROWS] if analysis.blame else ()
+    active |= {thread for arrow in held for thread in (arrow.waiter, arrow.holder)} & work.keys()
     if capture.activity is not None:
         active |= set(_amounts(capture.activity.calls.pid, capture.activity.calls.tid))
     titles = thread_names(capture)
@@ -247,6 +253,14 @@ def _wait_lanes(
         drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
         total = int((samples.wait[mine] & CONTINUED == 0).sum())
         yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT).spans, total or len(mine))
+
+
+def _arrows(analysis: Analysis, start: int, chosen: Threads) -> Iterator[HeldUp]:
+    """Waits for other threads that have lanes as well."""
+    for arrow in analysis.blame.arrows if analysis.blame else ():
+        if arrow.waiter in chosen and arrow.holder in chosen and arrow.waiter != arrow.holder:
+            begin, end = arrow.start_ns - start, arrow.end_ns - start
+            yield HeldUp(chosen[arrow.waiter], max(begin, 0), max(end, 0), chosen[arrow.holder])
 
 
 def _call_lanes(

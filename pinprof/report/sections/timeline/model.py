@@ -56,6 +56,17 @@ class MemoryUse:
 
 
 @dataclass(frozen=True)
+class HeldUp:
+    """A wait, and the thread that held it up, both with lanes of their own."""
+
+    waiter: str
+    """The thread's heading; likewise of `holder`."""
+    start_ns: int
+    end_ns: int
+    holder: str
+
+
+@dataclass(frozen=True)
 class Timeline:
     """One recording over time."""
 
@@ -72,6 +83,8 @@ class Timeline:
     densities: tuple[Density, ...]
     lanes: tuple[Lane, ...]
     memory: tuple[MemoryUse, ...]
+    arrows: tuple[HeldUp, ...]
+    """The longest ones, longest first."""
     styles: tuple[Style, ...]
     names: tuple[str, ...]
     left_out: int

@@ -1,0 +1,154 @@
+"""Waits charged to what the threads did that were awaited: by who ended a wait where that was recorded, else inferred.
+
+Whoever ended a wait may have waited itself: that part is charged to whom it waited for, and so on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
+from pinprof.analyze.blame.inference import inferred
+from pinprof.analyze.blame.timelines import Doing, timelines
+from pinprof.analyze.blame.waits import Certainty, Charged, Waits, overlaps
+from pinprof.analyze.blame.wakers import NOBODY, Wakers
+from pinprof.columns import Bool, Int64
+from pinprof.model import BY_INTERRUPT, KERNEL, LONGEST_NAME, READY, Capture, StackTable
+
+LINKS = 8
+"""How often a waiter's waiter is followed."""
+
+AWAITED = np.isin(
+    [row.name for row in CATEGORIES],
+    [
+        "wait.lock", "wait.poll", "wait.ipc", "wait.child", "wait.mmap_lock", "wait.other", "wait.idle", "wait.kernel",
+        "wait.driver", "wait.uvm", "wait.uffd",
+    ],
+)  # fmt: skip
+"""Leaf → whether a thread waits there for what another does, if anybody ends the wait."""
+
+_HOLDS_ADDRESS_SPACE = re.compile(
+    r"(__)?(pin_user_pages|get_user_pages|gup_longterm)\w*|__mm_populate|populate_vma_page_range|(do_|__do_)?(mmap|munmap)"
+    r"|vm_mmap_pgoff|__vm_munmap|do_vmi_\w+|mprotect_fixup|do_mprotect_pkey|mremap\w*|do_madvise|__do_sys_brk|exit_mmap"
+    r"|dup_mmap|os_lock_user_pages|faultin_page\w*"
+)
+"""Functions of the kernel and the NVIDIA driver that run under the lock of the address space."""
+
+
+@dataclass(frozen=True)
+class Blame:
+    """What a capture tells of who waits for whom."""
+
+    capture: Capture
+    attribution: Attribution
+    threads: tuple[Doing, ...]
+    place: dict[tuple[int, int], int]
+    """(pid, tid) → its place in `threads`."""
+    wakers: Wakers | None
+
+    @classmethod
+    def of(cls, capture: Capture, attribution: Attribution, pids: Int64) -> Self:
+        """Of the threads of some processes."""
+        threads = timelines(capture, attribution, pids)
+        place = {(thread.pid, thread.tid): number for number, thread in enumerate(threads)}
+        return cls(capture, attribution, threads, place, Wakers.of(capture))
+
+    def charge(self, pid: int, tid: int, waits: Waits) -> Charged:
+        """Charge waits of one thread, at most its length of each."""
+        if not len(waits):
+            return Charged.empty()
+        if self.wakers is None:
+            return self._named(inferred(self.capture, self.attribution, pid, tid, waits, self.threads), waits)
+        known, rest = self._recorded((pid, tid), tid, waits, 0)
+        return known.joined(self._named(inferred(self.capture, self.attribution, pid, tid, rest, self.threads), rest))
+
+    def _recorded(self, origin: tuple[int, int], tid: int, waits: Waits, link: int) -> tuple[Charged, Waits]:
+        """What is charged to recorded wakers, and waits without one, or from before it began; `origin` is the thread
+        that waits in the end.
+        """
+        assert self.wakers is not None
+        ended = self.wakers.ending(tid, waits, self.attribution)
+        holder = self._holders(ended, origin)
+        table = self.wakers.table
+        # From the wake-up on the thread waits for a processor.
+        woken = np.where(ended >= 0, table.time_ns[np.maximum(ended, 0)] if len(table) else 0, waits.end_ns)
+        clipped = replace(waits, end_ns=np.clip(woken, waits.start_ns, waits.end_ns))
+        parts, rest = [], [waits.take(holder < 0)]
+        for number in np.unique(holder[holder >= 0]).tolist():
+            pieces = self.threads[number].everything
+            rows = np.flatnonzero(holder == number)
+            if pieces is not None:
+                how = Certainty.CHAIN if link else Certainty.WAKER
+                parts.append(overlaps(clipped, rows, np.ones(len(rows)), pieces, how))
+                mine = clipped.take(rows)
+                unborn = replace(mine, end_ns=np.minimum(mine.end_ns, pieces.time.start[0]))
+                rest.append(unborn.take(unborn.end_ns > unborn.start_ns))
+        charged = Charged.empty().joined(*parts)
+        left = Waits.empty().joined(*rest)
+        left = left.take(np.argsort(left.start_ns, kind="stable"))
+        return (self._followed(origin, charged, link) if link < LINKS else charged), left
+
+    def _holders(self, ended: Int64, origin: tuple[int, int]) -> Int64:
+        """Per wake-up the place of the thread that made it; -1 for interrupts, strangers and the waiter itself."""
+        assert self.wakers is not None
+        table = self.wakers.table
+        holder = np.full(len(ended), -1, np.int64)
+        rows = np.flatnonzero(ended != NOBODY)
+        rows = rows[table.context[ended[rows]] != BY_INTERRUPT]
+        pairs = zip(table.pid[ended[rows]].tolist(), table.tid[ended[rows]].tolist(), strict=True)
+        holder[rows] = [-1 if pair == origin else self.place.get(pair, -1) for pair in pairs]
+        return holder
+
+    def _followed(self, origin: tuple[int, int], charged: Charged, link: int) -> Charged:
+        """The same, with the waits of those who were awaited charged in their turn."""
+        samples = self.capture.samples
+        waits = self._awaits(charged.sample.astype(np.int64))
+        if not waits.any():
+            return charged
+        parts = [charged.take(~waits)]
+        rows = np.flatnonzero(waits)
+        tids = samples.tid[charged.sample[rows]]
+        for tid in np.unique(tids).tolist():
+            mine = charged.take(rows[tids == tid])
+            mine = mine.take(np.argsort(mine.start_ns, kind="stable"))
+            own = Waits(mine.start_ns, mine.start_ns + mine.ns, mine.sample)
+            further, _ = self._recorded(origin, tid, own, link + 1)
+            taken = np.zeros(len(mine), np.int64)
+            np.add.at(taken, np.searchsorted(own.start_ns, further.start_ns, "right") - 1, further.ns)
+            left = mine.ns - taken
+            parts += [further, replace(mine, ns=left).take(left > 0)]
+        return Charged.empty().joined(*parts)
+
+    def _awaits(self, rows: Int64) -> Bool:
+        """Per row of the samples, whether a thread waits for another there."""
+        samples = self.capture.samples
+        spans = np.array([event.spans for event in self.capture.events], np.bool_)[samples.event[rows]]
+        ready = samples.wait[rows] & READY > 0 if samples.wait is not None else np.zeros(len(rows), np.bool_)
+        return np.asarray(spans & AWAITED[self.attribution.leaf[rows]] & ~ready)
+
+    def _named(self, charged: Charged, waits: Waits) -> Charged:
+        """With waits for an address space known by what holds its lock."""
+        if not len(charged):
+            return charged
+        place = np.searchsorted(waits.start_ns, charged.start_ns, "right") - 1
+        locked = self.attribution.leaf[waits.sample[place]] == LEAF["wait.mmap_lock"]
+        if not locked.any():
+            return charged
+        holds = np.append(holds_address_space(self.capture.stacks), False)[self.capture.samples.stack[charged.sample]]
+        return replace(charged, how=np.where(locked & holds, np.uint8(Certainty.LOCK), charged.how))
+
+
+def holds_address_space(stacks: StackTable) -> Bool:
+    """Per node, whether a thread there runs in what holds the lock of its address space."""
+    frames = stacks.frames
+    holding = np.array([_HOLDS_ADDRESS_SPACE.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol])
+    of_frame = np.asarray(holding & (frames.mode == KERNEL), np.bool_) if len(frames) else np.zeros(0, np.bool_)
+    result = np.zeros(len(stacks) + 1, np.bool_)
+    for nodes in stacks.levels():
+        result[nodes] = of_frame[stacks.frame[nodes]] | result[stacks.parent[nodes]]
+    return result[:-1]

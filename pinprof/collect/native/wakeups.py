@@ -1,0 +1,92 @@
+"""Who wakes the program's threads, and what recording that may cost: an event that is off while it is too dear.
+
+A program may wake threads 100,000 times a second. The budget is an account: a share of the time that passes goes in,
+each wake-up takes its price out, and while the account is overdrawn the event is off. What waits end then is left to
+inference, as where no wake-up may be recorded at all.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from pinprof.collect.native import perf_event
+from pinprof.collect.native.events import WAKEUPS
+from pinprof.collect.native.opened import Opened
+
+SCHED_WAKING = "sched/sched_waking"
+SHARE = 0.005
+"""Of the time that passes: what recording wake-ups may cost."""
+PRICE_NS = 1500
+"""What one record costs the program, measured on Linux 6.18 (docs/performance.md)."""
+CREDIT_NS = 10_000_000
+"""What the account holds at most, and when recording begins: several thousand wake-ups."""
+_SHORTEST_MS = 20
+
+
+class Wakeups:
+    """What governs the event."""
+
+    def __init__(self) -> None:
+        self._files: list[int] = []
+        self._wanted = self._on = False
+        self._account: float = CREDIT_NS
+        self._count = self._records = 0
+        self._looked_ns = self._off_since_ns = self._off_ns = 0
+
+    def govern(self, opened: Opened) -> None:
+        """Take charge of the event, where the kernel has opened it."""
+        place = next((place for place, spec in enumerate(opened.specs) if spec.name == WAKEUPS), None)
+        self._files = opened.files[place] if place is not None else []
+
+    def switched(self, *, on: bool) -> None:
+        """All events were switched on, or off."""
+        now = time.monotonic_ns()
+        if self._files and on != self._wanted:
+            self._end_off(now)
+            self._wanted = self._on = on
+            self._looked_ns, self._count = now, self._total()
+
+    def look(self) -> None:
+        """See what it costs, and switch it off or on again."""
+        if not self._files or not self._wanted:
+            return
+        now, total = time.monotonic_ns(), self._total()
+        happened, passed = total - self._count, now - self._looked_ns
+        self._looked_ns, self._count = now, total
+        self._records += happened
+        self._account = min(self._account + SHARE * passed - PRICE_NS * happened, CREDIT_NS)
+        if self._on and self._account < 0:
+            self._change(perf_event.disable)
+            self._on, self._off_since_ns = False, now
+        elif not self._on and self._account >= CREDIT_NS / 2:
+            self._end_off(now)
+            self._change(perf_event.enable)
+            self._on = True
+
+    def wait_ms(self, longest: int) -> int:
+        """How long nothing has to be done here, in milliseconds, `longest` at most."""
+        if self._on or not self._wanted:
+            return longest
+        due_ns = (CREDIT_NS / 2 - self._account) / SHARE
+        return min(longest, max(int(due_ns / 1_000_000), _SHORTEST_MS))
+
+    def finish(self) -> dict[str, Any]:
+        """What there is to say, once the events are off."""
+        if not self._files:
+            return {}
+        if self._wanted:
+            self._records += self._total() - self._count
+            self._end_off(time.monotonic_ns())
+        return {"wakeups": {"records": self._records, "off_ns": self._off_ns}}
+
+    def _end_off(self, now: int) -> None:
+        if self._wanted and not self._on:
+            self._off_ns += now - self._off_since_ns
+
+    def _total(self) -> int:
+        return sum(perf_event.count(file) for file in self._files)
+
+    def _change(self, change: Any) -> None:
+        for file in self._files:
+            change(file)

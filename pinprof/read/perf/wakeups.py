@@ -1,0 +1,139 @@
+"""Wake-ups: samples of the tracepoint sched:sched_waking, each taken in the waker's context, as a table of their own.
+
+    u16 type; u8 flags, preempt_count; s32 pid          the fields of every tracepoint
+    char comm[16]; s32 pid, prio, target_cpu            of the woken thread (include/trace/events/sched.h)
+
+The kernel delivers a wake-up within the program twice, to the waker's event and to the woken thread's
+(perf_tp_event): the one with the stack counts. Processes outside the program stay outside: a waker there is its process
+id alone, and its stack and command's name only where the whole machine was recorded on request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Self
+
+import numpy as np
+
+from pinprof.columns import Bool, Int32, UInt8, UInt64
+from pinprof.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.header import EventSource
+from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.samples import PAYLOAD_WORDS, RawSamples
+from pinprof.read.perf.stream import Raw, TaskRecord
+
+ALONE = ("sched-waking/period=1/",)
+"""Names of events that hold wake-ups and nothing else: pinprof's own. Another tool's stay among the events as well."""
+_NAMES = (*ALONE, "sched:sched_waking")
+_HARDIRQ_NMI, _SOFTIRQ = 0x08 | 0x40, 0x10
+"""TRACE_FLAG_HARDIRQ, TRACE_FLAG_NMI, TRACE_FLAG_SOFTIRQ (include/linux/trace_events.h)."""
+_TWICE_NS = 20_000
+"""Two records of one wake-up are no further apart."""
+_MOST_STRANGERS = 1000
+
+
+@dataclass(frozen=True)
+class Woken:
+    """Wake-ups before symbols; columns of one length, ordered by time."""
+
+    samples: RawSamples
+    """Taken in the waker; without a call chain where nothing is to be known of that."""
+    woken: Int32
+    context: UInt8
+    recorded: bool
+    outside: Bool
+    """Whether the waker is outside the program."""
+
+    def of_program(self, samples: RawSamples, spaces: AddressSpaces, *, system_wide: bool) -> Self:
+        """Those of the program's threads, each once; `samples` are the program's, of its other events."""
+        threads = np.unique(samples.tid[samples.pid > 0])
+        pids = np.unique(samples.pid[samples.pid > 0])
+        if not system_wide:
+            pids = np.union1d(pids, [pid for pid in np.unique(self.samples.pid).tolist() if spaces.has_mappings(pid)])
+        kept = np.isin(self.woken, threads) & (self.woken != self.samples.tid)
+        table = self._taken(np.flatnonzero(kept))
+        table = table._taken(table._once())
+        outside = ~np.isin(table.samples.pid, pids)
+        by_thread = table.context != BY_INTERRUPT
+        shown = by_thread & ~table.samples.unchained & (~outside | system_wide)
+        told = table.samples
+        length = np.where(shown, told.chain_length, 0).astype(np.int32)
+        tid = np.where(outside & ~np.bool_(system_wide), np.int32(-1), told.tid)
+        return replace(table, samples=replace(told, chain_length=length, tid=tid), outside=outside)
+
+    def table(self, node: Int32) -> WakeupTable | None:
+        """The model's table; `node` are the wakers' stacks."""
+        if not self.recorded:
+            return None
+        told = self.samples
+        stack = np.where(told.chain_length > 0, node, np.int32(NO_NODE)).astype(np.int32)
+        return WakeupTable(told.clock, told.pid, told.tid, self.woken, self.context, stack)
+
+    def strangers(self, tasks: Iterable[tuple[int, TaskRecord]]) -> dict[int, str]:
+        """Processes outside the program that woke its threads, and their commands' names where these were recorded."""
+        woke = self.outside & (self.context == BY_THREAD) & (self.samples.pid > 0)
+        pids, count = np.unique(self.samples.pid[woke], return_counts=True)
+        most = pids[np.argsort(-count, kind="stable")][:_MOST_STRANGERS].tolist()
+        names = dict.fromkeys(most, "")
+        for _, record in tasks:
+            if isinstance(record, rec.CommRecord) and record.pid == record.tid and record.pid in names:
+                names[record.pid] = record.name
+        return names
+
+    def _taken(self, rows: np.ndarray) -> Self:
+        return replace(
+            self,
+            samples=self.samples.take(rows),
+            woken=self.woken[rows],
+            context=self.context[rows],
+            outside=self.outside[rows],
+        )
+
+    def _once(self) -> np.ndarray:
+        """The rows without the second record of a wake-up, that with the shorter stack; ordered by time."""
+        told = self.samples
+        order = np.lexsort((-told.chain_length, told.clock, told.tid, self.woken))
+        same = (self.woken[order][1:] == self.woken[order][:-1]) & (told.tid[order][1:] == told.tid[order][:-1])
+        same &= np.diff(told.clock[order]) <= _TWICE_NS
+        # The second of a pair goes, unless it is the one with a stack.
+        second = np.append(False, same)
+        second[1:] &= ~second[:-1]
+        first = np.append(second[1:], False)
+        bare = told.unchained[order]
+        swap = first & bare & ~np.append(bare[1:], True)
+        kept = order[~second & ~swap | np.append(False, swap[:-1])]
+        return np.asarray(kept[np.argsort(told.clock[kept], kind="stable")])
+
+
+def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
+    """The samples without the wake-ups that pinprof recorded, and all wake-ups."""
+    numbers = [
+        index for index, source in enumerate(sources) if source.name in _NAMES and source.attr.sample_type & rec.RAW
+    ]
+    # In a stream events may be described after the first samples: fields of these are not kept.
+    mine = np.isin(raw.samples.source, numbers) & np.bool_(len(raw.payload) == len(raw.samples))
+    rows = np.flatnonzero(mine)
+    payload = raw.payload[rows] if len(rows) else np.zeros((0, PAYLOAD_WORDS), np.uint64)
+    chosen = raw.samples.take(rows)
+    woken = Woken(
+        samples=chosen,
+        woken=_low(payload[:, 3]),
+        context=_context(payload[:, 0]),
+        recorded=bool(numbers),
+        outside=np.zeros(len(rows), np.bool_),
+    )
+    alone = [index for index in numbers if sources[index].name in ALONE]
+    kept = raw.samples.take(~np.isin(raw.samples.source, alone)) if alone else raw.samples
+    return kept, woken
+
+
+def _low(words: UInt64) -> Int32:
+    return (words & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+
+
+def _context(head: UInt64) -> UInt8:
+    flags = (head >> np.uint64(16)) & np.uint64(0xFF)
+    softirq = np.where(flags & np.uint64(_SOFTIRQ), np.uint8(BY_SOFTIRQ), np.uint8(BY_THREAD))
+    return np.where(flags & np.uint64(_HARDIRQ_NMI), np.uint8(BY_INTERRUPT), softirq)
