@@ -35,7 +35,8 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
         findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None),
-        pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None, ledger=None,
+        pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None,
+        ledger=None,
     )  # fmt: skip
     made = {
         section.key: section.build(cast("Analysis", given), shared) for section in SECTIONS if section is not OverTime
