@@ -102,6 +102,8 @@ class ApiCallTable(Table):
     """`Location` of memory that comes from a pool or has a handle, UNKNOWN for other calls."""
     stack: Int32 | None = None
     """Node of its stack in `Capture.call_stacks`; None when stacks were not recorded."""
+    address: UInt64 | None = None
+    """Where the memory begins that it made, registered or gives back; 0 where not known, and for other calls."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -248,6 +250,8 @@ class Activity:
     gpu_ops: GpuOpTable = field(default_factory=GpuOpTable.empty)
     faults: PageFaultTable = field(default_factory=PageFaultTable.empty)
     memory: MemoryUsageTable = field(default_factory=MemoryUsageTable.empty)
+    reported: MemoryUsageTable = field(default_factory=MemoryUsageTable.empty)
+    """What CUPTI reported of allocations and frees beside calls that were traced: their addresses above all."""
     os_calls: OsCallTable = field(default_factory=OsCallTable.empty)
     sched: SchedTable = field(default_factory=SchedTable.empty)
     marks: MarkTable = field(default_factory=MarkTable.empty)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
+
 from pinprof.analyze.activity.activity import analyze_activity
-from pinprof.analyze.activity.calls import prepare_calls
+from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.headline import activity_headline, full_link
 from pinprof.analyze.activity.results import ActivityAnalysis
@@ -18,9 +20,11 @@ from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
 from pinprof.analyze.headline import headline
 from pinprof.analyze.idle import idle_apart
+from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.opportunities.answer import with_opportunities
+from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut
 from pinprof.analyze.ranges.summary import summarise
@@ -78,7 +82,18 @@ def analyze(capture: Capture, *, all_frames: bool = False, search: bool = True) 
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
     )
-    return with_opportunities(explained, recorded, of_recorded, calls) if search else explained
+    if not search:
+        return explained
+    return _with_ledger(with_opportunities(explained, recorded, of_recorded, calls), calls)
+
+
+def _with_ledger(analysis: Analysis, calls: Calls | None) -> Analysis:
+    """The analysis with which memory of CUDA lives when."""
+    if calls is None:
+        return analysis
+    steps = analysis.course.steps if analysis.course else None
+    starts = np.array(steps.starts_ns if steps else (), np.int64)
+    return replace(analysis, ledger=ledger_of(analysis.capture, calls, copies_of(analysis.capture, calls), starts))
 
 
 def _leading(found: tuple[Finding, ...], activity: ActivityAnalysis | None, headline: str) -> tuple[str, ...]:

@@ -45,8 +45,7 @@ def summarise_memory(capture: Capture) -> MemoryResult | None:
     if log is None:
         return None
     together = {name: _together(log, name) for name in SUMMED if any(name in one.values for one in log.processes)}
-    size = capture.manifest.host.get("page_bytes")
-    page = size if isinstance(size, int) and size > 0 else PAGE_BYTES
+    page = page_bytes(capture)
     free = log.machine.get("nr_free_pages")
     faults = [number for number, event in enumerate(capture.events) if event.unit == "faults"]
     weight = capture.samples.weight[capture.samples.event == faults[0]] if faults else None
@@ -64,6 +63,12 @@ def summarise_memory(capture: Capture) -> MemoryResult | None:
         },
         program_faults=None if weight is None else int(weight.sum()),
     )
+
+
+def page_bytes(capture: Capture) -> int:
+    """Size of a base page of the machine."""
+    size = capture.manifest.host.get("page_bytes")
+    return size if isinstance(size, int) and size > 0 else PAGE_BYTES
 
 
 def _together(log: MemoryLog, name: str) -> Int64:

@@ -11,6 +11,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.evidence import MIN_SAMPLES
+from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Course, Opportunities
@@ -221,6 +222,8 @@ class Analysis:
     """Phases and the critical thread's time; None where nothing has a time."""
     opportunities: Opportunities | None = None
     """What to change; None where nobody looked."""
+    ledger: Ledger | None = None
+    """Which memory of CUDA lives when; None where no allocation was recorded, or nobody looked."""
 
     blame: BlameResult | None = None
     """Who waits for whom; None where no waits were recorded, or nobody looked."""

@@ -258,6 +258,7 @@ def _added(activity: Activity, work: GpuWork) -> Activity:
         gpu_ops=work.operations,
         faults=work.faults,
         memory=activity.memory if len(activity.memory) else work.memory,
+        reported=work.memory,
         recorded=activity.recorded | work.recorded,
     )
 

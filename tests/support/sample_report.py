@@ -36,7 +36,7 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
     given = SimpleNamespace(
         findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None),
         pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None,
-        blame=None,
+        blame=None, ledger=None,
     )  # fmt: skip
     made = {
         section.key: section.build(cast("Analysis", given), shared) for section in SECTIONS if section is not OverTime

@@ -52,6 +52,8 @@ class Steps:
     median_ns: int
     slowest_ns: int
     slowest_start_ns: int
+    starts_ns: tuple[int, ...] = field(default=(), compare=False)
+    """When each begins."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -76,7 +76,10 @@ def _of_ranges(capture: Capture, critical: Critical, begin: int, end: int, least
         starts, length = ranges.start_ns[rows], (ranges.end_ns - ranges.start_ns)[rows]
         if _regular(length, least):
             slowest = int(np.argmax(length))
-            return Steps(name, len(rows), int(np.median(length)), int(length[slowest]), int(starts[slowest]))
+            return Steps(
+                name, len(rows), int(np.median(length)), int(length[slowest]), int(starts[slowest]),
+                tuple(starts.tolist()),
+            )  # fmt: skip
     return None
 
 
@@ -92,4 +95,6 @@ def _steps(what: str, starts: Int64) -> Steps:
     """A step lasts until the next one begins; how long the last one took is not known."""
     length = np.diff(starts)
     slowest = int(np.argmax(length))
-    return Steps(what, len(starts), int(np.median(length)), int(length[slowest]), int(starts[slowest]))
+    return Steps(
+        what, len(starts), int(np.median(length)), int(length[slowest]), int(starts[slowest]), tuple(starts.tolist())
+    )

@@ -119,6 +119,7 @@ class _Replay:
         self._since_ns = before.time_ns
         self._granted = np.full(len(calls), -1, np.int64)
         self._location = arguments.location.copy()
+        self._address = np.zeros(len(calls), np.uint64)
         self._usage: list[tuple[int, int, int, MemoryKind, MemoryOperation]] = []
         copies = np.array([role.copies is not None for role in self._roles] or [False], np.bool_)
         self._copies = np.flatnonzero(copies[calls.name])
@@ -143,6 +144,8 @@ class _Replay:
         calls = self._calls
         concerned = [role.memory is not None or role.properties is not None for role in self._roles]
         makes = [role.grants or role.size is not None for role in self._roles]
+        about = np.array([role.memory is not None for role in self._roles] or [False], np.bool_)[calls.name]
+        self._address[about] = self._arguments.pointer[about]
         for row in np.flatnonzero(np.array(concerned or [False], np.bool_)[calls.name] & (calls.status == 0)).tolist():
             yield int(calls.end_ns[row] if makes[calls.name[row]] else calls.start_ns[row]), row
 
@@ -181,6 +184,7 @@ class _Replay:
         elif kind != MemoryKind.DEVICE:  # which lies in no mapping of the host
             address, length = self._mapped_in(row, kind, process)
         self._usage.append((row, size, address, kind, MemoryOperation.ALLOCATE))
+        self._address[row] = address
         if address:
             process.live[kind, address] = Held(size, length, before=False)
             process.owned.put(address, address + length, kind)
@@ -279,6 +283,7 @@ class _Replay:
             host_address=address,
             granted_bytes=self._granted,
             location=self._location,
+            address=self._address,
         )
 
     def _memory_usage(self) -> MemoryUsageTable:

@@ -11,6 +11,7 @@ from pinprof.report.sections.counterfactual import OtherMemory
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.flame import Flamegraph
 from pinprof.report.sections.hero import Hero
+from pinprof.report.sections.ledger import LedgerSection
 from pinprof.report.sections.lines import Lines
 from pinprof.report.sections.machine import Machine
 from pinprof.report.sections.memory import Memory
@@ -27,19 +28,20 @@ from pinprof.report.sections.uvm import ManagedMemory
 
 SECTIONS: tuple[type[Section], ...] = (
     Hero, WhatToChange, Phases, OverTime, WhoWaits, Causes, Pinning, OtherMemory, Ranges, Walls, Lines, Calls,
-    Transfers, ManagedMemory, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
+    Transfers, ManagedMemory, LedgerSection, Memory, Flamegraph, Findings, Quality, Machine, Reproduce, ActivityEntry,
 )  # fmt: skip
 """In the order of the page."""
 
 TEXT_ORDER = (
-    "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "blame", "memory", "calls", "transfers",
+    "hero", "opportunities", "phases", "causes", "ranges", "lines", "walls", "blame", "ledger", "memory", "calls",
+    "transfers",
     "uvm", "pinning", "counterfactual", "findings", "quality", "reproduce",
 )  # fmt: skip
 """The terminal's order, by key: what was measured, then what it means. Sections without a place here come last."""
 
 JSON_ORDER = (
     "hero", "opportunities", "phases", "causes", "ranges", "quality", "findings", "activity", "memory",
-    "counterfactual", "pinning", "lines", "blame",
+    "counterfactual", "pinning", "lines", "blame", "ledger",
 )  # fmt: skip
 """The JSON's order, by key of the section that writes the entries. Sections without a place here come last."""
 

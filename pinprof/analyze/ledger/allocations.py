@@ -1,0 +1,170 @@
+"""Allocations of a capture, from traced calls, with the addresses that CUPTI reports where calls do not tell them.
+
+A call says its size and its line; for page-locked and managed memory the driver's mapping says the address
+(read/perf/cuda_memory.py). Memory from a pool or from a mapping of before has an address in CUPTI's records alone: the
+n-th record of a size and kind in a process belongs to the n-th such call, where there are as many of both, else
+the only one within a call to that call.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pinprof.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.groups import group
+from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable, Kind
+from pinprof.columns import Int64, Table, UInt8, UInt64
+from pinprof.model import Int32
+
+_KIND_OF: tuple[tuple[Kind, str], ...] = (
+    ("pool", r"(cuda|cu)(Malloc|MemAlloc)(FromPool)?Async( \(.+\))?"),
+    ("pinned", r"cudaMallocHost|cudaHostAlloc|cuMemAllocHost|cuMemHostAlloc|cuMemCreate \(host( NUMA)?\)"),
+    ("registered", r"cudaHostRegister|cuMemHostRegister"),
+    ("managed", r"cudaMallocManaged|cuMemAllocManaged"),
+    ("device", r"cudaMalloc|cudaMallocPitch|cuMemAlloc|cuMemAllocPitch|cuMemCreate"),
+)
+_RELEASES = (
+    ("host", r"cudaFreeHost|cuMemFreeHost"),
+    ("registered", r"cudaHostUnregister|cuMemHostUnregister"),
+    ("device", r"cudaFree|cudaFreeAsync|cuMemFree|cuMemFreeAsync|cuMemRelease"),
+)
+_FAMILY = {"pinned": "host", "registered": "registered", "managed": "device", "pool": "device", "device": "device"}
+FAMILIES = ("host", "registered", "device")
+"""What one function frees another does not; addresses are compared within a family."""
+FAMILY_OF_KIND = np.array([FAMILIES.index(_FAMILY[kind]) for kind in KINDS], np.uint8)
+_REPORTED: dict[int, Kind] = {MemoryKind.PINNED: "pinned", MemoryKind.MANAGED: "managed", MemoryKind.DEVICE: "device"}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FreeTable(Table):
+    """What was given back, ordered by start."""
+
+    start_ns: Int64
+    pid: Int32
+    family: UInt8
+    """Index into `FAMILIES`."""
+    address: UInt64
+
+
+def kind_of(name: str) -> Kind | None:
+    """What a call allocates, by its name; None for one that allocates nothing whose lifetime is known."""
+    return next((kind for kind, pattern in _KIND_OF if re.fullmatch(pattern, name)), None)
+
+
+def family_of(name: str) -> str | None:
+    """What a call gives back, by its name."""
+    return next((family for family, pattern in _RELEASES if re.fullmatch(pattern, name)), None)
+
+
+def recorded(activity: Activity, calls: Calls) -> tuple[AllocationTable, FreeTable]:
+    """What was allocated, still without ends, and what was given back."""
+    table = calls.table
+    if table.size_bytes is not None and table.address is not None:
+        return _with_reported(_by_calls(calls), activity.reported, table.start_ns), _frees_of(calls)
+    return _by_usage(activity.memory, calls)
+
+
+def _by_calls(calls: Calls) -> AllocationTable:
+    table = calls.table
+    kinds = [kind_of(name) for name in calls.names]
+    number = np.array([-1 if kind is None else KINDS.index(kind) for kind in kinds], np.int16)[calls.name]
+    row = np.flatnonzero((number >= 0) & (table.status == 0))
+    row = row[np.argsort(table.end_ns[row], kind="stable")]
+    size = np.maximum(calls.size_bytes[row], UNKNOWN)
+    granted = size if table.granted_bytes is None else np.maximum(table.granted_bytes[row], size)
+    assert table.address is not None
+    return AllocationTable(
+        start_ns=table.end_ns[row],
+        end_ns=np.full(len(row), FOREVER),
+        pid=table.pid[row].astype(np.int32),
+        tid=table.tid[row].astype(np.int32),
+        kind=number[row].astype(np.uint8),
+        api=calls.name[row].astype(np.int32),
+        site=_sites(calls, row),
+        size_bytes=size,
+        wanted_bytes=size,
+        granted_bytes=granted,
+        address=table.address[row],
+        call=row,
+        freed=np.zeros(len(row), np.uint8),
+    )
+
+
+def _sites(calls: Calls, row: Int64) -> Int32:
+    site = calls.table.site
+    none = np.full(len(row), -1, np.int32)
+    return none if site is None else np.where(row >= 0, np.append(site, -1)[row], -1).astype(np.int32)
+
+
+def _frees_of(calls: Calls) -> FreeTable:
+    table = calls.table
+    assert table.address is not None
+    families = [family_of(name) for name in calls.names]
+    number = np.array([-1 if family is None else FAMILIES.index(family) for family in families], np.int16)[calls.name]
+    row = np.flatnonzero((number >= 0) & (table.status == 0) & (table.address > 0))
+    row = row[np.argsort(table.start_ns[row], kind="stable")]
+    return FreeTable(
+        table.start_ns[row], table.pid[row].astype(np.int32), number[row].astype(np.uint8), table.address[row]
+    )
+
+
+def _with_reported(made: AllocationTable, reported: MemoryUsageTable, called_ns: Int64) -> AllocationTable:
+    """The allocations with CUPTI's addresses, where those are certain."""
+    rows = np.flatnonzero(reported.operation == MemoryOperation.ALLOCATE)
+    if not len(rows) or not len(made):
+        return made
+    # To CUPTI memory from pools is the device's; what is registered it does not report.
+    of_kind = np.array([KINDS.index(_REPORTED[kind]) if kind in _REPORTED else 255 for kind in range(256)], np.uint8)
+    mine = np.where(made.kind == KINDS.index("pool"), KINDS.index("device"), made.kind).astype(np.int64)
+    theirs = of_kind[reported.memory_kind[rows]].astype(np.int64)
+    cells = group(
+        np.concatenate([made.pid, reported.pid[rows]]).astype(np.int64),
+        np.concatenate([mine, theirs]),
+        np.concatenate([made.size_bytes, reported.size_bytes[rows]]),
+    ).of
+    here, there = cells[: len(made)], cells[len(made) :]
+    by_start = np.lexsort((made.start_ns, here))
+    by_time = rows[np.lexsort((reported.time_ns[rows], there))]
+    count = int(cells.max()) + 1
+    many, told = np.bincount(here, minlength=count), np.bincount(there, minlength=count)
+    same = (many == told) & (many > 0)
+    matched, source = by_start[same[here[by_start]]], by_time[same[np.sort(there)]]
+    address = made.address.copy()
+    address[matched] = reported.address[source]
+    for cell in np.flatnonzero((many > 0) & (told > 0) & ~same).tolist():
+        mine = by_start[np.searchsorted(here[by_start], cell) : np.searchsorted(here[by_start], cell, "right")]
+        times = by_time[np.searchsorted(np.sort(there), cell) : np.searchsorted(np.sort(there), cell, "right")]
+        first = np.searchsorted(reported.time_ns[times], called_ns[made.call[mine]])
+        alone = np.searchsorted(reported.time_ns[times], made.start_ns[mine], "right") - first == 1
+        address[mine[alone]] = reported.address[times[first[alone]]]
+    return replace(made, address=address)
+
+
+def _by_usage(usage: MemoryUsageTable, calls: Calls) -> tuple[AllocationTable, FreeTable]:
+    """By what a tracing tool reports of memory, with the names and threads of the calls where they are joined."""
+    of_kind = np.array([KINDS.index(_REPORTED[kind]) if kind in _REPORTED else 255 for kind in range(256)], np.uint8)
+    kind = of_kind[usage.memory_kind]
+    call = calls.launching(usage.pid, usage.correlation_id)
+    row = np.flatnonzero((usage.operation == MemoryOperation.ALLOCATE) & (kind < len(KINDS)))
+    made = AllocationTable(
+        start_ns=usage.time_ns[row],
+        end_ns=np.full(len(row), FOREVER),
+        pid=usage.pid[row].astype(np.int32),
+        tid=np.where(call[row] >= 0, np.append(calls.table.tid, -1)[call[row]], -1).astype(np.int32),
+        kind=kind[row],
+        api=np.append(calls.name, len(calls.names) - 1)[call[row]].astype(np.int32),
+        site=_sites(calls, call[row]),
+        size_bytes=usage.size_bytes[row],
+        wanted_bytes=usage.size_bytes[row],
+        granted_bytes=usage.size_bytes[row],
+        address=usage.address[row],
+        call=call[row],
+        freed=np.zeros(len(row), np.uint8),
+    )
+    back = np.flatnonzero((usage.operation == MemoryOperation.FREE) & (kind < len(KINDS)) & (usage.address > 0))
+    family = np.append(FAMILY_OF_KIND, 0)[np.minimum(kind[back], len(KINDS))]
+    return made, FreeTable(usage.time_ns[back], usage.pid[back].astype(np.int32), family, usage.address[back])

@@ -1,0 +1,113 @@
+"""The ledger of a capture: allocations with their lifetimes, and all that is told of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.activity import Activity
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.ledger.allocations import recorded
+from pinprof.analyze.ledger.checkpoints import checkpoints_of
+from pinprof.analyze.ledger.curves import curves_of
+from pinprof.analyze.ledger.kernel import kernel_views
+from pinprof.analyze.ledger.lifetimes import settled
+from pinprof.analyze.ledger.results import Allocations, Ledger
+from pinprof.analyze.ledger.sites import sites_of, totals_of
+from pinprof.analyze.ledger.use import Use, use_of
+from pinprof.analyze.ledger.wanted import wanted_of
+from pinprof.analyze.memory import page_bytes
+from pinprof.analyze.opportunities.results import CopyTable
+from pinprof.columns import Int64, UInt8
+from pinprof.cuda_functions import MEMORY
+from pinprof.model import Capture, MemoryLog
+from pinprof.units import format_counted
+
+_ALIVE_NS = 1_000_000_000
+"""A process that was not looked at for so long at the end had ended."""
+
+
+def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns: Int64) -> Ledger | None:
+    """None where no allocation and no free was recorded. `steps_ns`: when the steps of the capture begin."""
+    activity = capture.activity
+    if activity is None:
+        return None
+    made, frees = recorded(activity, calls)
+    if not len(made) and not len(frees):
+        return None
+    ended = _ended(capture.memory, calls)
+    allocations = settled(made, frees, calls.names, calls.table.sites, ended)
+    use = _use(activity, allocations, copies)
+    allocations, basis = _with_wanted(capture, calls, allocations, use)
+    checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))
+    return Ledger(
+        allocations=allocations,
+        sites=sites_of(allocations, use, capture.threads, steps_ns, basis),
+        totals=totals_of(allocations.table),
+        checkpoints=checkpoints,
+        checkpoints_left_out=left_out,
+        kernel=kernel_views(allocations.table, calls, capture.memory, page_bytes(capture)),
+        curves=curves_of(allocations, int(calls.table.end_ns.max(initial=0))),
+        unplaced_copies=use.unplaced if use else 0,
+        notes=tuple(_notes(activity, allocations)),
+    )
+
+
+def _use(activity: Activity, allocations: Allocations, copies: CopyTable | None) -> Use | None:
+    """None where copies are not all known."""
+    if copies is None or activity.untraced() or activity.lost_calls:
+        return None
+    return use_of(allocations.table, copies)
+
+
+def _with_wanted(
+    capture: Capture, calls: Calls, allocations: Allocations, use: Use | None
+) -> tuple[Allocations, UInt8]:
+    table, call = allocations.table, allocations.table.call
+    stack = np.full(len(table), -1, np.int64)
+    if calls.table.stack is not None:
+        stack = np.where(call >= 0, np.append(calls.table.stack, -1)[call], -1).astype(np.int64)
+    wanted, basis = wanted_of(table, use, stack, capture.call_stacks)
+    return replace(allocations, table=replace(table, wanted_bytes=wanted)), basis
+
+
+def _ended(log: MemoryLog | None, calls: Calls) -> dict[int, int]:
+    """When processes were last seen that ended before the program did."""
+    if log is None:
+        return {}
+    seen = {one.pid: int(one.time_ns[-1]) for one in log.processes if len(one.time_ns)}
+    gone = {pid: time for pid, time in seen.items() if time < int(log.time_ns[-1]) - _ALIVE_NS}
+    for pid, time in gone.items():
+        gone[pid] = max(time, int(calls.table.end_ns[calls.table.pid == pid].max(initial=0)))
+    return gone
+
+
+def _notes(activity: Activity, allocations: Allocations) -> Iterator[str]:
+    """What makes the ledger uncertain, as sentences."""
+    if missed := activity.untraced(MEMORY):
+        yield (
+            f"About {format_counted(missed, 'call that allocates or frees was', 'calls that allocate or free were')} "
+            "not traced, because tracing them would have cost too much: the ledger misses them."
+        )
+    if activity.lost_calls:
+        yield (
+            f"{format_counted(activity.lost_calls, 'record of a call was', 'records of calls were')} lost: the ledger "
+            "misses them."
+        )
+    if allocations.undecided_frees:
+        yield (
+            f"{format_counted(allocations.undecided_frees, 'free gives', 'frees give')} back memory of which the "
+            "recording does not know the address: the ledger counts it as live."
+        )
+    if allocations.unknown_frees:
+        yield (
+            f"{format_counted(allocations.unknown_frees, 'free gives', 'frees give')} back memory that was allocated "
+            "before the recording, or not traced."
+        )
+    if allocations.unsized:
+        yield (
+            f"The size of {format_counted(allocations.unsized, 'allocation is', 'allocations are')} not known: they "
+            "count as nothing."
+        )

@@ -1,0 +1,59 @@
+"""How many bytes live when: exact levels, peaks and bins of sets of allocations."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.analyze.ledger.results import FOREVER, AllocationTable
+from pinprof.columns import Int64
+
+
+@dataclass(frozen=True)
+class Level:
+    """A step function: from each time on so many bytes live."""
+
+    time_ns: Int64
+    bytes: Int64
+
+    @classmethod
+    def of(cls, table: AllocationTable, amount: Int64) -> Level:
+        """Of all rows of a table, with what each counts. What ends at a time is gone when another one begins there."""
+        ends = table.end_ns < FOREVER
+        time = np.concatenate([table.end_ns[ends], table.start_ns])
+        step = np.concatenate([-amount[ends], amount])
+        order = np.argsort(time, kind="stable")
+        return cls(time[order], np.cumsum(step[order]))
+
+    def at(self, time_ns: Int64) -> Int64:
+        """What lives just after each time."""
+        place = np.searchsorted(self.time_ns, time_ns, "right")
+        return np.asarray(np.concatenate([np.zeros(1, np.int64), self.bytes])[place])
+
+    @property
+    def peak(self) -> tuple[int, int]:
+        """The most bytes, and when; (0, 0) of nothing."""
+        if not len(self.bytes):
+            return 0, 0
+        place = int(np.argmax(self.bytes))
+        return max(int(self.bytes[place]), 0), int(self.time_ns[place])
+
+    def most_in(self, edges: Int64) -> Int64:
+        """The most that lives within each bin; the last one has no end."""
+        begins = self.at(edges)
+        first = np.searchsorted(self.time_ns, edges, "right")
+        inside = np.append(first[1:], len(self.time_ns)) > first
+        most = begins.copy()
+        if inside.any():
+            # Bins with no event of their own would take that of the next one.
+            reduced = np.maximum.reduceat(self.bytes, first[inside])
+            most[inside] = np.maximum(most[inside], reduced)
+        return most
+
+
+def live_at(table: AllocationTable, time_ns: int, pid: int = -1) -> NDArray[np.bool_]:
+    """Which allocations live at a moment, of one process or of all."""
+    alive = (table.start_ns <= time_ns) & (table.end_ns > time_ns)
+    return np.asarray(alive if pid < 0 else alive & (table.pid == pid))

@@ -1,0 +1,102 @@
+"""When each allocation ends: by the address that a call gives back, without addresses by what can only be meant.
+
+Of the allocations and frees of one address in a process, a free ends the allocation before it. Two allocations of one
+address without a free in between: the first was given back unseen, and ends where the next begins. A free of an address
+that nothing is known of ends an allocation of unknown address, where all that may be meant have one size and one line;
+else it is undecided.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze.groups import group
+from pinprof.analyze.ledger.allocations import FAMILY_OF_KIND, FreeTable
+from pinprof.analyze.ledger.results import FOREVER, Allocations, AllocationTable
+from pinprof.columns import Int64, UInt8
+
+
+def settled(
+    made: AllocationTable, frees: FreeTable, names: tuple[str, ...], sites: tuple[str, ...], ended: Mapping[int, int]
+) -> Allocations:
+    """The allocations with their ends; `ended`: when processes did that ended before the recording."""
+    end, freed = made.end_ns.copy(), made.freed.copy()
+    left = _by_address(made, frees, end, freed)
+    unknown, undecided = _by_exclusion(made, frees, left, end, freed)
+    for pid, time in ended.items():
+        mine = (made.pid == pid) & (end == FOREVER)
+        end[mine] = np.maximum(made.start_ns[mine], time)
+    unsized = made.size_bytes < 0
+    table = replace(
+        made,
+        end_ns=np.maximum(end, made.start_ns),
+        freed=freed,
+        size_bytes=np.where(unsized, 0, made.size_bytes),
+        wanted_bytes=np.where(unsized, 0, made.wanted_bytes),
+        granted_bytes=np.maximum(made.granted_bytes, 0),
+    )
+    table = table.take(np.argsort(table.start_ns, kind="stable"))
+    return Allocations(table, names, sites, int(freed.sum()), unknown, undecided, int(unsized.sum()))
+
+
+def _by_address(made: AllocationTable, frees: FreeTable, end: Int64, freed: UInt8) -> Int64:
+    """Set the ends that addresses tell; the frees that are left."""
+    placed = np.flatnonzero(made.address > 0)
+    rows = np.concatenate([placed, -1 - np.arange(len(frees))])
+    address = np.concatenate([made.address[placed], frees.address])
+    pid = np.concatenate([made.pid[placed], frees.pid]).astype(np.int64)
+    family = np.concatenate([FAMILY_OF_KIND[made.kind[placed]], frees.family]).astype(np.int64)
+    time = np.concatenate([made.start_ns[placed], frees.start_ns])
+    place = np.unique(address, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    cell = group(pid, family, place).of
+    # A free at the time of an allocation is of the one before.
+    order = np.lexsort((rows >= 0, time, cell))
+    rows, cell, time = rows[order], cell[order], time[order]
+    follows = np.append(cell[1:] == cell[:-1], False)
+    after = np.append(rows[1:], 0)
+    closed = np.flatnonzero((rows >= 0) & follows & (after < 0))
+    lost = np.flatnonzero((rows >= 0) & follows & (after >= 0))
+    end[rows[closed]] = time[closed + 1]
+    freed[rows[closed]] = 1
+    end[rows[lost]] = time[lost + 1]
+    used = np.zeros(len(frees), np.bool_)
+    used[-1 - after[closed]] = True
+    return np.flatnonzero(~used)
+
+
+def _by_exclusion(made: AllocationTable, frees: FreeTable, left: Int64, end: Int64, freed: UInt8) -> tuple[int, int]:
+    """Let frees of unknown addresses end allocations of unknown address; how many are of nothing, and undecided."""
+    adrift = np.flatnonzero(made.address == 0)
+    family = FAMILY_OF_KIND[made.kind[adrift]]
+    events = sorted(
+        [
+            *zip(made.start_ns[adrift].tolist(), [1] * len(adrift), range(len(adrift)), strict=True),
+            *zip(frees.start_ns[left].tolist(), [0] * len(left), left.tolist(), strict=True),
+        ]
+    )
+    alive: dict[tuple[int, int], dict[tuple[int, int, int], list[int]]] = defaultdict(dict)
+    unknown = undecided = 0
+    pids, of, kinds = made.pid[adrift].tolist(), family.tolist(), made.kind[adrift].tolist()
+    sizes, sites = made.size_bytes[adrift].tolist(), made.site[adrift].tolist()
+    free_pids, free_of = frees.pid.tolist(), frees.family.tolist()
+    for time, makes, at in events:
+        if makes:
+            alike = alive[pids[at], of[at]]
+            alike.setdefault((kinds[at], sizes[at], sites[at]), []).append(at)
+            continue
+        alike = alive[free_pids[at], free_of[at]]
+        if not alike:
+            unknown += 1
+        elif len(alike) > 1:
+            undecided += 1
+        else:
+            ((key, mine),) = alike.items()
+            row = adrift[mine.pop()]
+            end[row], freed[row] = time, 1
+            if not mine:
+                del alike[key]
+    return unknown, undecided

@@ -1,0 +1,213 @@
+"""Types of the ledger: allocations with their lifetimes, and what is told of each site, checkpoint and counter."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+
+from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
+
+Kind = Literal["pinned", "registered", "managed", "pool", "device"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+Basis = Literal["calls", "copies"]
+BASES: tuple[Basis, ...] = get_args(Basis)
+HOST_KINDS: tuple[Kind, ...] = ("pinned", "registered")
+"""Page-locked memory of the host: what counters of the kernel may know of."""
+FOREVER = int(np.iinfo(np.int64).max)
+"""The end of what nobody gave back while the recording went on."""
+UNKNOWN = -1
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class AllocationTable(Table):
+    """Allocations of one capture, ordered by start; each lives in [start, end)."""
+
+    start_ns: Int64
+    """When the call that made it returned."""
+    end_ns: Int64
+    """When the call that gave it back began, or its process ended; FOREVER where it was never given back."""
+    pid: Int32
+    tid: Int32
+    kind: UInt8
+    """Index into `KINDS`."""
+    api: Int32
+    """Index into `Allocations.names`."""
+    site: Int32
+    """Index into `Allocations.sites`, -1 where the caller is not known."""
+    size_bytes: Int64
+    """What the call asked for."""
+    wanted_bytes: Int64
+    """What was wanted of an allocator that rounds up; else what the call asked for."""
+    granted_bytes: Int64
+    """What it got: its mapping where that is known, else what was asked for."""
+    address: UInt64
+    """0 where not known."""
+    call: Int64
+    """Row of the calls' table, -1 where no call was recorded."""
+    freed: UInt8
+    """1 where a call gave it back."""
+
+
+@dataclass(frozen=True)
+class Allocations:
+    """The allocations of a capture, and how certain their lifetimes are."""
+
+    table: AllocationTable
+    names: tuple[str, ...]
+    """Of the calls that allocate."""
+    sites: tuple[str, ...]
+    frees: int
+    """Calls that gave back one of these."""
+    unknown_frees: int
+    """Calls that gave back memory of which no allocation is known: it was made before the recording, or not traced."""
+    undecided_frees: int
+    """Calls that gave back one of several allocations whose addresses are not known: they stay alive here."""
+    unsized: int
+    """Allocations whose size is not known; they count as nothing."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a site's live memory changes from step to step."""
+
+    bytes_per_step: float
+    """Median slope of all pairs of steps (Theil-Sen)."""
+    steps: int
+    significant: bool
+    """Whether the trend is more than chance (Mann-Kendall, 1 %)."""
+
+
+@dataclass(frozen=True)
+class SiteResult:
+    """What one call at one line of one thread holds; sizes in bytes."""
+
+    kind: Kind
+    api: str
+    line: str
+    """`function (file:line)`, empty where not known."""
+    pid: int
+    tid: int
+    thread: str
+    allocations: int
+    frees: int
+    requested_bytes: int
+    """Of all allocations together; of a caching allocator what its users wanted."""
+    granted_bytes: int
+    live_bytes: int
+    """At the end: what leaks, where the process is to give it back."""
+    live_granted_bytes: int
+    live_count: int
+    peak_bytes: int
+    """The most that lived at once, as requested."""
+    peak_granted_bytes: int
+    peak_ns: int
+    unused_bytes: int | None
+    """Of what is live at the end: what no copy has reached since it was made; None where copies are not all known."""
+    reached_bytes: int | None
+    """How much of all allocations copies have reached; None as above."""
+    last_copy_ns: int | None
+    """When a copy began last that uses this memory."""
+    requested_by: Basis
+    """Who tells what was requested: the calls, or for PyTorch's rounded blocks how far copies reach."""
+    growth: Growth | None
+
+
+@dataclass(frozen=True)
+class Total:
+    """All allocations of one kind."""
+
+    kind: Kind
+    allocations: int
+    frees: int
+    requested_bytes: int
+    granted_bytes: int
+    live_bytes: int
+    live_granted_bytes: int
+    peak_bytes: int
+    peak_granted_bytes: int
+    peak_ns: int
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """What lived at a moment that the program names: an edge of a range, or a mark."""
+
+    name: str
+    edge: Literal["start", "end", "mark"]
+    time_ns: int
+    pid: int
+    """Of the process whose memory counts; -1 for all."""
+    by_kind: Mapping[Kind, int]
+    by_line: Mapping[str, int]
+    """Requested bytes by line, `OTHERS` for those of the lines that hold least."""
+
+    @property
+    def live_bytes(self) -> int:
+        """All of it."""
+        return sum(self.by_kind.values())
+
+
+@dataclass(frozen=True)
+class KernelView:
+    """What a counter of the kernel says, against the ledger's page-locked memory; changes since the last look
+    before at which the ledger had least.
+    """
+
+    counter: Literal["VmPin", "nr_foll_pin"]
+    looks: int
+    """At which no call was just making or giving back such memory."""
+    time_ns: int
+    """Of the look at which the ledger has most, on the capture's clock."""
+    counted_bytes: int
+    """By the kernel, at that look."""
+    ledger_bytes: int
+    """By the ledger, at that look."""
+    worst_bytes: int
+    """The difference of any look that is furthest from 0: the kernel's minus the ledger's."""
+    before_bytes: int
+    """By how much the counter had grown by then: the driver pins memory for itself when it creates a context."""
+
+    @property
+    def difference_bytes(self) -> int:
+        """The kernel's minus the ledger's, at the look with most."""
+        return self.counted_bytes - self.ledger_bytes
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both differ by 1 % of what the ledger has, at most."""
+        return abs(self.difference_bytes) * 100 <= self.ledger_bytes
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The answer: who holds which memory of CUDA, and since when."""
+
+    allocations: Allocations
+    sites: tuple[SiteResult, ...]
+    """What holds most at its peak first, page-locked memory before other kinds."""
+    totals: tuple[Total, ...]
+    """Of each kind that there is."""
+    checkpoints: tuple[Checkpoint, ...]
+    checkpoints_left_out: int
+    kernel: tuple[KernelView, ...]
+    curves: Curves
+    unplaced_copies: int
+    """Copies of which the recording does not say where they lie in the host's memory."""
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """Live bytes over time, of the sites that hold most; each bin has the most that lived in it."""
+
+    edge_ns: Int64
+    """Where each bin begins."""
+    labels: tuple[tuple[Kind, str], ...]
+    """Kind and line of each curve; the last may be OTHERS."""
+    most: tuple[Int64, ...]
+
+
+OTHERS = "(other lines)"

@@ -1,0 +1,133 @@
+"""Allocations by kind, call, line and thread: what each asked for, got, holds and does not use."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from scipy import stats
+
+from pinprof.analyze.groups import group
+from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.results import (
+    BASES,
+    FOREVER,
+    HOST_KINDS,
+    KINDS,
+    UNKNOWN,
+    Allocations,
+    AllocationTable,
+    Growth,
+    Kind,
+    SiteResult,
+    Total,
+)
+from pinprof.analyze.ledger.use import Use
+from pinprof.columns import Int64, UInt8
+
+LEAST_STEPS = 8
+"""Fewer steps show no trend."""
+MOST_STEPS = 400
+"""Slopes are of all pairs of steps: of more steps, so many are looked at."""
+CHANCE = 0.01
+
+
+def sites_of(
+    allocations: Allocations,
+    use: Use | None,
+    threads: Mapping[tuple[int, int], str],
+    steps_ns: Int64,
+    basis: UInt8,
+) -> tuple[SiteResult, ...]:
+    """What holds most at its peak first, page-locked memory before other kinds.
+
+    `steps_ns`: when steps begin. `basis`: index into `BASES`, by row of the allocations.
+    """
+    table = allocations.table
+    if not len(table):
+        return ()
+    cells = group(*(column.astype(np.int64) for column in (table.kind, table.api, table.site, table.pid, table.tid)))
+    order = np.argsort(cells.of, kind="stable")
+    bounds = np.append(0, np.cumsum(cells.count))
+    found = [
+        _site(allocations, order[bounds[cell] : bounds[cell + 1]], use, threads, steps_ns, basis)
+        for cell in range(len(cells))
+    ]
+    return tuple(sorted(found, key=lambda site: (site.kind not in HOST_KINDS, -site.peak_bytes, site.line)))
+
+
+def _site(
+    allocations: Allocations,
+    rows: Int64,
+    use: Use | None,
+    threads: Mapping[tuple[int, int], str],
+    steps_ns: Int64,
+    basis: UInt8,
+) -> SiteResult:
+    mine = allocations.table.take(rows)
+    site, pid, tid = int(mine.site[0]), int(mine.pid[0]), int(mine.tid[0])
+    level = Level.of(mine, mine.size_bytes)
+    (peak, peak_ns), (granted_peak, _) = level.peak, Level.of(mine, mine.granted_bytes).peak
+    live = mine.end_ns == FOREVER
+    on_host = KINDS[int(mine.kind[0])] in (*HOST_KINDS, "managed")
+    last = None if use is None else use.last_ns[rows]
+    reached = None if use is None else int(use.reached_bytes[rows].sum())
+    return SiteResult(
+        kind=KINDS[int(mine.kind[0])],
+        api=allocations.names[int(mine.api[0])],
+        line=allocations.sites[site] if site >= 0 else "",
+        pid=pid,
+        tid=tid,
+        thread=threads.get((pid, tid), ""),
+        allocations=len(mine),
+        frees=int(mine.freed.sum()),
+        requested_bytes=int(mine.wanted_bytes.sum()),
+        granted_bytes=int(mine.granted_bytes.sum()),
+        live_bytes=int(mine.size_bytes[live].sum()),
+        live_granted_bytes=int(mine.granted_bytes[live].sum()),
+        live_count=int(live.sum()),
+        peak_bytes=peak,
+        peak_granted_bytes=granted_peak,
+        peak_ns=peak_ns,
+        unused_bytes=None if last is None or not on_host else int(mine.size_bytes[live & (last == UNKNOWN)].sum()),
+        reached_bytes=reached if on_host else None,
+        last_copy_ns=None if last is None or (last == UNKNOWN).all() else int(last.max()),
+        requested_by=BASES[int(basis[rows].max())],
+        growth=growth_of(level, steps_ns),
+    )
+
+
+def growth_of(level: Level, steps_ns: Int64) -> Growth | None:
+    """The trend of what lives when steps begin; None of fewer than LEAST_STEPS, or where it never changes."""
+    if len(steps_ns) < LEAST_STEPS:
+        return None
+    chosen = np.unique(np.linspace(0, len(steps_ns) - 1, min(len(steps_ns), MOST_STEPS)).astype(np.int64))
+    live = level.at(steps_ns[chosen]).astype(np.float64)
+    if (live == live[0]).all():
+        return None
+    slope = float(stats.theilslopes(live, chosen).slope)
+    chance = float(stats.kendalltau(chosen, live).pvalue)
+    return Growth(slope, len(steps_ns), bool(chance < CHANCE and slope != 0))
+
+
+def totals_of(table: AllocationTable) -> tuple[Total, ...]:
+    """Of each kind that there is."""
+    return tuple(_total(kind, table.take(table.kind == number)) for number, kind in enumerate(KINDS)
+                 if (table.kind == number).any())  # fmt: skip
+
+
+def _total(kind: Kind, mine: AllocationTable) -> Total:
+    (peak, peak_ns), (granted_peak, _) = Level.of(mine, mine.size_bytes).peak, Level.of(mine, mine.granted_bytes).peak
+    live = mine.end_ns == FOREVER
+    return Total(
+        kind=kind,
+        allocations=len(mine),
+        frees=int(mine.freed.sum()),
+        requested_bytes=int(mine.wanted_bytes.sum()),
+        granted_bytes=int(mine.granted_bytes.sum()),
+        live_bytes=int(mine.size_bytes[live].sum()),
+        live_granted_bytes=int(mine.granted_bytes[live].sum()),
+        peak_bytes=peak,
+        peak_granted_bytes=granted_peak,
+        peak_ns=peak_ns,
+    )

@@ -1,0 +1,76 @@
+"""The ledger: which allocation a free ends, and what lives when."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+
+from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable
+from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.lifetimes import settled
+from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
+
+Made = tuple[int, int, int, int, int]
+"""start, kind, site, size, address."""
+Free = tuple[int, int, int]
+"""start, family, address."""
+
+
+def ledger(made: list[Made], frees: list[Free], ended: dict[int, int] | None = None) -> Allocations:
+    start, kind, site, size, address = (np.array(column, np.int64) for column in zip(*made, strict=True))
+    table = AllocationTable.of(
+        len(made), start_ns=start, end_ns=FOREVER, pid=7, tid=7, kind=kind, site=site, size_bytes=size,
+        wanted_bytes=size, granted_bytes=size, address=address.astype(np.uint64), call=-1,
+    )  # fmt: skip
+    times, family, places = (np.array([free[part] for free in frees], np.int64) for part in range(3))
+    gone = FreeTable(times, np.full(len(frees), 7, np.int32), family.astype(np.uint8), places.astype(np.uint64))
+    return settled(table, gone, ("call",), ("a", "b", "c"), ended or {})
+
+
+def test_live_bytes_of_a_random_plan_are_exact_by_line() -> None:
+    plan, alive, truth = random.Random(17), {}, []
+    made: list[Made] = []
+    frees: list[Free] = []
+    for time in range(10, 20_000, 10):
+        if alive and plan.random() < 0.45:
+            place = plan.choice(sorted(alive))
+            kind, _, _ = alive.pop(place)
+            frees.append((time, int(FAMILY_OF_KIND[kind]), place))
+        else:
+            place = plan.choice([at for at in range(4096, 4096 * 2000, 4096) if at not in alive])
+            kind, site, size = plan.randrange(len(KINDS)), plan.randrange(3), plan.randrange(1, 1 << 20)
+            alive[place] = kind, site, size
+            made.append((time, kind, site, size, place))
+        truth.append((time, [sum(size for _, site, size in alive.values() if site == line) for line in range(3)]))
+    found = ledger(made, frees)
+    assert (found.frees, found.unknown_frees, found.undecided_frees) == (len(frees), 0, 0)
+    times = np.array([time for time, _ in truth], np.int64)
+    for line in range(3):
+        mine = found.table.take(found.table.site == line)
+        assert Level.of(mine, mine.size_bytes).at(times).tolist() == [live[line] for _, live in truth]
+
+
+def test_a_second_free_and_a_free_of_older_memory_end_nothing() -> None:
+    host = FAMILIES.index("host")
+    found = ledger([(10, 0, 0, 100, 4096)], [(20, host, 4096), (30, host, 4096), (40, host, 8192)])
+    assert found.table.end_ns.tolist() == [20]
+    assert (found.frees, found.unknown_frees) == (1, 2)
+
+
+def test_memory_that_comes_back_at_an_address_has_a_life_of_its_own() -> None:
+    host = FAMILIES.index("host")
+    found = ledger([(10, 0, 0, 100, 4096), (30, 0, 1, 50, 4096), (40, 0, 2, 70, 4096)], [(20, host, 4096)])
+    assert found.table.end_ns.tolist() == [20, 40, FOREVER]
+
+
+def test_of_several_allocations_without_address_only_equal_ones_are_ended() -> None:
+    host = FAMILIES.index("host")
+    alike = ledger([(10, 0, 0, 100, 0), (20, 0, 0, 100, 0)], [(30, host, 4096)])
+    assert sorted(alike.table.end_ns.tolist()) == [30, FOREVER]
+    unlike = ledger([(10, 0, 0, 100, 0), (20, 0, 0, 200, 0)], [(30, host, 4096)])
+    assert (unlike.undecided_frees, unlike.table.end_ns.tolist()) == (1, [FOREVER, FOREVER])
+
+
+def test_what_a_process_leaves_ends_with_it() -> None:
+    assert ledger([(10, 0, 0, 100, 4096)], [], {7: 50}).table.end_ns.tolist() == [50]
