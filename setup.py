@@ -24,12 +24,21 @@ from setuptools.command.build_py import build_py
 
 ROOT = Path(__file__).resolve().parent
 
-_spec = importlib.util.spec_from_file_location("pinprof_libraries", ROOT / "pinprof/libraries.py")
-assert _spec is not None
-assert _spec.loader is not None
-libraries = importlib.util.module_from_spec(_spec)
-sys.modules[_spec.name] = libraries  # dataclasses look their module up there
-_spec.loader.exec_module(libraries)
+
+def loaded(name: str, path: Path) -> Any:
+    """A module of this repository, without the package that it belongs to."""
+    spec = importlib.util.spec_from_file_location(name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up there
+    spec.loader.exec_module(module)
+    return module
+
+
+libraries = loaded("pinprof_libraries", ROOT / "pinprof/libraries.py")
+readme = loaded("pinprof_readme", ROOT / "tools/readme.py")
+VERSION = re.findall(r'^__version__ = "(.+)"$', (ROOT / "pinprof/__init__.py").read_text("utf-8"), re.MULTILINE)[0]
 
 
 GLIBC = ("libc.so.6", "libdl.so.2", "libpthread.so.0", "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1")
@@ -118,6 +127,9 @@ class PlatformWheel(bdist_wheel):
 
 
 setup(
+    long_description=readme.for_index((ROOT / "README.md").read_text("utf-8"), VERSION),
+    long_description_content_type="text/markdown",
+    project_urls=readme.urls(),
     distclass=PlatformDistribution,
     cmdclass={"build_py": BuildWithLibraries, "bdist_wheel": PlatformWheel},
 )

@@ -33,7 +33,7 @@ class Library:
     source: Path
     prefix: str
     """Begins its file name; a hash of the source follows, so that another version's library is not taken for it."""
-    link: str
+    link: tuple[str, ...]
     headers: tuple[Path, ...] = ()
     """Beside `cursor.h`."""
 
@@ -45,7 +45,7 @@ class Library:
     def name_on(self, machine: str) -> str:
         """Its file name on a machine of another processor."""
         sources = b"".join(path.read_bytes() for path in (self.source, _HEADER, *self.headers))
-        made_of = sources + " ".join((*_FLAGS, self.link, machine)).encode()
+        made_of = sources + " ".join((*_FLAGS, *self.link, machine)).encode()
         return f"{self.prefix}{hashlib.sha256(made_of).hexdigest()[:12]}.so"
 
     def compile_into(self, folder: Path, machine: str = "") -> Path:
@@ -56,7 +56,7 @@ class Library:
         target = folder / self.name_on(machine or platform.machine())
         with tempfile.TemporaryDirectory(dir=folder, prefix=".build-") as place:
             made = Path(place) / target.name
-            command = [*compiler(), *_FLAGS, self.link, f"-I{_HERE}", str(self.source), "-o", str(made)]
+            command = [*compiler(), *_FLAGS, f"-I{_HERE}", str(self.source), *self.link, "-o", str(made)]
             # A signal ends the compiler before it can remove its temporary files: they go with the place.
             own = {**os.environ, "TMPDIR": place}
             subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=own)
@@ -115,8 +115,9 @@ def compiler() -> tuple[str, ...]:
 def target_machine() -> str:
     """What the C compiler compiles for, as `uname -m` says it there; this machine where it is none of MACHINES."""
     try:
-        said = subprocess.run([*compiler(), "-dumpmachine"], capture_output=True, text=True, check=True).stdout
-    except (OSError, subprocess.CalledProcessError):
+        # zig answers, and then ends with status 1 where the target names a version of glibc.
+        said = subprocess.run([*compiler(), "-dumpmachine"], capture_output=True, text=True, check=False).stdout
+    except OSError:
         said = ""
     machine = said.partition("-")[0]
     return machine if machine in MACHINES else platform.machine()
@@ -130,9 +131,9 @@ NVTX = Library(
     _HERE / "collect" / "nvtx" / "injection.c",
     "libpinprof_nvtx.",
     # nodelete: threads that end call into it, so it may never be unloaded.
-    "-Wl,-z,nodelete,-z,relro,-z,now",
+    ("-Wl,-z,nodelete,-z,relro,-z,now",),
 )
-_RELRO = "-Wl,-z,relro,-z,now"
+_RELRO = ("-Wl,-z,relro,-z,now",)
 UNWINDING = Library("unwinding library", _HERE / "collect" / "native" / "unwind.c", "libpinprof_unwind.", _RELRO)
 DWARF = Library("library of line numbers", _HERE / "read" / "symbols" / "dwarf.c", "libpinprof_dwarf.", _RELRO)
 FRAMES = Library(
@@ -143,11 +144,11 @@ CUPTI = Library(
     _HERE / "collect" / "cupti" / "injection.c",
     "libpinprof_cupti.",
     # nodelete: CUPTI calls into it until the process ends. Before glibc 2.34, dlsym is libdl's.
-    "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed,-ldl",
+    ("-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl"),
 )
 _SCOPE = _HERE / "trial" / "interpose" / "scope.h"
 # nodelete: what they answered calls with outlives any dlclose.
-_CURE = "-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed,-ldl"
+_CURE = ("-Wl,-z,nodelete,-z,relro,-z,now,--no-as-needed", "-ldl")
 CURE_MEMORY = Library(
     "library of memory cures", _SCOPE.with_name("memory.c"), "libpinprof_try_memory.", _CURE, (_SCOPE,)
 )

@@ -83,10 +83,10 @@ class _Xz:
 class _Zstd:
     def __init__(self) -> None:
         # Imported here: few inputs are compressed with it.
-        import zstandard
+        from pinprof.read.zstd import DecompressionParameter, ZstdDecompressor
 
-        self._stream = zstandard.ZstdDecompressor(max_window_size=WINDOW_BYTES).decompressobj()
-        self._behind = b""
+        limit = WINDOW_BYTES.bit_length() - 1
+        self._stream = ZstdDecompressor(options={DecompressionParameter.window_log_max: limit})
 
     @property
     def ended(self) -> bool:
@@ -94,16 +94,12 @@ class _Zstd:
 
     @property
     def behind(self) -> bytes:
-        return self._behind
+        return self._stream.unused_data
 
     def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
-        # zstd's best is 128 KiB for 4 bytes, and it has no bound of its own.
-        step = max(size >> 15, 4)
-        for at in range(0, len(packed), step):
-            yield self._stream.decompress(packed[at : at + step])
-            if self._stream.eof:
-                self._behind = self._stream.unused_data + packed[at + step :]
-                return
+        yield self._stream.decompress(packed, size)
+        while not self._stream.eof and not self._stream.needs_input:
+            yield self._stream.decompress(b"", size)
 
 
 class _Skipped:
@@ -198,9 +194,9 @@ def _member(head: bytes) -> tuple[str, Callable[[], _Member]] | None:
 
 
 def _zstd_error() -> type[Exception]:
-    import zstandard
+    from pinprof.read.zstd import ZstdError
 
-    return zstandard.ZstdError
+    return ZstdError
 
 
 def _too_large(file: BinaryIO, size: int) -> FormatError:

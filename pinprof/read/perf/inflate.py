@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import zstandard
+from pinprof.read.zstd import ZstdDecompressor, ZstdError
 
 MOST_INFLATION = 10_000
 """Plain bytes for a compressed one, beyond `SPARED_BYTES`."""
@@ -36,8 +36,7 @@ class Inflater:
     """Inflates the data of one file in order."""
 
     def __init__(self) -> None:
-        self._frames = zstandard.ZstdDecompressor()
-        self._frame: zstandard.ZstdDecompressionObj | None = None
+        self._frame: ZstdDecompressor | None = None
         self._packed_bytes = self._plain_bytes = 0
         self.records = 0
         """How many records the plain bytes have held so far; whoever walks them counts."""
@@ -57,10 +56,10 @@ class Inflater:
                 if self._frame is None:
                     if not (piece := piece.lstrip(b"\0")):
                         break
-                    self._frame = self._frames.decompressobj()
+                    self._frame = ZstdDecompressor()
                 try:
                     plain = self._frame.decompress(piece)
-                except zstandard.ZstdError:
+                except ZstdError:
                     self._frame = None
                     raise DamagedData(len(packed) - start) from None
                 piece = self._frame.unused_data if self._frame.eof else b""

@@ -25,7 +25,6 @@ from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
 import numpy as np
-import zstandard
 
 from pinprof import elf_headers
 from pinprof.columns import UInt8, UInt64
@@ -33,6 +32,7 @@ from pinprof.elf_headers import Section
 from pinprof.libraries import DWARF
 from pinprof.model import Dso
 from pinprof.read.symbols.elf import UNREADABLE, Image, debug_files, open_regular, same_build_id
+from pinprof.read.zstd import ZstdDecompressor, ZstdError
 
 MAX_UNPACKED = 512 << 20
 """Bytes of all compressed sections of one file."""
@@ -48,7 +48,7 @@ _MOST_AT_ONCE = 2048
 _ROOM = 8 << 20
 _COMPRESSED, _ZLIB, _ZSTD = 0x800, 1, 2
 _PIECE = 4 << 20
-_HARMFUL = (*UNREADABLE, zlib.error, zstandard.ZstdError, RecursionError)
+_HARMFUL = (*UNREADABLE, zlib.error, ZstdError, RecursionError)
 
 _SYSTEM = re.compile(
     # System and vendor directories, installed packages, and by their names the runtimes of languages and of CUDA.
@@ -181,8 +181,10 @@ def _unpacked(kind: int, head: int, size: int, part: UInt8, room: int, until: in
 def _pieces(kind: int, packed: bytes) -> Iterator[bytes]:
     """Unpacked bytes, at most 64 MiB in one piece."""
     if kind == _ZSTD:
-        reader = zstandard.ZstdDecompressor().stream_reader(packed)
-        yield from iter(lambda: reader.read(_PIECE), b"")
+        stream = ZstdDecompressor()
+        yield stream.decompress(packed, _PIECE)
+        while not stream.eof and not stream.needs_input:
+            yield stream.decompress(b"", _PIECE)
     else:
         unpack = zlib.decompressobj()
         for start in range(0, len(packed), 1 << 16):
