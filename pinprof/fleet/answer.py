@@ -130,10 +130,12 @@ def _with_lines(connection: Any, panel: Panel, outliers: Sequence[Outlier]) -> l
 
 
 def _savings(connection: Any) -> tuple[Saving, ...]:
+    # Of equals the same one every time, in whatever order captures were mapped.
+    best = "ORDER BY saving_ns DESC, path, title, advice"
     rows = connection.execute(
-        "SELECT program, place, cure, arg_max(advice, saving_ns), arg_max(title, saving_ns), count(DISTINCT capture), "
+        f"SELECT program, place, cure, first(advice {best}), first(title {best}), count(DISTINCT capture), "
         "sum(cost_ns), sum(saving_ns), sum(saving_low_ns), sum(saving_high_ns), "
-        "any_value(whole), arg_max(path, saving_ns) FROM opportunities JOIN captures USING (capture) JOIN "
+        f"any_value(whole), first(path {best}) FROM opportunities JOIN captures USING (capture) JOIN "
         "(SELECT program, sum(critical_ns) AS whole FROM captures WHERE state = 'read' GROUP BY program) "
         "USING (program) GROUP BY program, place, cure "
         f"ORDER BY sum(saving_ns) DESC, program, place, cure LIMIT {MOST_SAVINGS}"

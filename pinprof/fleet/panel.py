@@ -133,7 +133,7 @@ def _units(
 ) -> tuple[tuple[str, ...], Float64]:
     """Per program the unit of work by which its captures differ least, and per capture how many of it it did."""
     counts: dict[str, Float64] = {}
-    for capture, unit, amount in connection.execute("SELECT capture, unit, count FROM work").fetchall():
+    for capture, unit, amount in connection.execute("SELECT capture, unit, count FROM work ORDER BY unit").fetchall():
         if capture in place:
             counts.setdefault(unit, np.zeros(len(work)))[place[capture]] = amount
     chosen, count = [], np.ones(len(work))

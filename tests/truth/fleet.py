@@ -2,12 +2,16 @@
 
 usage: python -m tests.truth.fleet make FOLDER [--captures 1010]
        python -m tests.truth.fleet judge FOLDER [--captures 1010] [--workers 2] [--memory 4GB]
+       python -m tests.truth.fleet alike FOLDER [--work FOLDER]
        python -m tests.truth.fleet grow FOLDER STORE [--sizes 1000,3000,10000]
 
 `make` writes a fleet made from committed captures (tests/support/fleet_captures.py): 20 stragglers, one driver version
 that is slow in CUDA's calls, one NUMA node that is slow in all, 5 damaged files. The last ten captures are held back.
 `judge` asks `pinprof fleet` for the rest, then for all, and says what was found, what was missed, what is false, and
 what it took.
+
+`alike` asks for the fleet in one process, by processes of this machine, and by a Dask scheduler with two workers; one
+of these is killed when half of the captures are done; it says whether all three give the same answer, to the byte.
 
 `grow` simulates larger fleets: it maps nothing, but has a Dask scheduler run one task a capture that hands out tables
 of `STORE`, and answers from copies of them under other names. It prints time and memory of scheduler and reduce.
@@ -19,6 +23,7 @@ import argparse
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import time
@@ -27,15 +32,18 @@ from concurrent.futures import ProcessPoolExecutor
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pyarrow as pa
+from pyarrow import parquet
 
 from pinprof.fleet import answer, database, tables
 from pinprof.fleet.engine import _distributed
 from pinprof.fleet.mapping import Mapped
 from pinprof.fleet.sources import Source
 from pinprof.fleet.store import BATCH, Place, Store, read_table
+from tests.support.dask_cluster import cluster
 from tests.support.fleet_captures import BAD_HOST, BAD_NODE, BASES, SLOW_DRIVER, Plan, bases_of, make, plan
 
 HELD_BACK = 10
@@ -77,6 +85,39 @@ def judge(folder: Path, count: int, workers: int, memory: str) -> bool:
         page = (folder / "fleet.html").stat().st_size
         good &= _told(planned(count), found, took, page)
     return good
+
+
+def alike(folder: Path, work: Path) -> bool:
+    """Ask for the fleet in three ways, each with a store of its own; whether the answers are the same."""
+    captures = folder / "captures"
+    half = sum(1 for _ in captures.glob("*/*")) // 2
+    serial = _asked(captures, work / "serial", "--workers", "0")
+    local = _asked(captures, work / "local", "--workers", "2", "--memory", "4GB")
+    with cluster(work) as (address, workers):
+        killer = Thread(target=_kill_when, args=(work / "scheduler", half, workers[0]), daemon=True)
+        killer.start()
+        scheduled = _asked(captures, work / "scheduler", "--scheduler", address)
+        status = workers[0].poll()
+    print(f"The killed worker ended with {status}; alike: processes {local == serial}, scheduler {scheduled == serial}")
+    return status == -signal.SIGKILL and serial == local == scheduled
+
+
+def _asked(captures: Path, store: Path, *options: str) -> bytes:
+    """The answer's JSON, by a store that is new."""
+    store.mkdir(parents=True)
+    output, began = store.with_suffix(".json"), time.monotonic()
+    command = [sys.executable, "-m", "pinprof", "fleet", str(captures), "--store", str(store), "-o", str(output)]
+    subprocess.run([*command, *options], check=True)
+    answer = output.read_bytes()
+    print(f"{store.name}: {json.loads(answer)['captures']:,} captures in {time.monotonic() - began:.1f} s", flush=True)
+    return answer
+
+
+def _kill_when(store: Path, many: int, worker: subprocess.Popen[bytes]) -> None:
+    """Kill a worker as soon as so many captures lie in the store."""
+    while sum(parquet.read_metadata(rows).num_rows for rows in store.glob(f"*/{BATCH}*/captures.parquet")) < many:
+        time.sleep(0.05)
+    worker.kill()
 
 
 def _told(fleet: Plan, found: dict[str, Any], took: float, page: int) -> bool:
@@ -184,9 +225,10 @@ def _reduced(store: Path) -> tuple[float, int]:
 def main() -> None:
     """See the module's words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["make", "judge", "grow"])
+    parser.add_argument("what", choices=["make", "judge", "alike", "grow"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("store", type=Path, nargs="?")
+    parser.add_argument("--work", type=Path, help="Where `alike` keeps its stores (default: in FOLDER).")
     parser.add_argument("--captures", type=int, default=1010)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="4GB")
@@ -196,6 +238,8 @@ def main() -> None:
         make_all(given.folder, given.captures)
     elif given.what == "judge":
         sys.exit(not judge(given.folder, given.captures, given.workers, given.memory))
+    elif given.what == "alike":
+        sys.exit(not alike(given.folder, given.work or given.folder / "alike"))
     else:
         grow(given.folder, given.store or given.folder / "store", [int(size) for size in given.sizes.split(",")])
 
