@@ -15,6 +15,7 @@ from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
+from pinprof.analyze.selection import Part
 from pinprof.model import Capture, Event
 from pinprof.units import format_count
 
@@ -220,6 +221,8 @@ class Analysis:
     """Phases and the critical thread's time; None where nothing has a time."""
     opportunities: Opportunities | None = None
     """What to change; None where nobody looked."""
+    part: Part | None = None
+    """Which part of the recording this is; None: all of it."""
 
     @property
     def answer(self) -> str:
