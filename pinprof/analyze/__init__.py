@@ -25,12 +25,15 @@ from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.opportunities.answer import with_opportunities
 from pinprof.analyze.opportunities.copies import copies_of
+from pinprof.analyze.opportunities.course import Around
 from pinprof.analyze.ranges.membership import membership
-from pinprof.analyze.ranges.spans import cut
+from pinprof.analyze.ranges.spans import cut, cut_at
 from pinprof.analyze.ranges.summary import summarise
 from pinprof.analyze.recorder import recorder_apart
+from pinprof.analyze.restriction import is_empty, restricted
 from pinprof.analyze.results import FAILED_CALLS, Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
+from pinprof.analyze.selection import Part, Selection, resolve
 from pinprof.errors import CaptureError
 from pinprof.model import Capture
 from pinprof.rates import Rates
@@ -38,29 +41,40 @@ from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "Category",
-    "EventResult", "Explanation", "Finding", "RangeResult", "analyze", "explain",
+    "EventResult", "Explanation", "Finding", "RangeResult", "Selection", "analyze", "explain",
 ]  # fmt: skip
 
 
-def analyze(capture: Capture, *, all_frames: bool = False, search: bool = True) -> Analysis:
+def analyze(
+    capture: Capture, *, all_frames: bool = False, search: bool = True, selection: Selection | None = None
+) -> Analysis:
     """Explain a capture; never fails on a valid one, however little it holds.
 
     What a tracing tool recorded beside the samples is joined with them; where no clock is shared, a note says so. Runs
     of frames without a name become one frame, unless all frames are wanted. Without `search` nothing is said of phases
     and opportunities, for those who only count.
+
+    A selection restricts everything to a part of the recording, before anything is counted; causes, idle threads and
+    phases are what they are in the whole one. UsageError where the part holds nothing.
     """
-    recorded = cut(_joined(with_runs_apart(capture)))
+    recorded = _joined(with_runs_apart(capture))
+    part = resolve(recorded, selection) if selection else None
+    recorded = cut(recorded if part is None else cut_at(recorded, part.edges))
     capture, attribution = idle_apart(*recorder_apart(recorded, attribute(recorded)))
+    calls = prepare_calls(capture.activity) if capture.activity is not None else None
+    around: Around | None = None
+    if part is not None:
+        capture, attribution, calls, around = _part(capture, attribution, calls, part)
     recorded, of_recorded, members = capture, attribution, membership(capture)
     if not all_frames:
         capture, runs = with_runs_joined(recorded)
         attribution = replace(attribution, decided=runs.carried(attribution.decided)) if runs else attribution
     events, ranges = summarise(capture, attribution, members)
-    calls = prepare_calls(capture.activity) if capture.activity is not None else None
     activity = analyze_activity(capture, calls, attribution, members) if calls is not None else None
     # Samples that end at the kernel's door cannot say what memory calls spend their time on.
     traced_only = activity is not None and not (capture.kernel_chains and len(capture.samples))
-    curve = pinning_curve(capture, ranges)
+    # These two judge whole runs, by the work that they say they did.
+    curve = pinning_curve(capture, ranges) if part is None else None
     sees_kernel = not traced_only and not capture.manifest.kernel_left_out
     sentence = pinning_headline(capture, events, ranges, curve, sees_kernel=sees_kernel)
     if not sentence:
@@ -73,18 +87,21 @@ def analyze(capture: Capture, *, all_frames: bool = False, search: bool = True) 
         ranges=ranges,
         findings=found,
         headline=sentence,
-        leading=_leading(found, activity, sentence),
+        leading=(*((part.sentence(),) if part else ()), *_leading(found, activity, sentence)),
         members=members,
         memory=summarise_memory(capture),
         activity=activity,
-        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel),
+        counterfactual=counterfactual(capture, events, ranges, _thorough(capture), sees_kernel=sees_kernel)
+        if part is None
+        else None,
         pinning=curve,
         python=(python := python_lines(capture, attribution)),
         lines=lines_of_all(capture, attribution, python),
+        part=part,
     )
     if not search:
         return explained
-    return _with_ledger(with_opportunities(explained, recorded, of_recorded, calls), calls)
+    return _with_ledger(with_opportunities(explained, recorded, of_recorded, calls, around), calls)
 
 
 def _with_ledger(analysis: Analysis, calls: Calls | None) -> Analysis:
@@ -94,6 +111,18 @@ def _with_ledger(analysis: Analysis, calls: Calls | None) -> Analysis:
     steps = analysis.course.steps if analysis.course else None
     starts = np.array(steps.starts_ns if steps else (), np.int64)
     return replace(analysis, ledger=ledger_of(analysis.capture, calls, copies_of(analysis.capture, calls), starts))
+
+
+def _part(
+    capture: Capture, attribution: Attribution, calls: Calls | None, part: Part
+) -> tuple[Capture, Attribution, Calls | None, Around]:
+    """The part of a recording, and its threads during all of it."""
+    whole = restricted(capture, attribution, calls, part.at_any_time())
+    chosen = restricted(capture, attribution, calls, part)
+    if is_empty(chosen.capture):
+        raise part.nothing()
+    around = Around(whole.capture, whole.attribution, whole.calls, part.times(capture.ranges))
+    return chosen.capture, chosen.attribution, chosen.calls, around
 
 
 def _leading(found: tuple[Finding, ...], activity: ActivityAnalysis | None, headline: str) -> tuple[str, ...]:

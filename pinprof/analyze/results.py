@@ -17,6 +17,7 @@ from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
+from pinprof.analyze.selection import Part
 from pinprof.model import Capture, Event
 from pinprof.units import format_count
 
@@ -224,9 +225,10 @@ class Analysis:
     """What to change; None where nobody looked."""
     ledger: Ledger | None = None
     """Which memory of CUDA lives when; None where no allocation was recorded, or nobody looked."""
-
     blame: BlameResult | None = None
     """Who waits for whom; None where no waits were recorded, or nobody looked."""
+    part: Part | None = None
+    """Which part of the recording this is; None: all of it."""
 
     @property
     def answer(self) -> str:

@@ -21,12 +21,14 @@ _FORMS = {".html": "html", ".htm": "html", ".json": "json", ".md": "markdown", "
 """Endings of files, and the form of output that each asks for."""
 
 
-def explain(path: Path, options: read.ReadOptions, *, all_frames: bool = False) -> Analysis:
-    """Read a recording and give every sample its cause."""
+def explain(
+    path: Path, options: read.ReadOptions, *, all_frames: bool = False, selection: analyze.Selection | None = None
+) -> Analysis:
+    """Read a recording, or a part of it, and give every sample its cause."""
     with working(f"Reading {path.name}"):
         capture = machine_rates.stored(read.read(path, options))
     with working(f"Giving every sample of {path.name} its cause"):
-        return analyze.analyze(capture, all_frames=all_frames)
+        return analyze.analyze(capture, all_frames=all_frames, selection=selection)
 
 
 def present(

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from pinprof.cli import launch
+from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
 from pinprof.terminal import say
 
 if TYPE_CHECKING:
+    from pinprof.analyze.selection import Selection
     from pinprof.read import ReadOptions
     from pinprof.report.export.plain import Style
 
@@ -40,6 +42,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
 @click.option("--all-frames", is_flag=True, help="Show each frame of a run of functions without a name.")
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="Of a launch's ranks this one alone.")
+@part_options
 @click.option("--event", help="The event to fold (default: the first recorded).")
 @click.option(
     "--collapse-style",
@@ -73,7 +76,7 @@ def command(
     open_page: bool,
     serve: bool,
     port: int,
-    **reading: Any,
+    **given: Any,
 ) -> None:
     """Read a recording and say which cause took which time; several make one page, side by side.
 
@@ -81,9 +84,12 @@ def command(
     (NAME.ranks), which gets one answer for all of them, a perf.data file, an Nsight Systems report or export, or what
     another profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
     """
+    selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:
         paths = (launch.one_rank([path for given in paths for path in expanded(given)], rank),)
     if share:
+        if selection:
+            raise UsageError("--share copies whole captures.", "Leave the options that choose a part out.", "share")
         _share(paths, output)
         return
     if (open_page or serve) and form not in ("html", None):
@@ -99,6 +105,8 @@ def command(
     paths = tuple(path for given in paths for path in expanded(given))
     options = read.ReadOptions(**reading)
     if folder and len(paths) > 1 and not explain:
+        if selection:
+            raise UsageError("A part is one of a single rank's recording.", "Add --rank N.", "part")
         page = launch.report_launch(folder, paths, form, output, options, pages=not serve)
         _show(page, open_page=open_page, serve=serve, port=port)
         return
@@ -109,14 +117,14 @@ def command(
     if style != "pinprof" and form != "folded":
         raise UsageError("--collapse-style is for folded stacks.", "Add --format folded.", "format")
     if form == "folded":
-        _fold(paths[0], options, output, event, style, all_frames=all_frames)
+        _fold(paths[0], options, output, event, style, selection, all_frames=all_frames)
         return
 
     from pinprof import analyze
     from pinprof.cli import pipeline
     from pinprof.report.gather import build
 
-    analyses = [pipeline.explain(path, options, all_frames=all_frames) for path in paths]
+    analyses = [pipeline.explain(path, options, all_frames=all_frames, selection=selection) for path in paths]
     if explain:
         from pinprof.report.terminal.text import print_explanation
 
@@ -163,7 +171,14 @@ def _share(paths: tuple[Path, ...], output: Path | None) -> None:
 
 
 def _fold(
-    path: Path, options: ReadOptions, output: Path | None, event: str | None, style: Style, *, all_frames: bool
+    path: Path,
+    options: ReadOptions,
+    output: Path | None,
+    event: str | None,
+    style: Style,
+    selection: Selection | None,
+    *,
+    all_frames: bool,
 ) -> None:
     """Folding needs no analysis: this way imports nothing but the reader. FlameGraph knows no runs of frames."""
     from pinprof import read
@@ -171,7 +186,7 @@ def _fold(
     from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
     with working(f"Reading {path.name}"):
-        capture = read.read(path, options)
+        capture = part_alone(read.read(path, options), selection)
         apart = all_frames or style == "flamegraph"
         capture = with_runs_apart(capture) if apart else with_runs_joined(capture)[0]
     with streams.text_output(output) as stream:

@@ -9,6 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.analyze.extent import end_ns as end_ns
+from pinprof.analyze.extent import is_timed as is_timed
+from pinprof.analyze.extent import start_ns as start_ns
+from pinprof.analyze.extent import timed_span as timed_span
 from pinprof.columns import distinct, is_uniform, pack, pairs_of
 from pinprof.model import KERNEL, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
@@ -57,34 +61,6 @@ def merge_samples(capture: Capture, *columns: NDArray[np.integer]) -> MergedSamp
     weight = np.zeros((len(merged), len(capture.events)), np.int64)
     np.add.at(weight, (number.reshape(-1), capture.samples.event), capture.samples.weight)
     return MergedSamples(tuple(merged[:, column] for column in range(len(columns))), weight)
-
-
-def start_ns(capture: Capture) -> int:
-    """The earliest time of any sample, range, call or GPU work; 0 when nothing has any."""
-    columns = [capture.samples.time_ns, capture.ranges.start_ns]
-    if capture.activity is not None:
-        columns += [capture.activity.calls.start_ns, capture.activity.gpu_ops.start_ns]
-    times = [column for column in columns if len(column)]
-    return min((int(column.min()) for column in times), default=0)
-
-
-def end_ns(capture: Capture) -> int:
-    """The end of the last range, call or GPU work, or just after the last timed sample; 0 when nothing has any."""
-    columns = [capture.ranges.end_ns]
-    if is_timed(capture):
-        columns.append(capture.samples.time_ns + 1)
-    if capture.activity is not None:
-        columns += [capture.activity.calls.end_ns, capture.activity.gpu_ops.end_ns]
-    return max((int(column.max()) for column in columns if len(column)), default=0)
-
-
-def timed_span(capture: Capture) -> tuple[int, int] | None:
-    """(start, end) of everything that has a time, on the capture's clock; None where nothing does."""
-    timed = is_timed(capture) and len(capture.samples) > 0
-    if not timed and not len(capture.ranges) and capture.activity is None:
-        return None
-    start, end = start_ns(capture), end_ns(capture)
-    return (start, end) if end > start else None
 
 
 def range_threads(capture: Capture) -> list[tuple[int, int]]:
@@ -145,11 +121,6 @@ def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:
 
 def _nameless(tid: int) -> str:
     return f"thread {tid}" if tid > 0 else "all threads"
-
-
-def is_timed(capture: Capture) -> bool:
-    """Whether the samples have times."""
-    return capture.clock.source != "none"
 
 
 def leaf_nodes(capture: Capture, event: int) -> tuple[Int32, Int64]:

@@ -8,7 +8,7 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.table import blame_of
 from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.course import course_of
+from pinprof.analyze.opportunities.course import Around, course_of
 from pinprof.analyze.opportunities.run_rates import run_rates
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
@@ -18,17 +18,21 @@ from pinprof.rate_book import RateBook
 
 
 def with_opportunities(
-    analysis: Analysis, recorded: Capture, attribution: Attribution, calls: Calls | None
+    analysis: Analysis,
+    recorded: Capture,
+    attribution: Attribution,
+    calls: Calls | None,
+    around: Around | None = None,
 ) -> Analysis:
     """The analysis with how the run went and what to change; as it is where nothing sampled time.
 
     `recorded` and its `attribution` are those from before runs of frames without a name became one frame: all frames
-    tell the phases. `calls` are the capture's, None where nothing recorded any.
+    tell the phases. `calls` are the capture's, None where nothing recorded any. `around` is what a part was taken from.
     """
     capture = analysis.capture
     if clock_event(capture.events) is None or not len(capture.samples):
         return analysis
-    course = course_of(recorded, attribution, calls)
+    course = course_of(recorded, attribution, calls, around)
     if course is None:
         return analysis
     copies = copies_of(capture, calls) if calls is not None else None

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
+
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.opportunities.critical import Critical, critical_of
 from pinprof.analyze.opportunities.phases import phases_of
-from pinprof.analyze.opportunities.results import Course, Interval
+from pinprof.analyze.opportunities.results import Course, Interval, Phase
 from pinprof.analyze.opportunities.steps import steps_of
 from pinprof.analyze.opportunities.wall import wall_of
 from pinprof.model import Capture
@@ -17,11 +20,27 @@ LATEST_NS = 1 << 61
 """No clock shows more: 73 years, and UTC until 2043."""
 
 
-def course_of(capture: Capture, attribution: Attribution, calls: Calls | None) -> Course | None:
+@dataclass(frozen=True)
+class Around:
+    """The whole recording, for a part of it: phases are what they are in the whole one."""
+
+    capture: Capture
+    attribution: Attribution
+    calls: Calls | None
+    times: Intervals
+    """The part's time."""
+
+
+def course_of(
+    capture: Capture, attribution: Attribution, calls: Calls | None, around: Around | None = None
+) -> Course | None:
     """The course of a run; None where nothing sampled time, no process is known, or times are none that a clock shows.
 
-    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`).
+    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). Of a part of a
+    recording, the whole one (`around`) tells whose time counts and which phase it is.
     """
+    if around is not None:
+        return _course_within(capture, attribution, calls, around)
     if not _possible(capture, calls) or (critical := critical_of(capture, attribution, calls)) is None:
         return None
     life = _life(capture, calls, critical)
@@ -37,6 +56,28 @@ def course_of(capture: Capture, attribution: Attribution, calls: Calls | None) -
         steps=steps_of(capture, calls, critical, phases),
         wall=wall_of(capture, attribution, critical, phases),
     )
+
+
+def _course_within(capture: Capture, attribution: Attribution, calls: Calls | None, around: Around) -> Course | None:
+    whole = course_of(around.capture, around.attribution, around.calls)
+    if whole is None:
+        return None
+    phases = tuple(
+        Phase(phase.name, inside) for phase in whole.phases if (inside := _within(phase.intervals, around.times))
+    )
+    critical = critical_of(around.capture, around.attribution, around.calls)
+    if critical is None or not phases:
+        return None
+    steps, wall = steps_of(capture, calls, critical, phases), wall_of(capture, attribution, critical, phases)
+    start = min(phase.intervals[0].start_ns for phase in phases)
+    end = max(phase.intervals[-1].end_ns for phase in phases)
+    return replace(whole, start_ns=start, end_ns=end, phases=phases, steps=steps, wall=wall)
+
+
+def _within(intervals: tuple[Interval, ...], times: Intervals) -> tuple[Interval, ...]:
+    start, end = (np.array([getattr(one, name) for one in intervals], np.int64) for name in ("start_ns", "end_ns"))
+    both = intersection(union(start, end), times)
+    return tuple(Interval(*pair) for pair in zip(both.start.tolist(), both.end.tolist(), strict=True))
 
 
 def _possible(capture: Capture, calls: Calls | None) -> bool:

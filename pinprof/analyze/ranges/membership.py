@@ -80,17 +80,21 @@ def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:
     return np.where(np.isin(ranges.pid, pids) & (ranges.pid > _IDLE_PID), ranges.pid, EVERYBODY).astype(np.int64)
 
 
-def samples_inside(capture: Capture, chosen: Bool) -> Bool:
-    """Per sample, whether it belongs to any of the chosen ranges (a mask)."""
-    inside = np.zeros(len(capture.samples), np.bool_)
+def inside(ranges: RangeTable, events: Events, chosen: Bool) -> Bool:
+    """Per event, whether it belongs to any of the chosen ranges (a mask)."""
+    result = np.zeros(len(events), np.bool_)
     if not chosen.any():
-        return inside
-    events, owner = sample_events(capture), owners(capture.ranges, capture.samples.pid)
-    start, end = capture.ranges.start_ns, capture.ranges.end_ns
+        return result
+    owner = owners(ranges, events.pid)
     for process in np.unique(owner[chosen]).tolist():
         mine = chosen & (owner == process)
-        inside |= union(start[mine], end[mine]).contains(events.time_ns) & events.counted(process)
-    return inside
+        result |= union(ranges.start_ns[mine], ranges.end_ns[mine]).contains(events.time_ns) & events.counted(process)
+    return result
+
+
+def samples_inside(capture: Capture, chosen: Bool) -> Bool:
+    """Per sample, whether it belongs to any of the chosen ranges (a mask)."""
+    return inside(capture.ranges, sample_events(capture), chosen)
 
 
 @dataclass(frozen=True)

@@ -43,12 +43,12 @@ def range_paths(ranges: RangeTable) -> tuple[Int64, tuple[RangePath, ...]]:
 
     One pass in linear time and memory, however deep the ranges lie.
     """
-    enclosing = _enclosing(ranges).tolist()
+    outer_row = enclosing(ranges).tolist()
     path = np.zeros(len(ranges), np.int64).tolist()
     paths: list[RangePath] = []
     numbers: dict[tuple[int, str, str], int] = {}
     for row in np.lexsort((ranges.depth, ranges.start_ns)).tolist():
-        parent = path[enclosing[row]] if enclosing[row] >= 0 else -1
+        parent = path[outer_row[row]] if outer_row[row] >= 0 else -1
         key = (parent, ranges.domain[row], ranges.name[row])
         number = numbers.setdefault(key, len(paths))
         if number == len(paths):
@@ -58,7 +58,7 @@ def range_paths(ranges: RangeTable) -> tuple[Int64, tuple[RangePath, ...]]:
     return np.array(path, np.int64), tuple(paths)
 
 
-def _enclosing(ranges: RangeTable) -> Int64:
+def enclosing(ranges: RangeTable) -> Int64:
     """Per range the row of the last one before it in its thread, a level up, if that is still open; -1 without one."""
     count, depth = len(ranges), ranges.depth.astype(np.int64)
     order = np.lexsort((depth, ranges.start_ns, ranges.tid, ranges.pid))

@@ -41,6 +41,18 @@ def cut(capture: Capture) -> Capture:
     return capture.with_notes(note)
 
 
+def cut_at(capture: Capture, edges: Int64) -> Capture:
+    """The same capture with every interval that reaches across an instant in two."""
+    samples = capture.samples
+    spans = np.array([event.spans for event in capture.events], np.bool_)
+    rows = np.flatnonzero(spans[samples.event] & (samples.weight > 0)) if spans.any() else np.zeros(0, np.int64)
+    if not len(rows) or not len(edges):
+        return capture
+    low = np.searchsorted(edges, samples.time_ns[rows], "right")
+    high = np.searchsorted(edges, samples.time_ns[rows] + samples.weight[rows], "left")
+    return _cut(capture, rows, edges, low, np.maximum(low, high))
+
+
 def _edges(capture: Capture, rows: Int64, chosen: Bool) -> tuple[Int64, Int64, Int64]:
     """All edges, and per row which of them lie strictly inside its interval: (edges, low, high)."""
     samples, ranges = capture.samples, capture.ranges

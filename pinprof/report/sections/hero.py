@@ -13,6 +13,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import EventResult
+from pinprof.analyze.selection import Part
 from pinprof.report.data import CaptureFacts, ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section
@@ -31,17 +32,21 @@ class Hero(Section):
     capture: CaptureFacts
     facts: tuple[str, ...]
     """What ran, how much of it, and how much was recorded."""
+    part: Mapping[str, Any] | None = None
+    """Which part of the recording this is; None: all of it."""
 
     @classmethod
-    def build(cls, _: Analysis, shared: Shared) -> Self:
+    def build(cls, analysis: Analysis, shared: Shared) -> Self:
         """Every report has a head."""
         counts = [f"{units.format_count(count)} {label}" for count, label in activity_counts(shared.activity)]
         facts = (*_scenario_facts(shared.capture.scenario), *map(_event_fact, shared.events), *counts)
-        return cls(shared.headline, shared.capture, facts)
+        part = _part(analysis.part) if analysis.part else None
+        return cls(shared.headline, shared.capture, facts, part)
 
     def to_json(self) -> dict[str, Any]:
         """The answer, and how it was recorded."""
-        return {"headline": self.headline, "capture": asdict(self.capture)}
+        part = {} if self.part is None else {"part": dict(self.part)}
+        return {"headline": self.headline, **part, "capture": asdict(self.capture)}
 
     def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
         """The answer and a line of facts, without a title."""
@@ -49,6 +54,18 @@ class Hero(Section):
         badge = ("host emulation · ", "yellow") if self.capture.emulated else ""
         if facts := Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in self.facts), "dim")):
             yield facts
+
+
+def _part(part: Part) -> dict[str, Any]:
+    asked = part.asked
+    return {
+        "after_ns": asked.after_ns or 0,
+        "until_ns": part.whole_ns if asked.until_ns is None else asked.until_ns,
+        "whole_ns": part.whole_ns,
+        "ranges": list(asked.ranges),
+        "threads": list(asked.threads),
+        "processes": list(asked.processes),
+    }
 
 
 def _scenario_facts(scenario: Mapping[str, Any]) -> list[str]:

@@ -70,3 +70,59 @@ def test_what_is_no_stream_wants_a_name(form: str, recording: Path, monkeypatch:
     with pytest.raises(UsageError, match="for example -o"):
         cli.main(["report", str(recording), "--format", form, "-o", "-"], standalone_mode=False)
     assert [path.name for path in recording.parent.iterdir()] == ["run.folded"]
+
+
+PART = ["--after", "200ms", "--until", "1s", "--thread", "fresh_h2d"]
+CASE = Path(__file__).parents[2] / "data" / "cases" / "fresh_h2d.pinprof.tar.xz"
+
+
+def folded(path: Path, *options: str) -> int:
+    cli.main(["report", str(CASE), "--format", "folded", "-o", str(path), *options], standalone_mode=False)
+    return sum(int(line.rsplit(" ", 1)[1]) for line in path.read_text("utf-8").splitlines())
+
+
+def test_every_output_is_of_the_part_that_is_asked_for(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    cli.main(["report", str(CASE), "--format", "json", "-o", str(tmp_path / "json"), *PART], standalone_mode=False)
+    document = json.loads((tmp_path / "json").read_text("utf-8"))
+    assert document["part"] == {
+        "after_ns": 200_000_000,
+        "until_ns": 1_000_000_000,
+        "whole_ns": document["part"]["whole_ns"],
+        "ranges": [],
+        "threads": ["fresh_h2d"],
+        "processes": [],
+    }
+    total = document["events"][0]["total"]
+    assert 0 < total <= 800_000_000
+    assert folded(tmp_path / "folded", *PART) == total
+    said = "Part of the recording: 200 ms to 1 s of 2.38 s, thread fresh\\_h2d."
+    for form, words in (("markdown", said), ("text", said.replace("\\", ""))):
+        cli.main(["report", str(CASE), "--format", form, "-o", str(tmp_path / form), *PART], standalone_mode=False)
+        assert words.replace("\\", "") in " ".join((tmp_path / form).read_text("utf-8").split()).replace("\\", "")
+    cli.main(["report", str(CASE), "-o", str(tmp_path / "page.html"), *PART], standalone_mode=False)
+    assert said.replace("\\", "") in (tmp_path / "page.html").read_text("utf-8")
+    assert said.replace("\\", "") in " ".join(capsys.readouterr().out.split())
+    cli.main(["report", str(CASE), "--format", "speedscope", "-o", str(tmp_path / "s"), *PART], standalone_mode=False)
+    profiles = json.loads((tmp_path / "s").read_text("utf-8"))["profiles"]
+    assert sum(sum(one["weights"]) for one in profiles if one["name"].startswith("cpu-clock")) == total
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--after", "3s", "--until", "1s"], "No time lies between 3 s and 1 s."),
+        (["--after", "soon"], "'soon' is not a duration."),
+        (["--thread", "nobody"], "The recording has no thread 'nobody'."),
+        (["--share", "--after", "1s"], "--share copies whole captures."),
+    ],
+)
+def test_a_part_that_cannot_be_is_refused(options: list[str], said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError) as refused:
+        cli.main(["report", str(CASE), "-o", str(tmp_path / "out"), *options], standalone_mode=False)
+    assert said in str(refused.value)
+
+
+def test_a_time_in_a_recording_without_times_is_refused(recording: Path) -> None:
+    for form in ("text", "folded"):
+        with pytest.raises(UsageError, match="does not say when"):
+            cli.main(["report", str(recording), "--format", form, "--after", "1s"], standalone_mode=False)
