@@ -18,7 +18,7 @@ SCHED_WAKING = "sched/sched_waking"
 SHARE = 0.005
 """Of the time that passes: what recording wake-ups may cost."""
 PRICE_NS = 1500
-"""What one record costs the program, measured on Linux 6.18 (docs/performance.md)."""
+"""What one record costs the program, about, on Linux 6.18."""
 CREDIT_NS = 10_000_000
 """What the account holds at most, and when recording begins: several thousand wake-ups."""
 _SHORTEST_MS = 20
@@ -31,7 +31,7 @@ class Wakeups:
         self._files: list[int] = []
         self._wanted = self._on = False
         self._account: float = CREDIT_NS
-        self._count = self._records = 0
+        self._count = self._counted = 0
         self._looked_ns = self._off_since_ns = self._off_ns = 0
 
     def govern(self, opened: Opened) -> None:
@@ -52,9 +52,10 @@ class Wakeups:
         if not self._files or not self._wanted:
             return
         now, total = time.monotonic_ns(), self._total()
-        happened, passed = total - self._count, now - self._looked_ns
+        # The kernel counts some wake-ups for the woken thread's event too, even while that is off.
+        happened, passed = (total - self._count if self._on else 0), now - self._looked_ns
         self._looked_ns, self._count = now, total
-        self._records += happened
+        self._counted += happened
         self._account = min(self._account + SHARE * passed - PRICE_NS * happened, CREDIT_NS)
         if self._on and self._account < 0:
             self._change(perf_event.disable)
@@ -76,9 +77,9 @@ class Wakeups:
         if not self._files:
             return {}
         if self._wanted:
-            self._records += self._total() - self._count
+            self._counted += self._total() - self._count if self._on else 0
             self._end_off(time.monotonic_ns())
-        return {"wakeups": {"records": self._records, "off_ns": self._off_ns}}
+        return {"wakeups": {"counted": self._counted, "off_ns": self._off_ns}}
 
     def _end_off(self, now: int) -> None:
         if self._wanted and not self._on:
