@@ -26,6 +26,7 @@ if [ ! -x "$root/usr/local/bin/python3.11" ]; then
   # shellcheck disable=SC2086  # a list of options
   (cd "$sources" && apt-get $once update -qq && apt-get $once source -qq --download-only python3.11)
   tar -C "$root/opt" -xf "$sources"/python3.11_*.orig.tar.*
+# shellcheck disable=SC2016  # expanded inside the root
   chroot "$root" sh -c 'cd /opt/Python-3.11* && ./configure -q CFLAGS=-O1 && make -s -j"$(nproc)" && make -s install' \
     >"$folder/python.log" 2>&1
 fi

@@ -85,7 +85,7 @@ class WhoWaits(Section):
         if not self.blame.recorded:
             return (
                 "Nothing recorded who ends a wait: holders are those threads of the program that were busy meanwhile. "
-                "pinprof doctor says what recording wake-ups takes."
+                "Recording wake-ups takes root, for the kernel's scheduler events."
             )
         if self.blame.recorded_share < 0.995:
             share = units.format_share(round(1000 * self.blame.recorded_share), 1000)

@@ -96,7 +96,7 @@ class LedgerSection(Section):
             notes.append(f"The recording does not say where {what} begin: memory that they use may count as unused.")
         if self.ledger.checkpoints_left_out:
             what = units.format_counted(self.ledger.checkpoints_left_out, "more checkpoint", "more checkpoints")
-            notes.append(f"The JSON leaves out {what}; pinprof.open() has the ledger at any moment.")
+            notes.append(f"The report leaves out {what}.")
         return [*notes, *self.ledger.notes]
 
     @property

@@ -50,7 +50,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
     chosen, pooled, left_out = _threads(analysis)
     numbers = thread_numbers(capture)
     main = analysis.main
-    bin_ns = max(-(-(end - start) // BINS), 2 * _typical_ns(analysis), 1)
+    bin_ns = max(-(-(end - start) // BINS), min(2 * _typical_ns(analysis), end - start), 1)
     densities = tuple(_densities(analysis, start, bin_ns, chosen, pooled)) if timed and main else ()
     lanes = [
         *_phase_lane(analysis, start, end, names, styles),
