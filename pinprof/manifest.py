@@ -72,6 +72,7 @@ _COLLECTOR = Facts(
 _OUTCOME = Facts(
     {
         **_texts("state started_utc"),
+        "recorded_ns": Each(COUNT),
         "exit_status": Whole(-(1 << 31), 1 << 31),
         "duration_ns": COUNT,
         "notes": Each(TEXT, lenient=True),

@@ -82,6 +82,7 @@ def record(
     calibrate: Say | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
+    told: run.Told = run.Told(),  # noqa: B008 - frozen
 ) -> Recorded:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
 
@@ -96,7 +97,11 @@ def record(
         with files.temporary_folder() as folder:
             facts = folder / "scenario.json"
             places = {RANGES_VARIABLE: str(writer.ranges)} | ({SCENARIO_VARIABLE: str(facts)} if scenario else {})
-            outcome = run.record(replace(request, environment=places), writer.path, _load_reader)
+            outcome = run.record(
+                replace(request, environment=places),
+                writer.path,
+                replace(told, meanwhile=_both(told.meanwhile, _load_reader)),
+            )
             described = _read_facts(facts)
     except BaseException:
         # Nothing recorded is ever lost; a capture without samples, or of no program, would only be in the way.
@@ -166,6 +171,14 @@ def finish(
     facts |= {"notes": (*facts["notes"], *notes)} | ({"rank": rank} if rank else {})
     path = writer.finish(replace(manifest, outcome=facts))
     return Recorded(outcome, path, (*outcome.notes, *notes), broken_off)
+
+
+def _both(first: Callable[[], object], second: Callable[[], object]) -> Callable[[], object]:
+    def call() -> None:
+        first()
+        second()
+
+    return call
 
 
 def _load_reader() -> None:

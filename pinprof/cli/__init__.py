@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import io
+import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -77,13 +78,22 @@ class _LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
-            hint = f" Did you mean {near[0]!r}?" if near else " See `pinprof --help`."
+            hint = f" Did you mean {near[0]!r}?" if near else _meant(args[0]) or " See `pinprof --help`."
             raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
+
+
+def _meant(word: str) -> str:
+    """What to say where a file stands in the place of a command."""
+    if word.endswith((".pinprof", ".ranks")) or word == "perf.data":
+        return f" Did you mean `pinprof report {word}`?"
+    if word.endswith(".py"):
+        return f" Did you mean `pinprof record -- python {word}`?"
+    return f" Did you mean `pinprof record -- {word} …`?" if os.path.isfile(word) else ""  # noqa: PTH113 - fast
 
 
 _HELP = """Where host-memory time goes between CPU and GPU: page faults, pinning, zeroing, staging, migration.

@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pinprof import analyze, read
 from pinprof.analyze import Analysis
@@ -14,6 +15,9 @@ from pinprof.cli.progress import working
 from pinprof.errors import CollectError, UsageError
 from pinprof.read import machine_rates
 from pinprof.terminal import say
+
+if TYPE_CHECKING:
+    from pinprof.report.data import ReportData
 
 _PACKED = re.compile(r"\.(tar(\.(gz|xz|zst))?|tgz|txz)$")
 """How packed captures end."""
@@ -43,10 +47,20 @@ def present(
 
     Without `summary` the page's path alone.
     """
+    from pinprof.report.terminal.summary import print_summary
+
+    reports = write_page(analyses, page, shared_assets)
+    if summary:
+        print_summary(reports, (f"Page: {page}", *below))
+    else:
+        say(page)
+
+
+def write_page(analyses: Sequence[Analysis], page: Path, shared_assets: Path | None = None) -> list[ReportData]:
+    """Write recordings' page, and return what is on it."""
     from pinprof.report.gather import build
     from pinprof.report.page.collection import write_collection
     from pinprof.report.page.html import write_html
-    from pinprof.report.terminal.summary import print_summary
 
     if page.is_dir():
         raise CollectError(f"{page} is a directory.", "Give a file name with -o, for example -o report.html.", "output")
@@ -57,10 +71,7 @@ def present(
             write_html(reports[0], page, shared_assets)
         else:
             write_collection(reports, page)
-    if summary:
-        print_summary(reports, (f"Page: {page}", *below))
-    else:
-        say(page)
+    return reports
 
 
 def form_of(output: Path | None, forms: Sequence[str]) -> str:

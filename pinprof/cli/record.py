@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Any
 
 import click
 
+from pinprof.cli import naming
 from pinprof.cli.recording import record, recording_options
 from pinprof.errors import UsageError
 
@@ -22,9 +22,17 @@ from pinprof.errors import UsageError
 )
 @recording_options
 @click.option("--pid", type=click.IntRange(1), help="Record this running process instead; Ctrl-C ends the recording.")
-@click.option("--duration", metavar="TIME", help="With --pid: for so long, for example 10s (default: until it ends).")
+@click.option("--delay", metavar="TIME", help="Begin to record after this time, for example 30s.")
+@click.option("--duration", metavar="TIME", help="Record for this time, for example 10s; the program itself goes on.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
-def command(program: tuple[str, ...], collectors: str, pid: int | None, duration: str | None, **options: Any) -> int:
+def command(
+    program: tuple[str, ...],
+    collectors: str,
+    pid: int | None,
+    delay: str | None,
+    duration: str | None,
+    **options: Any,
+) -> int:
     """Record any program and explain where its host-memory time went.
 
     The program keeps its standard streams and its exit status, which is also pinprof's; the summary goes to standard
@@ -34,27 +42,25 @@ def command(program: tuple[str, ...], collectors: str, pid: int | None, duration
 
     Under torchrun, mpirun or srun every rank is recorded into one folder: NAME-DATE.ranks.
     """
-    if pid is not None:
-        return _attach(collectors, program, pid, duration, options)
-    if not program:
+    if pid is None and not program:
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
-    if duration is not None:
-        raise UsageError(
-            "--duration is for --pid.", "A program that pinprof starts is recorded to its end.", "duration"
-        )
-    return record(collectors, program, PurePath(program[0]).name, options)
-
-
-def _attach(collectors: str, program: tuple[str, ...], pid: int, duration: str | None, options: dict[str, Any]) -> int:
-    """Record a process that runs already."""
-    from pinprof.collect import attach
-    from pinprof.units import parse_duration_ns
-
+    delay_s, duration_s = _seconds("--delay", delay), _seconds("--duration", duration)
+    if pid is None:
+        name = naming.name_of(program)
+        return record(collectors, program, name, options, delay_s=delay_s, duration_s=duration_s)
     if program:
         raise UsageError("--pid records a process that runs already.", "Leave out the command, or --pid.", "pid")
-    length_ns = parse_duration_ns(duration) if duration is not None else 0
-    if duration is not None and not length_ns:
-        raise UsageError("A recording of no time holds nothing.", "Write it like --duration 10s.", "duration")
-    command = attach.command_of(pid)
-    name = attach.name_of(pid) or PurePath(command[0]).name
-    return record(collectors, command, name, options, pid=pid, duration_s=length_ns / 1e9)
+    from pinprof.collect import attach
+
+    words = attach.command_of(pid)
+    name = naming.name_of(words) or attach.name_of(pid)
+    return record(collectors, words, name, options, pid=pid, delay_s=delay_s, duration_s=duration_s)
+
+
+def _seconds(option: str, text: str | None) -> float:
+    from pinprof.units import parse_duration_ns
+
+    length_ns = parse_duration_ns(text) if text is not None else 0
+    if text is not None and not length_ns:
+        raise UsageError(f"{option} is a time above 0.", f"Write it like {option} 10s.", "duration")
+    return length_ns / 1e9

@@ -8,7 +8,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -16,6 +16,10 @@ from pinprof.cli import ranks
 from pinprof.errors import PinprofError, UsageError, packages_named
 from pinprof.store import holds_recording
 from pinprof.terminal import say
+from pinprof.units import format_ns
+
+if TYPE_CHECKING:
+    from pinprof.collect.run import Told
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 
@@ -76,6 +80,7 @@ _OPTIONS = (
         help="Keep nsys's report too: it holds the program's environment.",
     ),
     _switch_off("calibrate", "Do not measure after the recording what memory operations cost here."),
+    click.option("-q", "--quiet", is_flag=True, help="Print errors and the program's own output, nothing else."),
     click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
     click.option(
         "--label",
@@ -122,6 +127,7 @@ def record(
     scenario: bool = False,
     shown: Sequence[str] = (),
     pid: int = 0,
+    delay_s: float = 0.0,
     duration_s: float = 0.0,
 ) -> int:
     """Record a program, explain what was recorded, and return the program's own exit status.
@@ -130,8 +136,8 @@ def record(
 
     A scenario is sampled in its measured region only, and prints its result before the summary on standard output. Any
     other program keeps standard output to itself: the summary goes to standard error. `shown` is stored as the command
-    in place of one that only means something on this machine. With `pid` that process is recorded, which runs already,
-    for `duration_s` or until it ends.
+    in place of one that only means something on this machine. With `pid` that process is recorded, which runs already.
+    The recording begins after `delay_s` and takes `duration_s`, or lasts until the program ends.
     """
     from pinprof import collect, recording
     from pinprof.store import default_name, file_name
@@ -140,12 +146,18 @@ def record(
     labels, small = labels_of(about_request.pop("labels")), about_request.pop("small")
     if small:
         about_request |= _not_given(SMALL)
-    output, force, no_report, calibrate = (
-        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate")
+    output, force, no_report, calibrate, quiet = (
+        about_request.pop(option) for option in ("output", "force", "no_report", "calibrate", "quiet")
     )
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
-        tuple(command), names, pid=pid, duration_s=duration_s, region_only=scenario, **about_request
+        tuple(command),
+        names,
+        pid=pid,
+        delay_s=delay_s,
+        duration_s=duration_s,
+        region_only=scenario,
+        **about_request,
     )
     launched = None if pid else ranks.this_rank(os.environ)
     rank = None if output else launched
@@ -158,24 +170,29 @@ def record(
         rank=launched.facts() if launched else None,
         labels=labels,
         kernel_symbols=not small,
+        told=_told(pid, duration_s, quiet=quiet),
         # Of many ranks one measures alone: several at a time would measure each other.
-        calibrate=_say_dimly if calibrate and not (rank and rank.number) else None,
+        calibrate=(_nothing if quiet else _say_dimly) if calibrate and not (rank and rank.number) else None,
     )
     outcome, target = recorded.outcome, recorded.path
     if target is None:
         return outcome.exit_status
     if recorded.broken_off is not None:
-        say(f"Capture: {target}", error=True)
+        if not quiet:
+            say(f"Capture: {target}", error=True)
         raise recorded.broken_off
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
         # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
         keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
         # Of many ranks the first alone explains itself: the others would print into it.
-        quiet = no_report or (rank is not None and rank.number > 0)
+        unexplained = no_report or (rank is not None and rank.number > 0)
         places = [f"Capture: {target}"]
         if rank and not rank.number:
             places.append(f"All ranks, once they have ended: pinprof report {target.parent}")
-        _present(target, recorded.notes, places, no_report=quiet, keep_going=keep_going)
+        if quiet:
+            _write_page(target, no_report=unexplained, keep_going=keep_going)
+        else:
+            _present(target, recorded.notes, places, no_report=unexplained, keep_going=keep_going)
     if outcome.failure is not None:
         if outcome.exit_status == 0:
             raise outcome.failure
@@ -207,6 +224,40 @@ def _not_given(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _say_dimly(text: str) -> None:
     say(text, style="dim", error=True)
+
+
+def _told(pid: int, duration_s: float, *, quiet: bool) -> Told:
+    """What is said while a recording goes on: that it does, of a program whose terminal is another one."""
+    from pinprof.collect.run import Told
+
+    if quiet:
+        return Told()
+    length = f" for {format_ns(duration_s * 1e9)}" if duration_s else ""
+    begins = f"Recording {pid}{length}; Ctrl-C ends the recording, not the program."
+    return Told(
+        (lambda: _say_dimly(begins)) if pid else lambda: None,
+        lambda: _say_dimly(f"Recorded{length}. The program goes on; the summary follows when it has ended."),
+    )
+
+
+def _nothing(_text: str) -> None: ...
+
+
+def _write_page(target: Path, *, no_report: bool, keep_going: bool) -> None:
+    """The page without a word, unless it cannot be written."""
+    if no_report:
+        return
+    try:
+        with packages_named():
+            from pinprof import analyze, read
+            from pinprof.cli import pipeline
+
+            analysis = analyze.analyze(read.read(target, read.ReadOptions()))
+            pipeline.write_page([analysis], pipeline.default_page(target))
+    except PinprofError as error:
+        if not keep_going:
+            raise
+        say(f"pinprof: {error}", error=True)
 
 
 def _present(target: Path, notes: Sequence[str], places: Sequence[str], *, no_report: bool, keep_going: bool) -> None:

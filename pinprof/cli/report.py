@@ -54,6 +54,7 @@ _FILE = click.Path(path_type=Path)
 @click.option("--explain", metavar="LEAF", help="List the top stacks of one cause and the frame that decided.")
 @click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
 @click.option("--share", is_flag=True, help="Only copy a capture, without kernel addresses, to give it to others.")
+@click.option("-q", "--quiet", is_flag=True, help="Write the page and print errors only.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
 @click.option("--serve", is_flag=True, help="Show the page at a private address of this machine until Ctrl-C.")
 @click.option(
@@ -73,6 +74,7 @@ def command(
     explain: str | None,
     shared_assets: Path | None,
     share: bool,
+    quiet: bool,
     open_page: bool,
     serve: bool,
     port: int,
@@ -141,7 +143,10 @@ def command(
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)
-        pipeline.present(analyses, page, shared_assets, summary=form is None)
+        if quiet:
+            pipeline.write_page(analyses, page, shared_assets)
+        else:
+            pipeline.present(analyses, page, shared_assets, summary=form is None)
         _show(page, open_page=open_page, serve=serve, port=port)
     else:
         from pinprof.report.export import formats

@@ -121,6 +121,9 @@ def _sampler(request: RecordRequest) -> str:
 def check(request: RecordRequest) -> None:
     """Raise when this request cannot be recorded here; writes nothing."""
     for name in request.collectors:
+        if (request.delay_s or request.duration_s) and not request.pid and load(name).launches:
+            problem = f"{name} starts the program itself, and records it from its start to its end."
+            raise UsageError(problem, "Leave --delay and --duration out, or record with auto.", "delay")
         if request.pid and load(name).launches:
             problem = f"{name} starts the program itself, so it cannot record one that runs already."
             raise UsageError(problem, "Record it with auto, or start it with pinprof.", "pid")

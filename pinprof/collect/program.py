@@ -81,6 +81,11 @@ class Program:
             raise ProgramNotFound(problem, "A script needs a #! line, a binary this machine's architecture.", "program")
         self.begun = True
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of it is left to be recorded: it has ended."""
+        return self.wait_status is not None
+
     def abandon(self) -> None:
         """End a program that still waits: at the closed gate it exits without having begun."""
         self._close()

@@ -21,7 +21,9 @@ class RecordRequest:
     own_process: bool = False
     """Record the process that asks, in place of the command."""
     duration_s: float = 0.0
-    """How long a running process is recorded; 0: until it ends or the user says so."""
+    """How long the program is recorded; 0: until it ends or the user says so."""
+    delay_s: float = 0.0
+    """How long to wait before the recording begins."""
     region_only: bool = False
     """The program switches sampling on and off itself (scenario.measured); else all of it is sampled."""
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -75,11 +77,15 @@ class Outcome:
     notes: tuple[str, ...] = ()
     failure: CollectError | None = None
     """Why the recorder ended early."""
+    recorded_ns: tuple[int, ...] = ()
+    """From when to when, on CLOCK_MONOTONIC, where that is a part of the program's run that was asked for."""
 
     def to_manifest(self) -> dict[str, Any]:
         """`outcome` of the capture's manifest."""
         facts = {entry.name: getattr(self, entry.name) for entry in fields(self)}
         del facts["collectors"], facts["failure"]
+        if not self.recorded_ns:
+            del facts["recorded_ns"]
         if self.failure:
             facts["notes"] = (*self.notes, str(self.failure))
         return facts

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -14,6 +15,8 @@ from pinprof.collect.collector import Launcher, Setup, Tool, Waiter
 from pinprof.collect.program import HeldSignals, Program, ending_note, exit_status
 from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
+from pinprof.collect.timed import TimedProgram
+from pinprof.errors import CollectError
 from pinprof.scenario import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.store import LOG
 
@@ -29,8 +32,7 @@ class Run:
     ) -> None:
         """`beside`: the parts that join the request's collectors."""
         self._request, self._directory = request, directory
-        kept = {name: value for name, value in os.environ.items() if name not in _OURS}
-        self._setup = Setup(request, directory, places, kept | dict(request.environment))
+        self._setup = Setup(request, directory, places, _environment(request))
         self._modules = kallsyms.modules()
         self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
         places.callback(self._kernel.end)
@@ -49,7 +51,10 @@ class Run:
             return launcher.launch(signals)
         if self._request.pid:
             return RunningProgram(self._request.pid, self._request.duration_s)
-        return Program(self._request.command, self._setup.environment, signals)
+        command, environment = self._request.command, self._setup.environment
+        if self._request.duration_s:
+            return TimedProgram(command, environment, signals, self._request.duration_s)
+        return Program(command, environment, signals)
 
     def begin(self, program: Program, waiter: Waiter, meanwhile: Callable[[], object] = lambda: None) -> None:
         """Attach all tools, and start the program when they are ready; `meanwhile` is called in between."""
@@ -93,28 +98,75 @@ class Run:
             collectors=tuple(result.facts for result in results if result.facts),
             notes=tuple(dict.fromkeys(note for note in notes if note)),
             failure=failure,
+            recorded_ns=(program.started_ns, program.ended_ns) if isinstance(program, TimedProgram) else (),
         )
 
 
-def record(request: RecordRequest, directory: Path, meanwhile: Callable[[], object] = lambda: None) -> Outcome:
-    """Run the program to its end; what the tools saw, kallsyms.gz and the log lie in the capture's directory then.
+@dataclass(frozen=True)
+class Told:
+    """What is called on the way of a recording."""
 
-    `meanwhile` is called while the recorders begin and the program waits.
-    """
+    meanwhile: Callable[[], object] = lambda: None
+    """While the recorders begin, and a program that pinprof starts waits."""
+    program_goes_on: Callable[[], object] = lambda: None
+    """When the recording has ended and the program that pinprof started has not."""
+
+
+def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outcome:
+    """Record the program; what the tools saw, kallsyms.gz and the log lie in the capture's directory then."""
     with ExitStack() as places:
-        run = Run(request, directory, places)
-        with signals_held() as signals:
-            program = run.program(signals)
-            session = Session(program, run.tools, signals)
-            try:
-                run.begin(program, session, meanwhile)
-                session.until_program_ends()
-                run.program_ended()
-            finally:
-                if program.wait_status is None:
+        if not request.delay_s:
+            run = Run(request, directory, places)
+            with signals_held() as signals:
+                session = _recorded(run, run.program(signals), signals, told)
+        else:
+            with signals_held() as signals:
+                program = _after_delay(request, signals)
+                try:
+                    run = Run(replace(request, pid=program.pid), directory, places)
+                except BaseException:
                     program.abandon()
-                session.finish_recorders()
-                if not program.begun:
-                    run.discard()
+                    Session(program, [], signals).until_gone()
+                    raise
+                session = _recorded(run, program, signals, told)
         # Signals are free again. To end the recording of a running program is what a signal is for.
-        return run.outcome(program, interrupted=session.interruptions > 0 and not request.pid)
+        return run.outcome(session.program, interrupted=session.interruptions > 0 and not request.pid)
+
+
+def _recorded(run: Run, program: Program, signals: HeldSignals, told: Told) -> Session:
+    """A program and its tools, from their start to their end."""
+    session = Session(program, run.tools, signals)
+    try:
+        run.begin(program, session, told.meanwhile)
+        session.until_program_ends()
+        run.program_ended()
+    finally:
+        if not program.over:
+            program.abandon()
+        session.finish_recorders()
+        if not program.begun:
+            run.discard()
+        if program.wait_status is None:
+            told.program_goes_on()
+            session.until_gone()
+    return session
+
+
+def _after_delay(request: RecordRequest, signals: HeldSignals) -> Program:
+    """The program, which has run for the delay; CollectError where it has ended by then."""
+    if request.pid:
+        program: Program = RunningProgram(request.pid, request.duration_s)
+    else:
+        timed = TimedProgram(request.command, _environment(request), signals, request.duration_s)
+        timed.start_unrecorded()
+        program = timed
+    session = Session(program, [], signals)
+    session.until_gone(request.delay_s)
+    if program.wait_status is not None:
+        raise CollectError("The program ended before its recording began.", "Give a shorter --delay.", "delay")
+    return program
+
+
+def _environment(request: RecordRequest) -> dict[str, str]:
+    kept = {name: value for name, value in os.environ.items() if name not in _OURS}
+    return kept | dict(request.environment)

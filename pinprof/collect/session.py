@@ -50,10 +50,16 @@ class Session(Waiter):
             self._pass_on = None
 
     def until_program_ends(self) -> None:
-        """The program's whole run."""
-        while self.program.wait_status is None:
+        """The program's whole run, or as much of it as is to be recorded."""
+        while not self.program.over:
             due = min([self.program.left_s(), *(tool.watch() for tool in self.tools)])
             self.wait(min(due, 0.1 if self._pass_on else 1.0))
+
+    def until_gone(self, at_most_s: float = float("inf")) -> None:
+        """What of its run is not recorded, or a part of that."""
+        until = time.monotonic() + at_most_s
+        while self.program.wait_status is None and (left := until - time.monotonic()) > 0:
+            self.wait(min(left, 0.1 if self._pass_on else 1.0))
 
     def finish_recorders(self) -> None:
         """Ask the recorders to write what they still hold and wait; a second Ctrl-C, or their time-out, kills them."""

@@ -10,13 +10,16 @@ import importlib
 import os
 import pkgutil
 import re
+import shlex
 import shutil
 import stat
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
-from pathlib import Path
+from pathlib import Path, PurePath
+
+import numpy as np
 
 from pinprof import files
 from pinprof.errors import CaptureError, FormatError, PinprofError, readable, unreadable
@@ -74,7 +77,7 @@ def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
     from pinprof.read import machine_rates
     from pinprof.read.python import frames as python_frames
 
-    capture = _with_summable_ranges(_read(path, place, options))
+    capture = _as_recorded(_with_summable_ranges(_read(path, place, options)))
     if capture.traced is not None:
         capture = replace(capture, traced=_with_summable_ranges(capture.traced))
     stacks = part(path, PYTHON_STACKS)
@@ -88,6 +91,25 @@ def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
             capture = capture.with_notes(f"{what} of the memory log left out.")
     return machine_rates.brought(capture, path)
+
+
+def _as_recorded(capture: Capture) -> Capture:
+    """The capture without ranges and work of the GPU from before or after the recorded part of the program's run."""
+    times = capture.manifest.outcome.get("recorded_ns")
+    if not isinstance(times, Sequence) or len(times) != 2 or capture.clock.source != "monotonic":
+        return capture
+    start, end = times
+    ranges = capture.ranges
+    cut = replace(
+        ranges, start_ns=np.maximum(ranges.start_ns, start), end_ns=np.maximum(np.minimum(ranges.end_ns, end), start)
+    )
+    activity = capture.activity
+    return replace(
+        capture,
+        ranges=cut.take((ranges.end_ns > start) & (ranges.start_ns < end)),
+        activity=activity and activity.each(lambda table: table.within(start, end)),
+        marks=capture.marks.within(start, end),
+    )
 
 
 def _with_summable_ranges(capture: Capture) -> Capture:
@@ -147,6 +169,10 @@ def _reader_of(path: Path, shown: str) -> Reader:
     if chosen is not None:
         return chosen
     foreign = [reader.name for reader in _readers() if reader.seal is None]
+    if _is_program(path, head):
+        raise CaptureError(
+            f"{shown} is not a recording.", f"Did you mean `pinprof record -- {_runs(shown)}`?", "not-a-recording"
+        )
     raise FormatError(
         shown,
         expected=", ".join(foreign) + " or a capture directory",
@@ -157,6 +183,20 @@ def _reader_of(path: Path, shown: str) -> Reader:
         ),
         slug="unknown-format",
     )
+
+
+def _is_program(path: Path, head: bytes) -> bool:
+    """Whether a file is a script or an executable, which somebody wanted to record."""
+    return path.suffix in (".py", ".sh", ".ipynb") or head.startswith((b"#!", b"\x7fELF"))
+
+
+def _runs(shown: str) -> str:
+    """The command that runs a program."""
+    word = shlex.quote(shown)
+    interpreter = {".py": "python", ".sh": "bash"}.get(PurePath(shown).suffix)
+    if interpreter is None and "/" not in shown:
+        word = f"./{word}"
+    return f"{interpreter} {word}" if interpreter else word
 
 
 def _head(file: Path, shown: str) -> bytes:

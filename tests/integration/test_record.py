@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -466,3 +467,53 @@ def test_a_signal_while_symbols_are_stored_leaves_a_whole_capture(tmp_path: Path
     assert outcome(tmp_path)["state"] == "complete"
     assert any(note.startswith("Symbols were not stored") for note in outcome(tmp_path)["notes"])
     assert len(captured(tmp_path).samples) > 50
+
+
+WORKING = """
+import sys, time
+from pinprof.scenario import phase
+began = time.monotonic()
+with phase("all"):
+    while time.monotonic() - began < float(sys.argv[1]):
+        with phase("one"):
+            bytearray(8 << 20)
+print("done")
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize(("delay", "least", "most"), [("", 0.9, 1.6), ("500ms", 0.9, 1.6)])
+def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(
+    delay: str, least: float, most: float, tmp_path: Path
+) -> None:
+    (tmp_path / "work.py").write_text(WORKING)
+    asked = ["--duration", "1s", *(["--delay", delay] if delay else []), "--no-calibrate", "--no-report"]
+    command = [sys.executable, "-m", "pinprof", "record", *asked, "-o", "part", "--", sys.executable, "work.py", "6"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (3, "done\n"), ended.stderr
+    assert "Recorded for 1 s. The program goes on" in ended.stderr
+    capture = read(tmp_path / "part.pinprof")
+    times = capture.samples.time_ns
+    assert least < (times.max() - times.min()) / 1e9 < most
+    start, end = capture.manifest.outcome["recorded_ns"]
+    assert least < (end - start) / 1e9 < most
+    assert {"all", "one"} <= set(capture.ranges.name)
+    assert capture.ranges.start_ns.min() >= start
+    assert capture.ranges.end_ns.max() <= end
+
+
+def test_a_program_that_ends_before_its_recording_begins_is_an_error(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "pinprof", "record", "--delay", "30s", "--", "true"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert ended.returncode == 1
+    assert ended.stderr.endswith("The program ended before its recording began. Give a shorter --delay. [delay]\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_quiet_recording_says_nothing_and_is_named_after_its_script(tmp_path: Path) -> None:
+    (tmp_path / "work.py").write_text(WORKING)
+    command = [sys.executable, "-m", "pinprof", "record", "-q", "--", sys.executable, "work.py", "0.3"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (3, "done\n", "")
+    made = sorted(path.name for path in tmp_path.iterdir() if path.name != "work.py")
+    assert [re.sub(r"-\d{8}-\d{6}", "", name) for name in made] == ["work.html", "work.pinprof"]
