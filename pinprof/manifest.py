@@ -50,6 +50,7 @@ SCENARIO = Facts(
     ANYTHING,
 )
 _GIVEN_UP = Record({"kind": TEXT, "without": TEXT, "from_ns": COUNT, "to_ns": COUNT, "calls": COUNT})
+_KEPT = Facts(others=COUNT)
 _COLLECTOR = Facts(
     {
         **_texts("name version"),
@@ -58,6 +59,7 @@ _COLLECTOR = Facts(
         "pid": PID,
         "utc_offset_ns": TIME,
         "call_overhead_ns": Facts({"inside": COUNT, "around": COUNT}),
+        "thinned": Facts({**_numbers("since_ns full_ns one_in joined_ns"), "kept": _KEPT, "left_out": _KEPT}, ANYTHING),
         "probes": Facts(
             {
                 "budget_percent": Real(0, 100),

@@ -19,6 +19,7 @@ from pinprof.terminal import say
 from pinprof.units import format_ns
 
 if TYPE_CHECKING:
+    from pinprof.collect.pace import Limits
     from pinprof.collect.run import Told
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
@@ -90,9 +91,17 @@ _OPTIONS = (
         help="Put this into the capture: host, job; repeatable.",
     ),
     click.option(
+        "--max-size",
+        metavar="SIZE",
+        default="2GiB",
+        show_default=True,
+        help="How large samples and memory over time may become: they are thinned in steps to stay below it.",
+    ),
+    click.option(
         "--small",
         is_flag=True,
-        help="A small capture for fleets: few samples, no waits, calls or work of the GPU, no kernel symbol table.",
+        help="A small capture for fleets, at most 1 MB a minute: few samples, no waits, calls or work of the GPU, no "
+        "kernel symbol table.",
     ),
 )
 
@@ -107,6 +116,9 @@ SMALL: Mapping[str, Any] = {
     "no_report": True,
 }
 """What `--small` asks for; an option that is given as well counts."""
+SMALL_PER_MINUTE = 600_000
+"""Bytes that `--small` lets samples and memory over time take: the rest of its megabyte is for what names them."""
+LEAST_SIZE = 64 << 10
 _LABEL = re.compile(r"[A-Za-z][\w. -]{0,62}")
 _LONGEST_LABEL = 200
 
@@ -151,14 +163,9 @@ def record(
     )
     names = collect.parse_names(collectors)
     request = collect.RecordRequest(
-        tuple(command),
-        names,
-        pid=pid,
-        delay_s=delay_s,
-        duration_s=duration_s,
-        region_only=scenario,
-        **about_request,
-    )
+        tuple(command), names, pid=pid, delay_s=delay_s, duration_s=duration_s, region_only=scenario,
+        limits=limits_of(about_request.pop("max_size"), small=small), **about_request,
+    )  # fmt: skip
     launched = None if pid else ranks.this_rank(os.environ)
     rank = None if output else launched
     recorded = recording.record(
@@ -213,6 +220,19 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
             )
         found[name] = value
     return found
+
+
+def limits_of(size: str, *, small: bool) -> Limits:
+    """What a recording may write; UsageError for a size that holds nothing."""
+    from pinprof.collect.pace import Limits
+    from pinprof.units import parse_bytes
+
+    total = parse_bytes(size)
+    if total < LEAST_SIZE:
+        raise UsageError(
+            f"--max-size {size} is too small.", f"Give at least {LEAST_SIZE >> 10} KiB, for example 300MB.", "max-size"
+        )
+    return Limits(total, SMALL_PER_MINUTE if small else 0)
 
 
 def _not_given(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,8 +3,9 @@
     memory.jsonl    {"t": ns of CLOCK_MONOTONIC, "machine": {counter: value}, "processes": [{"pid": …, "rss": bytes}]}
 
 It is written by pinprof itself while it waits for the program. Sampling costs time, so it samples less often where it
-costs more: never above COST of a core. Huge pages are in smaps_rollup alone, which walks the page tables under the lock
-of the address space: read once a second at most, within HUGE_COST, and no more of a process for which it takes long.
+costs more: never above COST of a core. Nor does the file outgrow its share of the recording's size (pace.py). Huge
+pages are in smaps_rollup alone, which walks the page tables under the lock of the address space: read once a second at
+most, within HUGE_COST, and no more of a process for which it takes long.
 
 Fields are those of proc_pid_status(5), proc_pid_smaps(5) and /proc/vmstat; what a kernel does not have is left out.
 """
@@ -19,14 +20,19 @@ import time
 from typing import Any
 
 from pinprof import files
-from pinprof.collect.collector import Collector, Setup, Tool
+from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
+from pinprof.collect.pace import Pace
 from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
 from pinprof.store import MEMORY
+from pinprof.units import format_ns
 
 INTERVAL_S, COST = 0.1, 0.004
 HUGE_INTERVAL_S, HUGE_COST, HUGE_LIMIT_S = 1.0, 0.001, 0.05
 TREE_INTERVAL_S = 0.3
+LONGEST_S = 60.0
+SIZE_SHARE = 0.1
+"""Of the size that a recording may have."""
 MOST_PROCESSES, MOST_THREADS = 64, 64
 """Processes that are followed; threads whose children are looked for. The main thread's always are."""
 
@@ -54,12 +60,15 @@ class MemoryWatch(Tool):
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
         self._huge_spent = 0.0
+        self._pace = Pace(setup.request.limits.share(SIZE_SHARE), time.monotonic_ns())
+        self._written = 0
+        self._began = self._thinned = 0.0
         with contextlib.suppress(OSError):
             self._file = files.append(setup.directory / MEMORY)
 
     def attach(self, program: Program) -> None:
         """The process whose descendants are followed."""
-        self._root = program.pid
+        self._root, self._began = program.pid, time.monotonic()
 
     def watch(self) -> float:
         """Sample if it is time; seconds until the next sample."""
@@ -71,7 +80,11 @@ class MemoryWatch(Tool):
             self.sample()
             spent = time.thread_time() - begin - self._huge_spent
             now = time.monotonic()
-            self._due = now + max(INTERVAL_S, spent / COST)
+            interval = max(INTERVAL_S, spent / COST)
+            if step := self._pace.looked(time.monotonic_ns(), self._written):
+                self._thinned = self._thinned or now
+                interval = min(interval * (1 << step), LONGEST_S)
+            self._due = now + interval
         return self._due - now
 
     def sample(self) -> None:
@@ -85,8 +98,12 @@ class MemoryWatch(Tool):
         for pid in self._tree:
             if facts := self._process(pid, now):
                 line["processes"].append(facts)
+        text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
+        room = self._pace.room(time.monotonic_ns())
+        if room is not None and room < len(text):
+            return
         try:
-            os.write(self._file, json.dumps(line, separators=(",", ":")).encode() + b"\n")
+            self._written += os.write(self._file, text)
         except OSError:
             # The disk is full: the samples need what is left.
             self.close()
@@ -95,6 +112,13 @@ class MemoryWatch(Tool):
         """A last sample."""
         self.sample()
         self.close()
+
+    def result(self) -> ToolResult:
+        """Since when it looked less often to keep to its size."""
+        if not self._thinned:
+            return ToolResult({})
+        since = format_ns((self._thinned - self._began) * 1e9)
+        return ToolResult({}, (f"Memory over time was looked at less often from {since} on, to keep to its size.",))
 
     def close(self) -> None:
         """No more samples."""

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from pinprof.collect.pace import USUAL_LIMITS, Limits
 from pinprof.errors import CollectError
 
 
@@ -43,6 +44,8 @@ class RecordRequest:
     gpu: str = "auto"
     """What of the GPU's work is recorded where nsys does not: `auto`, as much as costs the program little; `cupti`, all
     of it, whatever it costs; `uvm`, as auto and all of managed memory; or `off` (cupti/, uvm/)."""
+    limits: Limits = USUAL_LIMITS
+    """How much of samples and memory over time may be written; beyond it they are thinned (pace.py)."""
     system_wide: bool = False
     python: str = "off"
     """How Python functions are seen: `auto`, `lines`, `py-spy`, `trampoline`, `both` or `off` (python.py)."""

@@ -23,6 +23,7 @@ from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing
 from pinprof.libraries import UNWINDING
 from pinprof.store import LOG, PERF_DATA
+from pinprof.units import format_ns
 
 START_TIMEOUT_S = 60.0
 """Every process of the machine is listed first with --system-wide."""
@@ -33,7 +34,9 @@ RING_VARIABLE = "PINPROF_RING_BYTES"
 _SETTLE_S = 0.5
 """The longest wait for each of its answers."""
 
-_SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups")
+_SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups", "thinned")
+SAMPLES_SHARE = 0.9
+"""Of the size that a recording may have; the rest is for memory over time (memory.py)."""
 _RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
@@ -74,6 +77,7 @@ class Attached(Tool):
             version=f"pinprof {__version__}",
             wakeups=self._off_cpu,
             unwinding=unwinding_library(),
+            limits=request.limits.share(SAMPLES_SHARE),
         )
         try:
             self.recorder = start(orders, control, self._log, "pinprof-native", fork=not request.own_process)
@@ -84,6 +88,7 @@ class Attached(Tool):
     def await_ready(self, waiter: Waiter) -> None:
         """Wait until all events are open, and unless the program does so itself, switch them on."""
         deadline = time.monotonic() + START_TIMEOUT_S
+        self._switched_on_ns = time.monotonic_ns()
         for word in ("ping",) if self._request.region_only else ("ping", "enable"):
             for _ in self._control.asked(word, waiter):
                 self._still_starting(deadline)
@@ -121,6 +126,8 @@ class Attached(Tool):
         said, known = last_word(self._log), self.under_way()
         told = {name: said[name] for name in _SAID_FACTS if name in said}
         notes = [str(note) for note in said.get("notes", ())]
+        if "thinned" in said:
+            notes.append(thinned_note(said["thinned"], self._switched_on_ns))
         facts = {**known.facts, "cpu_ns": self.recorder.cpu_ns, **told}
         return ToolResult(facts, (*notes, *known.notes), failure=self._failure(said))
 
@@ -186,6 +193,20 @@ def shown_command(request: RecordRequest) -> tuple[str, ...]:
         *(() if request.off_cpu else ("--no-off-cpu",)),
         *(("--system-wide",) if request.system_wide else ()),
     )
+
+
+def thinned_note(thinned: Mapping[str, Any], began_ns: int) -> str:
+    """What was left out to keep to the size that was asked for, and since when."""
+    since = format_ns(max(thinned["since_ns"] - began_ns, 0))
+    text = (
+        f"The recording was thinned to keep to its size: from {since} on, {thinned['one_in']:,} samples of processor "
+        f"time and of page faults became one at most, and waits shorter than {format_ns(thinned['joined_ns'])} were "
+        "joined. Sums are whole."
+    )
+    if thinned["full_ns"]:
+        until = format_ns(max(thinned["full_ns"] - began_ns, 0))
+        text += f" At {until} its size was used up; the last samples have the weight of all that followed."
+    return text
 
 
 def user_only_note() -> str:

@@ -22,13 +22,15 @@ from pathlib import Path
 from typing import Any
 
 from pinprof.collect.native import existing, perf_event, unwinding
+from pinprof.collect.native.bounded import Bounded
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.opened import online_cpus, open_all
-from pinprof.collect.native.perf_file import FINISHED_ROUND, PerfFile, features, lost_samples, trailer
+from pinprof.collect.native.perf_file import PerfFile, features, lost_samples, trailer
 from pinprof.collect.native.probing import Probes
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Site
 from pinprof.collect.native.wakeups import Wakeups
+from pinprof.collect.pace import NO_LIMITS, Limits
 from pinprof.files import written
 
 SAID = "pinprof-native: "
@@ -72,6 +74,8 @@ class Orders:
     """Record who wakes the program's threads, where the kernel allows."""
     unwinding: str = ""
     """The library that completes stacks; empty to leave them as the kernel gives them."""
+    limits: Limits = NO_LIMITS
+    """How large the file may become."""
 
     def save(self, path: Path) -> None:
         """Write them where the collector will look."""
@@ -85,6 +89,7 @@ class Orders:
         raw["probes"] = tuple(Site(**entry) for entry in raw["probes"])
         for name in ("control", "command", "seen_beside"):
             raw[name] = tuple(raw[name])
+        raw["limits"] = Limits(**raw["limits"])
         return cls(**raw)
 
 
@@ -122,6 +127,7 @@ class Sampler:
         self._unwinder = unwinding.Unwinder(orders.unwinding, events) if copied else None
         room = _ROOM * len(self._opened.cpus) * len(events) if self._probes else 0
         self._file = PerfFile(Path(orders.output), self._described, room)
+        self._bounded = Bounded(orders.limits, self._described)
         self._list_existing()
         if self._probes:
             self._probes.govern(self._opened, self._recognise)
@@ -171,6 +177,7 @@ class Sampler:
             perf_event.disable(file)
         self._last_ns = time.monotonic_ns()
         self._drain()
+        self._file.write(self._bounded.rest())
         told = {**(self._probes.finish() if self._probes else {}), **(self._wakeups.finish() if self._wakeups else {})}
         lost = self._losses()
         self._file.finish(self._features())
@@ -186,6 +193,7 @@ class Sampler:
             "notes": notes,
             **told,
             **({"stacks": self._unwinder.counts()} if self._unwinder else {}),
+            **self._bounded.facts(),
         }
 
     def close(self) -> None:
@@ -208,7 +216,7 @@ class Sampler:
 
     def _drain(self) -> int:
         """Write what all rings hold, in one go; how many bytes that was in the rings."""
-        rings = self._opened.rings
+        rings, now = self._opened.rings, time.monotonic_ns()
         pieces: list[bytes | memoryview] = []
         for ring in rings:
             pieces += ring.pending()
@@ -216,7 +224,7 @@ class Sampler:
         if pieces:
             if self._unwinder:
                 pieces = [self._unwinder.rewrite(*pieces)]
-            self._file.write([*pieces, FINISHED_ROUND])
+            self._file.write(self._bounded.chosen(pieces, self._file.data_bytes, now))
             for ring in rings:
                 ring.release()
             self._rounds += 1
@@ -227,6 +235,7 @@ class Sampler:
         if self._unwinder:
             self._unwinder.add(self._opened.specs[event], numbers)
         self._described[event][1].extend(numbers)
+        self._bounded.recognise(self._described[event][0], numbers)
 
     def _obey(self, commands: bytes) -> None:
         for command in commands.split(b"\n"):

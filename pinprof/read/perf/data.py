@@ -1,10 +1,10 @@
 """perf.data → Capture, without perf.
 
 Weights: an event that samples time (cpu-clock, task-clock) weighs nanoseconds, one that samples page faults weighs
-faults: the period in the sample, or the fixed period of the event. Every other event (cycles, tracepoints, …) weighs
-its period likewise, in unit `events`; where it samples at a frequency and records no periods, each sample weighs 1, in
-unit `samples`. Sampled context switches with their switch records become the event `off-cpu`, whose samples weigh the
-time until their thread ran again (off_cpu.py).
+faults: the period in the sample, or the fixed period of the event, for each sample that it stands for. Every other
+event (cycles, tracepoints, …) weighs its period likewise, in unit `events`; where it samples at a frequency and records
+no periods, each sample weighs 1, in unit `samples`. Sampled context switches with their switch records become the event
+`off-cpu`, whose samples weigh the time until their thread ran again (off_cpu.py).
 
 A sample without a call chain has its own address as the only frame: that still says the side of the kernel's boundary,
 the object, and perhaps the function.
@@ -47,7 +47,7 @@ from pinprof.read.perf.header import EventSource, Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces
 from pinprof.read.perf.off_cpu import waits
 from pinprof.read.perf.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
-from pinprof.read.perf.samples import RawSamples
+from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.perf.stream import Raw, RecordReader, TaskRecord
 from pinprof.read.symbols.resolver import Resolver
@@ -316,9 +316,10 @@ def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
             fixed = 1
         elif not attr.sample_type & rec.PERIOD:
             per_sample = 10**9 // max(attr.period_or_freq, 1) if _unit(attr) == "ns" else 1
-            fixed = min(per_sample if attr.freq else max(attr.period_or_freq, 1), 1 << 48)
+            fixed = min(per_sample if attr.freq else max(attr.period_or_freq, 1), MAX_WEIGHT)
         if fixed is not None:
-            weights[samples.source == index] = fixed
+            mine = samples.source == index
+            weights[mine] = np.minimum(fixed * (1.0 + samples.left_out[mine]), MAX_WEIGHT)
     return weights
 
 

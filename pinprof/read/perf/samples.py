@@ -56,6 +56,8 @@ class RawSamples(Table):
     """Index into the header's sources."""
     period: Int64
     """0 when not recorded."""
+    left_out: Int64
+    """Samples that this one stands for beside itself: those of its thread that a recording left out before it."""
     ip: UInt64
     addr: UInt64
     chain_start: Int64
@@ -206,7 +208,10 @@ class SampleGatherer:
         chunk.pid[rows] = (identity & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
         chunk.tid[rows] = (identity >> np.uint64(32)).astype(np.uint32).view(np.int32)
         no_cpu = layout.cpu is None
-        chunk.cpu[rows] = -1 if no_cpu else column(layout.cpu).astype(np.uint32).view(np.int32)
+        place = column(layout.cpu)
+        chunk.cpu[rows] = -1 if no_cpu else place.astype(np.uint32).view(np.int32)
+        # The kernel leaves the upper half 0 (struct perf_sample_data); the native collector counts in it (thinning.py).
+        chunk.left_out[rows] = (place >> np.uint64(32)).view(np.int64)
         chunk.source[rows] = index
         chunk.period[rows] = period.view(np.int64)
         chunk.ip[rows] = column(layout.ip)

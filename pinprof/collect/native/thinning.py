@@ -1,0 +1,327 @@
+"""Keeps one sample in 2^n and gives it the weight of those left out, on the way from the rings to the file.
+
+    samples with a period       of a thread, one in so many; its period becomes the sum of all since the one before
+    samples without             the same; the upper half of its CPU field counts the samples left out (samples.py)
+    waits                       of a thread, short ones are joined until they are 4 ms together, or 8: the last one
+                                is kept, and begins earlier by the length of those left out
+
+All threads are thinned alike, and every thread's sums stay what they were: what is left over when a thread ends, or
+the recording, comes with the last sample that was left out. Which one of so many is kept is drawn at random, so that it
+keeps no step with what a program repeats. Other records pass as they are.
+
+A wait is a sample, the record that its thread leaves a processor and the one that it returns, perhaps in another ring.
+Rings are read one after another, so records as young as the reading itself wait for the next one.
+"""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from pinprof.collect.native import perf_event as pe
+from pinprof.collect.native.events import EventSpec
+from pinprof.collect.pace import STEPS
+
+JOINED_NS = 2_000_000
+"""Waits are joined until they are as long as this, times two for each step."""
+
+_HEAD = struct.Struct("<IHH")
+_WORD, _HALF = struct.Struct("<Q"), struct.Struct("<I")
+_BEFORE = (pe.SAMPLE_IDENTIFIER, pe.SAMPLE_IP, pe.SAMPLE_TID, pe.SAMPLE_TIME, pe.SAMPLE_ADDR, pe.SAMPLE_ID,
+           pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_PERIOD)  # fmt: skip
+"""The fields of a sample that have one word each, in their order (perf_event.h)."""
+_TRAILER = (pe.SAMPLE_TID, pe.SAMPLE_TIME, pe.SAMPLE_ID, pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_IDENTIFIER)
+_SAMPLE, _OUT, _IN, _GONE = range(4)
+_LINGERS_NS = 50_000_000
+"""How long after its end a thread may still have records: it leaves its processor last of all."""
+OFF_CPU = "off-cpu"
+"""How reports call waits."""
+_MOST_LEFT_OUT = (1 << 32) - 1
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """An event, and where its samples have their fields, in bytes."""
+
+    number: int
+    name: str
+    tid: int
+    time: int
+    period: int | None
+    cpu: int
+    waits: bool
+
+
+@dataclass
+class _Turn:
+    """One thread's samples of one event."""
+
+    left: int
+    """So many more, and one is kept."""
+    over: int
+    """Of the draw: the rest of its block."""
+    weight: int = 0
+    """Of what was left out since the last that was kept: its periods, or its number."""
+    last: bytes = b""
+    """The sample left out last."""
+
+
+@dataclass
+class _Wait:
+    """A wait that has begun."""
+
+    since_ns: int
+    sample: bytes
+    out: bytes = b""
+
+
+@dataclass
+class _Joined:
+    """A thread's waits that were left out since the last that was kept."""
+
+    ns: int = 0
+    last: tuple[_Wait, bytes] | None = None
+    last_ns: int = 0
+
+
+@dataclass
+class Counts:
+    """What became of the samples while they were thinned, by event."""
+
+    kept: dict[str, int] = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
+
+    def add(self, name: str, *, kept: bool) -> None:
+        """One more."""
+        table = self.kept if kept else self.left_out
+        table[name] = table.get(name, 0) + 1
+
+
+class Thinner:
+    """Records of one recording; `step` may change between two calls."""
+
+    def __init__(self, events: Sequence[tuple[EventSpec, Sequence[int]]], seed: int = 0) -> None:
+        """`events` as they are written, with the ids of their instances."""
+        self.step = 0
+        self.counts = Counts()
+        self._kinds: dict[int, _Kind] = {}
+        self._random = random.Random(seed)
+        self._turns: dict[tuple[int, int], _Turn] = {}
+        self._open: dict[int, _Wait] = {}
+        self._joined: dict[int, _Joined] = {}
+        self._young: list[tuple[int, int, int, bytes]] = []
+        common = events[0][0].attr.sample_type
+        behind = [bit for bit in _TRAILER if common & bit]
+        # From the end of a record that is no sample.
+        self._tid_back = 8 * (len(behind) - behind.index(pe.SAMPLE_TID)) - 4
+        self._time_back = 8 * (len(behind) - behind.index(pe.SAMPLE_TIME))
+        for spec, numbers in events:
+            self.add(spec, numbers)
+
+    def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
+        """More ids of an event; one that is neither sampled time, faults nor waits passes as it is."""
+        kind = spec.attr.sample_type
+        if spec.attr.type != pe.TYPE_SOFTWARE or spec.always_on:
+            return
+        place = {bit: 8 * (1 + at) for at, bit in enumerate(bit for bit in _BEFORE if kind & bit)}
+        entry = _Kind(
+            numbers[0] if numbers else 0,
+            spec.name,
+            place[pe.SAMPLE_TID] + 4,
+            place[pe.SAMPLE_TIME],
+            place.get(pe.SAMPLE_PERIOD),
+            place[pe.SAMPLE_CPU],
+            bool(spec.attr.flags & pe.CONTEXT_SWITCH),
+        )
+        self._kinds |= dict.fromkeys(numbers, entry)
+
+    @property
+    def held_bytes(self) -> int:
+        """What `flush` would have to write."""
+        turns = sum(len(turn.last) for turn in self._turns.values())
+        waits = [*self._open.values(), *(joined.last[0] for joined in self._joined.values() if joined.last)]
+        return turns + sum(len(wait.sample) + 2 * len(wait.out) for wait in waits)
+
+    @property
+    def idle(self) -> bool:
+        """Whether records pass as they are."""
+        return not self.step and not (self._turns or self._open or self._joined or self._young)
+
+    def thin(self, records: bytearray, horizon_ns: int) -> list[bytes | memoryview]:
+        """What is to be written of whole records; of waits nothing that is younger than `horizon_ns`."""
+        view = memoryview(records)
+        kept: list[tuple[int, int]] = []
+        extra: list[bytes] = []
+        last: dict[tuple[int, int], tuple[_Turn, int, int]] = {}
+        place, end = 0, len(records)
+        while place + 8 <= end:
+            kind, misc, size = _HEAD.unpack_from(records, place)
+            following = place + size
+            if size < 8 or following > end:
+                break
+            stays = True
+            if kind == pe.RECORD_SAMPLE:
+                event = self._kinds.get(_WORD.unpack_from(records, place + 8)[0])
+                if event is not None and event.waits:
+                    stays = False
+                    self._note(_SAMPLE, records, place, following, place + event.time, place + event.tid)
+                elif event is not None:
+                    stays = self._take(event, records, place, following, last)
+            elif kind in (pe.RECORD_SWITCH, pe.RECORD_SWITCH_CPU_WIDE):
+                stays = False
+                what = _OUT if misc & pe.MISC_SWITCH_OUT else _IN
+                self._note(what, records, place, following, following - self._time_back, following - self._tid_back)
+            elif kind == pe.RECORD_EXIT:
+                tid, when = _HALF.unpack_from(records, place + 16)[0], _WORD.unpack_from(records, place + 24)[0]
+                self._young.append((when + _LINGERS_NS, _GONE, tid, b""))
+            if stays:
+                if kept and kept[-1][1] == place:
+                    kept[-1] = (kept[-1][0], following)
+                else:
+                    kept.append((place, following))
+            place = following
+        for turn, start, finish in last.values():
+            turn.last = bytes(view[start:finish])
+        extra += self._waits(horizon_ns)
+        if not self.step:
+            extra += self.flush()
+        return [*(view[start:finish] for start, finish in kept), *extra]
+
+    def flush(self) -> list[bytes]:
+        """What stands for all that was left out and not yet made up for; nothing is held back then."""
+        held = list(self._waits(1 << 63))
+        tids = {tid for _, tid in self._turns} | set(self._open) | set(self._joined)
+        return held + [record for tid in tids for record in self._ended(tid)]
+
+    def _take(
+        self,
+        event: _Kind,
+        records: bytearray,
+        start: int,
+        end: int,
+        last: dict[tuple[int, int], tuple[_Turn, int, int]],
+    ) -> bool:
+        """Whether a sample is kept; it has the weight of all since the one before then."""
+        key = event.number, int(_HALF.unpack_from(records, start + event.tid)[0])
+        turn = self._turns.get(key)
+        if turn is None:
+            turn = self._turns[key] = _Turn(0, 0)
+            self._draw(turn)
+        turn.left -= 1
+        if self.step > STEPS or (self.step and turn.left > 0 and turn.weight < _MOST_LEFT_OUT):
+            turn.weight += 1 if event.period is None else _WORD.unpack_from(records, start + event.period)[0]
+            last[key] = turn, start, end
+            self.counts.add(event.name, kept=False)
+            return False
+        _weigh(event, records, start, turn.weight)
+        last.pop(key, None)
+        turn.weight, turn.last = 0, b""
+        self._draw(turn)
+        self.counts.add(event.name, kept=True)
+        return True
+
+    def _draw(self, turn: _Turn) -> None:
+        """One of the next block of 2^step samples."""
+        many = 1 << min(self.step, STEPS)
+        chosen = self._random.randint(1, many)
+        turn.left, turn.over = turn.over + chosen, many - chosen
+
+    def _note(self, what: int, records: bytearray, start: int, end: int, time: int, tid: int) -> None:
+        when, who = _WORD.unpack_from(records, time)[0], _HALF.unpack_from(records, tid)[0]
+        if who:  # the idle loop waits for nothing
+            self._young.append((when, what, who, bytes(records[start:end])))
+
+    def _waits(self, horizon_ns: int) -> Iterator[bytes]:
+        """What is to be written of the waits, of records older than the horizon."""
+        longest = JOINED_NS << min(self.step, STEPS) if self.step else 0
+        self._young.sort(key=_in_order)
+        ready = next((at for at, entry in enumerate(self._young) if entry[0] >= horizon_ns), len(self._young))
+        now, self._young = self._young[:ready], self._young[ready:]
+        for when, what, tid, record in now:
+            wait = self._open.get(tid)
+            if what == _GONE:
+                yield from self._ended(tid)
+            elif what == _SAMPLE:
+                if wait is not None:
+                    yield from (wait.sample, wait.out)
+                self._open[tid] = _Wait(when, record)
+            elif wait is None or (what == _IN and not wait.out) or (what == _OUT and wait.out):
+                yield record
+            elif what == _OUT:
+                wait.out = record
+            else:
+                del self._open[tid]
+                yield from self._back(tid, wait, when, record, longest)
+        for tid, wait in list(self._open.items()):
+            # However it ends, it is long enough.
+            if wait.out and horizon_ns - wait.since_ns >= longest and self.step <= STEPS:
+                del self._open[tid]
+                yield from self._kept(tid, wait, b"")
+
+    def _back(self, tid: int, wait: _Wait, when: int, record: bytes, longest: int) -> Iterator[bytes]:
+        """A thread runs again: its wait is kept if it is long enough with those before."""
+        joined = self._joined.setdefault(tid, _Joined())
+        length = when - wait.since_ns
+        if joined.ns + length >= longest and self.step <= STEPS:
+            yield from self._kept(tid, wait, record)
+            return
+        joined.ns += length
+        joined.last, joined.last_ns = (wait, record), length
+        self.counts.add(OFF_CPU, kept=False)
+
+    def _kept(self, tid: int, wait: _Wait, record: bytes) -> Iterator[bytes]:
+        """A wait with the length of those left out before it."""
+        joined = self._joined.pop(tid, _Joined())
+        self.counts.add(OFF_CPU, kept=True)
+        yield _earlier(wait.sample, self._sample_time(wait.sample), joined.ns)
+        yield _earlier(wait.out, len(wait.out) - self._time_back, joined.ns)
+        yield record
+
+    def _sample_time(self, sample: bytes) -> int:
+        return self._kinds[_WORD.unpack_from(sample, 8)[0]].time
+
+    def _ended(self, tid: int) -> Iterator[bytes]:
+        """What stands for the rest of a thread."""
+        for key in [key for key in self._turns if key[1] == tid]:
+            turn = self._turns.pop(key)
+            if turn.last:
+                event = self._kinds[_WORD.unpack_from(turn.last, 8)[0]]
+                sample = bytearray(turn.last)
+                own = 1 if event.period is None else _WORD.unpack_from(sample, event.period)[0]
+                _weigh(event, sample, 0, turn.weight - own)
+                yield bytes(sample)
+        joined = self._joined.pop(tid, None)
+        if joined is not None and joined.last is not None:
+            wait, record = joined.last
+            before = joined.ns - joined.last_ns
+            yield _earlier(wait.sample, self._sample_time(wait.sample), before)
+            yield _earlier(wait.out, len(wait.out) - self._time_back, before)
+            yield record
+        if (begun := self._open.pop(tid, None)) is not None:
+            yield begun.sample
+            yield begun.out
+
+
+def _in_order(entry: tuple[int, int, int, bytes]) -> tuple[int, int]:
+    return entry[0], entry[1]
+
+
+def _weigh(event: _Kind, records: bytearray, start: int, more: int) -> None:
+    """Give a sample the weight of those left out before it as well."""
+    if not more:
+        return
+    if event.period is not None:
+        place = start + event.period
+        _WORD.pack_into(records, place, _WORD.unpack_from(records, place)[0] + more)
+    else:
+        _HALF.pack_into(records, start + event.cpu + 4, min(more, _MOST_LEFT_OUT))
+
+
+def _earlier(record: bytes, place: int, ns: int) -> bytes:
+    """A record whose time is so much earlier."""
+    if not ns or not record:
+        return record
+    when = _WORD.unpack_from(record, place)[0] - ns
+    return record[:place] + _WORD.pack(max(when, 0)) + record[place + 8 :]

@@ -1,0 +1,164 @@
+"""A busy program of several threads that switch, recorded into a small size: it keeps to it, and its sums are whole."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pinprof.analyze import Analysis, analyze
+from pinprof.collect import permission
+from pinprof.model import Capture
+from pinprof.read import read
+from pinprof.store import MEMORY, PERF_DATA
+from tests.support.command import pinprof
+
+pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
+
+SIZE = 300_000
+
+PROGRAM = """
+import json, mmap, os, sys, threading, time
+done = threading.Event()
+said = {}
+def noted(work):
+    def run():
+        start = time.monotonic_ns()
+        work()
+        said[threading.get_native_id()] = [time.thread_time_ns(), time.monotonic_ns() - start]
+    return run
+there, here = os.pipe(), os.pipe()
+def ping():
+    while not done.is_set():
+        os.write(there[1], b"x")
+        os.read(here[0], 1)
+    os.write(there[1], b"q")
+def pong():
+    while os.read(there[0], 1) != b"q":
+        os.write(here[1], b"x")
+def touch():
+    while not done.is_set():
+        with mmap.mmap(-1, 4 << 20) as fresh:
+            for at in range(0, 4 << 20, 4096):
+                fresh[at] = 1
+def count():
+    while not done.is_set():
+        sum(range(2000))
+threads = [threading.Thread(target=noted(work)) for work in (ping, pong, touch, count, count)]
+for thread in threads:
+    thread.start()
+time.sleep(float(sys.argv[1]))
+done.set()
+for thread in threads:
+    thread.join()
+with open(sys.argv[2], "w") as file:
+    json.dump(said, file)
+"""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """One recording, and the CPU and wall time that each thread noted."""
+
+    path: Path
+    capture: Capture
+    analysis: Analysis
+    said: dict[int, tuple[int, int]]
+
+    @property
+    def facts(self) -> dict[str, object]:
+        """What the native collector noted of thinning."""
+        native = next(one for one in self.capture.manifest.collectors if one["name"] == "native")
+        return dict(native.get("thinned", {}))
+
+    def ns(self, event: str, tid: int) -> int:
+        """A thread's weight in an event."""
+        samples = self.capture.samples
+        number = [one.name.split("/")[0] for one in self.capture.events].index(event)
+        return int(samples.weight[(samples.event == number) & (samples.tid == tid)].sum())
+
+
+def record(folder: Path, *options: str, seconds: float = 5) -> Recorded:
+    path = folder / "out.pinprof"
+    done = pinprof(
+        "record", "--no-report", "--no-calibrate", "--no-cuda-calls", "--python", "off", *options, "-o", path, "--",
+        sys.executable, "-c", PROGRAM, str(seconds), folder / "said",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    capture = read(path)
+    said = {int(tid): (cpu, wall) for tid, (cpu, wall) in json.loads((folder / "said").read_text()).items()}
+    return Recorded(path, capture, analyze(capture), said)
+
+
+@pytest.fixture(scope="module")
+def thin(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("thin"), "--max-size", str(SIZE))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return record(tmp_path_factory.mktemp("whole"))
+
+
+def test_it_keeps_to_its_size_and_says_since_when(thin: Recorded, whole: Recorded) -> None:
+    assert sum((thin.path / name).stat().st_size for name in (PERF_DATA, MEMORY)) <= SIZE
+    assert (whole.path / PERF_DATA).stat().st_size > 3 * SIZE
+    assert whole.facts == {}
+    assert thin.facts["one_in"] > 1
+    assert thin.capture.losses.lost_samples == 0
+    notes = " ".join(thin.capture.manifest.outcome["notes"])
+    assert "was thinned to keep to its size: from " in notes
+    assert "thinned" not in " ".join(whole.capture.manifest.outcome["notes"])
+
+
+def test_every_threads_processor_time_and_waits_are_whole(thin: Recorded) -> None:
+    for tid, (cpu_ns, wall_ns) in thin.said.items():
+        off = thin.ns("off-cpu", tid)
+        # The timer that samples may miss a tick where the host takes the processor away.
+        assert thin.ns("cpu-clock", tid) == pytest.approx(cpu_ns, rel=0.15, abs=50e6)
+        assert off == pytest.approx(wall_ns - cpu_ns, rel=0.15, abs=50e6)
+
+
+def test_every_fault_is_counted(thin: Recorded) -> None:
+    counted = thin.capture.manifest.outcome["resources"]["minor_faults"]
+    samples = thin.capture.samples
+    faults = [one.unit for one in thin.capture.events].index("faults")
+    rows = samples.event == faults
+    # The kernel keeps up to 63 faults of each thread to itself.
+    assert samples.weight[rows].sum() == pytest.approx(counted, rel=0.05)
+    assert rows.sum() < counted / 64 / 4
+
+
+def test_causes_have_the_shares_of_a_whole_recording(thin: Recorded, whole: Recorded) -> None:
+    def shares(recorded: Recorded, event: str) -> dict[str, float]:
+        samples, leaf = recorded.capture.samples, recorded.analysis.attribution.leaf
+        number = [one.name.split("/")[0] for one in recorded.capture.events].index(event)
+        rows = (samples.event == number) & np.isin(samples.tid, list(recorded.said))
+        sums = np.bincount(leaf[rows], weights=samples.weight[rows])
+        return {str(at): share / sums.sum() for at, share in enumerate(sums.tolist()) if share}
+
+    for event, kept in (("page-faults", 20), ("cpu-clock", 20)):
+        ours, theirs = shares(thin, event), shares(whole, event)
+        rows = thin.facts["kept"]
+        assert isinstance(rows, dict)
+        assert sum(number for name, number in rows.items() if name.startswith(event)) >= kept
+        for cause in ours.keys() | theirs.keys():
+            # Some hundred samples, and two runs that share the processors differently.
+            assert abs(ours.get(cause, 0) - theirs.get(cause, 0)) < 0.15
+
+
+def test_a_small_recording_is_bounded_by_the_minute(tmp_path: Path) -> None:
+    recorded = record(tmp_path, "--small", "--frequency", "999", "--fault-period", "8", seconds=4)
+    assert sum((recorded.path / name).stat().st_size for name in (PERF_DATA, MEMORY)) <= 600_000
+    assert recorded.facts["one_in"] > 1
+
+
+def test_a_size_that_holds_nothing_is_refused() -> None:
+    done = pinprof("record", "--max-size", "10kB", "--", "true")
+    assert done.returncode == 1
+    assert "--max-size 10kB is too small." in done.stderr
+    assert "[max-size]" in done.stderr

@@ -1,0 +1,206 @@
+"""Thinning records: fewer of them, the same sums for every thread, and every event."""
+
+from __future__ import annotations
+
+import random
+import struct
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pinprof.collect.native import perf_event as pe
+from pinprof.collect.native.events import CALL_ENTER, event, standard
+from pinprof.collect.native.perf_file import PerfFile
+from pinprof.collect.native.thinning import JOINED_NS, Thinner
+from pinprof.collect.pace import STOPPED
+from pinprof.model import SampleTable
+from pinprof.read import read
+
+SPECS = standard(frequency=1000, fault_period=64, off_cpu=True, kernel=True)
+CLOCK, FAULTS, WAITS, DUMMY = range(4)
+EVENTS = [(spec, [number + 1]) for number, spec in enumerate(SPECS)]
+MS = 1_000_000
+LATE = 1 << 62
+EXIT_NS = 90 * MS
+
+
+def sample(which: int, tid: int, time: int, period: int = MS) -> bytes:
+    kind = SPECS[which].attr.sample_type
+    parts = [
+        (pe.SAMPLE_IDENTIFIER, struct.pack("<Q", which + 1)),
+        (pe.SAMPLE_IP, struct.pack("<Q", 0x401000 + tid)),
+        (pe.SAMPLE_TID, struct.pack("<ii", 7, tid)),
+        (pe.SAMPLE_TIME, struct.pack("<Q", time)),
+        (pe.SAMPLE_ADDR, struct.pack("<Q", 0x5000)),
+        (pe.SAMPLE_CPU, struct.pack("<II", 1, 0)),
+        (pe.SAMPLE_PERIOD, struct.pack("<Q", period)),
+        (pe.SAMPLE_CALLCHAIN, struct.pack("<QQ", 1, 0x401000 + tid)),
+    ]
+    return record(pe.RECORD_SAMPLE, b"".join(raw for bit, raw in parts if kind & bit))
+
+
+def record(kind: int, body: bytes, misc: int = 0) -> bytes:
+    return struct.pack("<IHH", kind, misc, 8 + len(body)) + body
+
+
+def trailer(tid: int, time: int) -> bytes:
+    return struct.pack("<iiQIIQ", 7, tid, time, 1, 0, DUMMY + 1)
+
+
+def wait(tid: int, start: int, end: int) -> list[bytes]:
+    """A thread leaves a processor, and returns."""
+    left = record(pe.RECORD_SWITCH, trailer(tid, start + 10), pe.MISC_SWITCH_OUT)
+    return [sample(WAITS, tid, start), left, record(pe.RECORD_SWITCH, trailer(tid, end))]
+
+
+def gone(tid: int, time: int) -> bytes:
+    return record(pe.RECORD_EXIT, struct.pack("<iiiiQ", 7, 1, tid, 7, time) + trailer(tid, time))
+
+
+def mapped() -> bytes:
+    body = struct.pack("<iiQQQIIQQII", 7, 7, 0x400000, 0x10000, 0, 8, 1, 5, 6, 5, 2) + b"/opt/app".ljust(16, b"\0")
+    return record(pe.RECORD_MMAP2, body + trailer(7, 0), pe.MISC_USER)
+
+
+def thinned(step: int, drains: Sequence[Sequence[bytes]], horizons: Sequence[int] = ()) -> list[bytes]:
+    thinner = Thinner(EVENTS, seed=3)
+    thinner.step = step
+    out: list[bytes] = []
+    for number, drain in enumerate(drains):
+        horizon = horizons[number] if horizons else LATE
+        out += map(bytes, thinner.thin(bytearray(b"".join(drain)), horizon))
+    out += thinner.flush()
+    assert thinner.held_bytes == 0
+    assert thinner.step
+    return out
+
+
+def table(tmp_path: Path, pieces: Sequence[bytes]) -> tuple[SampleTable, list[str]]:
+    """What reading makes of records."""
+    path = tmp_path / "perf.data"
+    path.unlink(missing_ok=True)
+    file = PerfFile(path, EVENTS)
+    file.write([mapped(), *pieces])
+    file.finish({})
+    file.close()
+    capture = read(path)
+    assert (capture.losses.corrupt_bytes, capture.losses.unknown_records) == (0, 0)
+    return capture.samples, [event.name for event in capture.events]
+
+
+def sums(samples: SampleTable) -> Counter[tuple[int, int]]:
+    found: Counter[tuple[int, int]] = Counter()
+    for which, tid, weight in zip(samples.event.tolist(), samples.tid.tolist(), samples.weight.tolist(), strict=True):
+        found[which, tid] += weight
+    return found
+
+
+def program(seed: int, threads: int, length: int) -> list[bytes]:
+    """Records of some threads in order of time: samples of time and faults, and waits that follow each other."""
+    draw = random.Random(seed)
+    timed: list[tuple[int, bytes]] = []
+    for tid in range(7, 7 + threads):
+        now = draw.randrange(MS)
+        for _ in range(length):
+            now += draw.randrange(1000, MS)
+            what = draw.randrange(3)
+            if what == WAITS:
+                end = now + draw.choice((20_000, 300_000, 2 * MS, 40 * MS))
+                left, out, back = wait(tid, now, end)
+                timed += [(now, left), (now + 10, out), (end, back)]
+                now = end
+            else:
+                timed.append((now, sample(what, tid, now, period=draw.randrange(900_000, 1_100_000))))
+        timed.append((now + 10, gone(tid, now + 10)))
+    timed.sort(key=lambda entry: entry[0])
+    return [raw for _, raw in timed]
+
+
+@given(st.integers(0, 1000), st.integers(1, 5), st.sampled_from([1, 3, 6, 14, STOPPED]), st.integers(1, 7))
+def test_every_threads_sums_stay_what_they_are(
+    tmp_path_factory: pytest.TempPathFactory, seed: int, threads: int, step: int, drains: int
+) -> None:
+    folder = tmp_path_factory.mktemp("sums")
+    records = program(seed, threads, 60)
+    whole, _ = table(folder, records)
+    # Two rings, read one after another, some drains in all.
+    size = -(-len(records) // drains)
+    parts = [records[first : first + size] for first in range(0, len(records), size)]
+    few, _ = table(folder, thinned(step, [[*part[::2], *part[1::2]] for part in parts]))
+    assert sums(few) == sums(whole)
+    assert len(few) <= len(whole)
+
+
+def test_many_become_one_in_so_many_with_their_weight(tmp_path: Path) -> None:
+    records = [sample(which, tid, MS * at) for at in range(1600) for tid in (7, 8) for which in (CLOCK, FAULTS)]
+    few, names = table(tmp_path, thinned(4, [records]))
+    assert names[:2] == ["cpu-clock", "page-faults"]
+    assert 380 < len(few) < 420
+    for which, unit in ((CLOCK, MS), (FAULTS, 64)):
+        mine = few.weight[few.event == which]
+        assert mine.sum() == 3200 * unit
+        assert 12 * unit < np.median(mine) < 20 * unit
+        assert mine.max() <= 31 * unit
+        assert len(set(mine.tolist())) > 10, "at random, in step with nothing"
+
+
+def test_short_waits_are_joined_and_long_ones_stay(tmp_path: Path) -> None:
+    short = [raw for at in range(100) for raw in wait(7, at * MS, at * MS + MS // 2)]
+    long = wait(7, 200 * MS, 290 * MS)
+    few, names = table(tmp_path, thinned(1, [[*short, *long]]))
+    off_cpu = names.index("off-cpu")
+    rows = np.flatnonzero(few.event == off_cpu)
+    assert few.weight[rows].sum() == 140 * MS
+    assert 10 <= len(rows) <= 15
+    assert few.weight[rows].min() >= 2 * JOINED_NS
+    # They do not overlap: what was left out lies before what is kept.
+    ends = few.time_ns[rows] + few.weight[rows]
+    assert (few.time_ns[rows][1:] >= ends[:-1]).all()
+
+
+def test_a_return_on_another_processor_that_is_read_first(tmp_path: Path) -> None:
+    left, out, back = wait(7, 10 * MS, 30 * MS)
+    # The ring in which it returned was read before the other had what came first.
+    pieces = thinned(1, [[back], [left, out]], horizons=[9 * MS, 40 * MS])
+    few, _ = table(tmp_path, pieces)
+    assert few.weight.tolist() == [20 * MS]
+
+
+def test_a_wait_that_began_before_thinning_ends(tmp_path: Path) -> None:
+    left, out, back = wait(7, 10 * MS, 10 * MS + 1000)
+    few, _ = table(tmp_path, [left, out, *thinned(5, [[back]])])
+    assert few.weight.tolist() == [1000]
+
+
+def test_going_back_to_everything_leaves_nothing_behind() -> None:
+    thinner = Thinner(EVENTS)
+    thinner.step = 6
+    thinner.thin(bytearray(b"".join(program(1, 3, 50)[:-3])), LATE)
+    assert not thinner.idle
+    thinner.step = 0
+    thinner.thin(bytearray(), LATE)
+    assert thinner.idle
+
+
+def test_threads_that_come_and_go_leave_nothing_behind() -> None:
+    thinner = Thinner(EVENTS)
+    thinner.step = 8
+    for tid in range(100, 1100):
+        now = tid * 100 * MS
+        records = [sample(CLOCK, tid, now), sample(FAULTS, tid, now), *wait(tid, now, now + 1000), gone(tid, now + MS)]
+        thinner.thin(bytearray(b"".join(records)), now + EXIT_NS)
+        assert thinner.held_bytes < 4000
+
+
+def test_other_records_pass_as_they_are() -> None:
+    tracepoint = event(CALL_ENTER, pe.TYPE_TRACEPOINT, 1, 1, kernel=True)
+    thinner = Thinner([*EVENTS, (tracepoint, [9])])
+    thinner.step = STOPPED
+    body = struct.pack("<QQiiQII", 9, 0x401000, 7, 7, MS, 1, 0)
+    other = [mapped(), record(pe.RECORD_SAMPLE, body), gone(7, MS), record(pe.RECORD_COMM, bytes(16) + trailer(7, MS))]
+    assert b"".join(thinner.thin(bytearray(b"".join(other)), LATE)) == b"".join(other)
