@@ -18,11 +18,15 @@ from pinprof.errors import UsageError
     default="auto",
     show_default=True,
     metavar="auto|native|perf|nsys|native,nsys",
-    help="Which recorders; auto: pinprof's own, or perf where that sees more.",
+    help="Recorders to use. auto: pinprof's own, or perf where that records more.",
 )
 @recording_options
-@click.option("--pid", type=click.IntRange(1), help="Record this running process instead; Ctrl-C ends the recording.")
-@click.option("--duration", metavar="TIME", help="With --pid: for so long, for example 10s (default: until it ends).")
+@click.option("--pid", type=click.IntRange(1), help="Record a running process. Ctrl-C ends the recording.")
+@click.option(
+    "--duration",
+    metavar="TIME",
+    help="With --pid: how long to record, for example 10s (default: until the process ends).",
+)
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(program: tuple[str, ...], collectors: str, pid: int | None, duration: str | None, **options: Any) -> int:
     """Record any program and explain where its host-memory time went.
@@ -40,7 +44,9 @@ def command(program: tuple[str, ...], collectors: str, pid: int | None, duration
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")
     if duration is not None:
         raise UsageError(
-            "--duration is for --pid.", "A program that pinprof starts is recorded to its end.", "duration"
+            "--duration works only with --pid.",
+            "pinprof records a program that it starts until the program ends.",
+            "duration",
         )
     return record(collectors, program, PurePath(program[0]).name, options)
 
@@ -51,10 +57,10 @@ def _attach(collectors: str, program: tuple[str, ...], pid: int, duration: str |
     from pinprof.units import parse_duration_ns
 
     if program:
-        raise UsageError("--pid records a process that runs already.", "Leave out the command, or --pid.", "pid")
+        raise UsageError("--pid records a running process, not a command.", "Leave out the command, or --pid.", "pid")
     length_ns = parse_duration_ns(duration) if duration is not None else 0
     if duration is not None and not length_ns:
-        raise UsageError("A recording of no time holds nothing.", "Write it like --duration 10s.", "duration")
+        raise UsageError("--duration must be above 0.", "For example, give --duration 10s.", "duration")
     command = attach.command_of(pid)
     name = attach.name_of(pid) or PurePath(command[0]).name
     return record(collectors, command, name, options, pid=pid, duration_s=length_ns / 1e9)

@@ -119,7 +119,7 @@ def _keywords(line: str) -> Mapping[str, object]:
     except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         pass
     raise UsageError(
-        f"pinprof_budgets has the line {line[:200]!r}, which no mark could have.",
-        'Write what stands between its parentheses: page_faults=10000, cause={"fault": "20 %"}.',
+        f"pinprof_budgets has the line {line[:200]!r}, which is not valid in a mark.",
+        'Write the arguments of the mark: page_faults=10000, cause={"fault": "20 %"}.',
         "budget",
     )

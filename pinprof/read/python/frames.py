@@ -89,7 +89,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         if capture.clock.source == "monotonic":
             stacks = python_stacks.load(stacks_file)
         else:
-            notes.append("Python lines were recorded, but the samples count on another clock.")
+            notes.append("Python lines were recorded, but the samples use a different clock.")
     if not trampolines and not stacks.threads and not stacks.changes:
         return capture.with_notes(*notes)
     seen, how = _python_of(capture, stacks, kinds)
@@ -401,14 +401,14 @@ def _notes(
         )
     elif trampolines:
         notes.append(
-            "Python functions come from CPython's perf trampoline, which knows no lines; --python both records them "
-            "too."
+            "Python functions come from CPython's perf trampoline, which has no lines. To record lines too, use "
+            "--python both."
         )
     if stacks.unnamed_threads:
         notes.append(
             f"{format_counted(stacks.unnamed_threads, 'Python thread', 'Python threads')} could not be told apart: "
-            "CPython before 3.11 does not note the kernel's thread id."
+            "CPython before 3.11 does not store the kernel's thread id."
         )
     if stacks.damaged:
-        notes.append("A part of the recorded Python stacks is damaged and was left out.")
+        notes.append("A part of the recorded Python stacks is damaged and left out.")
     return notes

@@ -109,7 +109,7 @@ def join(entry: str, read: Callable[[str], str]) -> str:
 
 
 def parse(path: str, source: str) -> Module:
-    """A module of its source; BundleError for syntax that is not understood."""
+    """A module of its source; BundleError for syntax that is not valid."""
     tokens = list(_tokens(path, source))
     lexemes = [lexeme for _, lexeme in tokens]
     imports: dict[str, str] = {}

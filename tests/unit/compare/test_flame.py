@@ -95,4 +95,4 @@ def test_the_command_writes_a_page_to_a_file_only(tmp_path: Path) -> None:
     assert (tmp_path / "change.html").read_text("utf-8").rstrip().endswith("</html>")
     refused = pinprof(*given, "-")
     assert refused.returncode == 1
-    assert "A page is a file." in refused.stderr
+    assert "An HTML page needs a file name." in refused.stderr
