@@ -85,10 +85,10 @@ def asked_of(item: pytest.Item, settings: Settings) -> Asked | None:
 
 
 def _number(config: pytest.Config, name: str) -> int:
-    """An ini value that counts something; pytest.UsageError for what is no number."""
+    """An ini value that counts something; pytest.UsageError for what is not a number."""
     text = str(config.getini(name)).strip()
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise pytest.UsageError(f"{name} = {text[:40]!r} is no number.")
+        raise pytest.UsageError(f"{name} = {text[:40]!r} is not a number.")
     return int(text)
 
 

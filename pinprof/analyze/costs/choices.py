@@ -102,7 +102,7 @@ def _prefault(rates: Rates, times: Times) -> Answer | None:
     )
     question = "Does a large pinned allocation hold up the start of the program?"
     if best >= alloc:
-        return Answer(question, "allocate it pinned", f"{figures}: on this machine that is no gain.")
+        return Answer(question, "allocate it pinned", f"{figures}. There is no gain on this machine.")
     choice = f"touch huge pages with {_counted(threads, 'thread', 'threads')}, then register"
     return Answer(question, choice, f"{figures}: {alloc / best:.1f} × faster.")
 

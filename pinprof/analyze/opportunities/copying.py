@@ -219,7 +219,7 @@ def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, 
             f" ({pinned.source})."),
             *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",)
               if more and round(more.ns) else ()),
-            (f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
+            (f"These calls take {format_ns(group.cost_ns)}. The copies are {format_ns(cost)} of that"
             f" ({staged.source}); the rest waits for the GPU."),
         ),
         evidence=(

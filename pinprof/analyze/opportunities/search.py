@@ -189,6 +189,6 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
         missing.append(f"There are no {what}, so the callers of costs are unknown. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
         missing.append(
-            "The kernel was not recorded, so page faults and pins can't be told apart from the code around them."
+            "The kernel was not recorded, so page faults and pins can't be separated from the code around them."
         )
     return tuple(missing)

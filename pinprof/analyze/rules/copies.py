@@ -63,8 +63,8 @@ def staged(view: View) -> Verdict:
         return fired(
             "The driver copies pageable memory through its own pinned buffer while the caller waits.",
             *evidence,
-            advice="Use pinned buffers (cudaMallocHost, pin_memory=True), or register memory that is copied again and "
-            "again (cudaHostRegister); for one-off transfers, staging may still be cheaper.",
+            advice="Use pinned buffers (cudaMallocHost, pin_memory=True), or register memory that is copied "
+            "repeatedly (cudaHostRegister); for one-off transfers, staging may still be cheaper.",
             stake=view.stake(spent),
         )
     return clear("Staging copies by the driver take little time.", *evidence)

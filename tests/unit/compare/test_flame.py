@@ -74,7 +74,7 @@ def test_a_comparison_without_stacks_has_no_flamegraph() -> None:
     assert compared_flame(bare) is None
     text = page.render(bare)
     assert 'id="flame"' not in text
-    assert "What changed" not in text
+    assert "title-changes" not in text
 
 
 def test_folding_conserves_every_runs_weight() -> None:
