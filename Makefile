@@ -52,6 +52,7 @@ check-types: setup-test
 
 check-spelling: setup-test
 	$(BIN)/codespell
+	$(BIN)/python tools/check_words.py
 
 check-c: setup-test
 	$(BIN)/clang-format --dry-run --Werror $(C_FILES)

@@ -172,7 +172,7 @@ class Recording:
     def result(self) -> Result:
         """The recording, explained; CollectError before it has ended."""
         if self.path is None:
-            raise CollectError("The recording has not ended.", "Ask after the with block.", "recording")
+            raise CollectError("The recording is still running.", "Use the result after the with block.", "recording")
         if self._result is None:
             self._result = open_result(self.path)
         return self._result
@@ -182,8 +182,8 @@ class Recording:
         with _starting:
             if _active is not None:
                 raise CollectError(
-                    f"This process is being recorded already ({_active.name!r}).",
-                    "Mark parts of it with `pinprof.phase(name)` instead.",
+                    f"This process is already being recorded ({_active.name!r}).",
+                    "To mark a part of it, use `pinprof.phase(name)`.",
                     "recording",
                 )
             _active = self
@@ -326,7 +326,5 @@ def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
     try:
         import pandas as pd
     except ImportError:
-        raise ToolMissing(
-            "Tables need the pandas package.", "Install it: pip install 'pinprof[notebook]'.", "pandas"
-        ) from None
+        raise ToolMissing("Tables need pandas.", "Install it: pip install 'pinprof[notebook]'.", "pandas") from None
     return pd.DataFrame(dict(columns))

@@ -103,7 +103,7 @@ def unwritable(what: object, error: OSError, remedy: str = "Choose another place
     reason = error.strerror or str(error)
     problem = f"{what} cannot be written: {reason}."
     if is_full(error):
-        return CollectError(problem, "Free some room, or choose another place with -o.", "disk-full")
+        return CollectError(problem, "Free some disk space, or choose another place with -o.", "disk-full")
     return CollectError(problem, remedy, "output")
 
 
@@ -118,11 +118,11 @@ def system_error(error: OSError) -> PinprofError | None:
     problem = f"{place}{error.strerror}."
     if error.errno == errno.ENOENT and str(error.strerror).startswith("No usable temporary directory"):
         # As in a container whose root cannot be written to.
-        return PinprofError(problem, "Name a writable folder in TMPDIR.", "output")
+        return PinprofError(problem, "Set TMPDIR to a writable folder.", "output")
     if is_full(error):
-        return PinprofError(problem, "Choose a writable place with enough room with -o.", "disk-full")
+        return PinprofError(problem, "With -o, choose a writable place with enough space.", "disk-full")
     if error.errno == errno.EAGAIN:
-        remedy = "No further process can be started: raise `ulimit -u`, or the container's limit of processes."
+        remedy = "Raise the limit of processes with `ulimit -u` or in the container's settings."
         return PinprofError(problem, remedy, "limits")
     if error.errno == errno.EMFILE:
         return PinprofError(problem, "Raise the limit of open files: `ulimit -n 65536`.", "limits")
@@ -131,7 +131,7 @@ def system_error(error: OSError) -> PinprofError | None:
     if error.errno == errno.ENOMEM:
         return PinprofError(problem, "Free some memory, or raise the container's limit.", "memory")
     if error.errno in (errno.EROFS, errno.EACCES, errno.EPERM):
-        return PinprofError(problem, "Choose a writable place with enough room with -o.", "output")
+        return PinprofError(problem, "With -o, choose a writable place with enough space.", "output")
     return None
 
 

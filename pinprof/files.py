@@ -146,5 +146,5 @@ def _remove_left_behind(place: Path) -> None:
 def _regular(file: int, path: Path | str) -> int:
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(errno.EINVAL, "It is no regular file", str(path))
+        raise OSError(errno.EINVAL, "It is not a regular file", str(path))
     return file

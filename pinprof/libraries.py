@@ -82,7 +82,7 @@ class Library:
             owner = cache.stat()
             if owner.st_uid != os.geteuid() or owner.st_mode & _OTHERS_MAY_WRITE:
                 raise ToolMissing(
-                    f"The {self.title} is not built into {cache}, which others can write to.",
+                    f"The {self.title} was not built in {cache}, because other users can write there.",
                     "Set XDG_CACHE_HOME to a directory of your own.",
                     "c-library",
                 )
@@ -97,7 +97,7 @@ class Library:
             ) from error
         except (OSError, RuntimeError) as error:
             raise ToolMissing(
-                f"The {self.title} could not be built into {cache}: {error}.",
+                f"The {self.title} could not be built in {cache}: {error}.",
                 "Set XDG_CACHE_HOME to a directory that you can write to.",
                 "c-library",
             ) from error

@@ -60,7 +60,7 @@ class Event:
     """Fixed sampling period in `unit`, None when the event samples at a frequency."""
     freq_hz: int | None
     spans: bool = False
-    """Whether a sample is the interval [time, time + weight) that its thread spent off the processors."""
+    """Whether a sample is the interval [time, time + weight) that its thread spent off the CPU."""
 
 
 def clock_event(events: tuple[Event, ...]) -> int | None:
@@ -191,7 +191,7 @@ class SampleTable(Table):
     address: UInt64
     """Data address (page-fault events recorded with -d); 0 when not recorded."""
     wait: UInt8 | None = None
-    """Bits of `READY` and `CONTINUED` for an interval off the processors; None when none were recorded."""
+    """Bits of `READY` and `CONTINUED` for an interval off the CPU; None when none were recorded."""
 
 
 BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ = range(3)

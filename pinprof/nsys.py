@@ -31,7 +31,7 @@ TIMEOUT_S = 3600
 NSYS_VARIABLE, IMPORTER_VARIABLE = "NSYS", "NSYS_IMPORTER"
 LIBRARY_VARIABLE = "NSYS_LIBRARY_PATH"
 """Folders of libraries for nsys and its importer alone, as in LD_LIBRARY_PATH."""
-_EXPORT_WHERE = "or export it where it was recorded (nsys export --type sqlite {name}): a .sqlite export will do."
+_EXPORT_WHERE = "or export it on the machine that recorded it: nsys export --type sqlite {name}"
 
 _INSTALLED = (
     "/opt/nvidia/nsight-systems*/*/bin/nsys",
@@ -107,7 +107,7 @@ def _named_by(variable: str, what: str) -> str:
     named = os.environ.get(variable, "")
     if named and shutil.which(named) is None:
         remedy = f"Set it to the path of {what}, or unset it."
-        raise ToolMissing(f"${variable} is {named}, which is no program.", remedy, "nsys")
+        raise ToolMissing(f"${variable} is {named}, which is not a program.", remedy, "nsys")
     return named
 
 
@@ -145,7 +145,7 @@ def export_sqlite(report: Path, directory: Path) -> Path:
     tools = find_nsys()
     if not tools:
         raise ToolMissing(
-            f"{report} is an Nsight Systems report, which nsys alone can open, and there is no nsys here.",
+            f"{report} is an Nsight Systems report. Only nsys can open it, and nsys is not installed here.",
             f"Install {_or_newer(head)}, {_EXPORT_WHERE.format(name=report.name)}",
             "nsys-missing",
         )
@@ -258,10 +258,10 @@ def _failure(report: Path, head: bytes, failures: Sequence[tuple[Path, str]]) ->
             "nsys-library",
         )
     lines = [line.strip() for line in re.split(r"[\r\n]+", output) if line.strip()]
-    said = f" said: {lines[-1][:300].rstrip('.')}." if lines else " left no export and said nothing."
+    said = f" said: {lines[-1][:300].rstrip('.')}." if lines else " wrote no export and no message."
     return CaptureError(
         f"{report} could not be exported; {tool}{said}",
-        f"The report may be cut short or damaged; copy it again, {_EXPORT_WHERE.format(name=report.name)}",
+        f"The report may be truncated or damaged. Copy it again, {_EXPORT_WHERE.format(name=report.name)}",
         "nsys-export",
     )
 

@@ -32,7 +32,7 @@ MEASURES = {
     "alloc.malloc": "malloc, no page touched",
     "touch.first": "first write to every 4 KiB page of malloc memory, one thread",
     "touch.huge": "first write to memory in huge pages (MADV_HUGEPAGE), one thread",
-    "touch.cow": "first write to every 4 KiB page of a private mapping whose pages another mapping has: each is copied",
+    "touch.cow": "first write to every 4 KiB page of a private mapping that shares its pages: each page is copied",
     "pin.alloc": "cudaMallocHost",
     "pin.hostalloc": "cudaHostAlloc, default flags",
     "pin.register-touched": "cudaHostRegister of malloc memory whose pages exist",
@@ -41,12 +41,12 @@ MEASURES = {
     "free.unregister": "cudaHostUnregister",
     "free.pageable": "free of touched malloc memory",
     "free.munmap": "munmap of a touched mapping in 4 KiB pages",
-    "prefault.tN": "huge pages touched by N threads, then cudaHostRegister: all it takes to pinned memory",
+    "prefault.tN": "huge pages touched by N threads, then cudaHostRegister: pinned memory, complete",
     "h2d.pageable": "cudaMemcpy to the device from touched malloc memory",
     "h2d.pinned": "cudaMemcpy to the device from cudaMallocHost memory",
     "h2d.staged": "pageable to device through a reused ring of four pinned 4 MiB chunks",
     "h2d.write-combined": "cudaMemcpy to the device from write-combined memory",
-    "h2d.small": "cudaMemcpyAsync of 4 KiB of pinned memory to the device, the call alone",
+    "h2d.small": "cudaMemcpyAsync of 4 KiB of pinned memory to the device, only the call",
     "d2h.pageable": "cudaMemcpy from the device to touched malloc memory",
     "d2h.pinned": "cudaMemcpy from the device to cudaMallocHost memory",
     "uvm.first-touch": "first write to every 4 KiB page of cudaMallocManaged memory by the CPU, one thread",
@@ -56,10 +56,10 @@ MEASURES = {
     "uvm.prefetched-kernel": "the same kernel after that prefetch",
     "uvm.cpu-readback": "one read in every 4 KiB page by the CPU, of managed data resident on the device",
     "zerocopy.pass": "kernel x += 2 on mapped pinned memory: every byte crosses the link twice",
-    "kernel.launch-sync": "launch of a kernel on one element, and waiting for it",
+    "kernel.launch-sync": "launching a kernel on one element and waiting for it",
     "memcpy.host": "memcpy between two touched host buffers",
-    "file.read": "read() of a file that lies in memory into a touched buffer",
-    "file.map-touch": "first read of every 4 KiB page of a mapped file that lies in memory",
+    "file.read": "read() of a cached file into a touched buffer",
+    "file.map-touch": "first read of every 4 KiB page of a mapped, cached file",
 }
 """Name of a measure → what one call of it is, in CUDA's words. `prefault.tN` stands for `prefault.t1`, `.t2`, …"""
 NEED_NO_GPU = frozenset(
@@ -197,7 +197,7 @@ def read(path: Path) -> Rates:
         known = _SHAPE.fit(raw)
     except (OSError, ValueError) as error:
         raise CaptureError(
-            f"The rates in {path} cannot be read: {error}.",
+            f"The rates in {path} can't be read: {error}.",
             "Remove the file, and measure this machine again with `pinprof bench`.",
             "rates",
         ) from error

@@ -129,7 +129,7 @@ def refuse_another_rank(target: Path, rank: Mapping[str, Any] | None) -> None:
     if there.get("launch") == rank["launch"] and there.get("number") != rank["number"]:
         raise CollectError(
             f"{target} is the capture of rank {there.get('number')} of this launch.",
-            "Leave -o out, so that every rank gets a name of its own, or put the rank into it.",
+            "Leave out -o so that every rank gets its own name, or put the rank into the name.",
             "output",
         )
 
@@ -161,7 +161,7 @@ def finish(
         except OSError as error:
             notes.append(f"{what} were not stored: {error.strerror}.")
         except KeyboardInterrupt as error:
-            notes, broken_off = [f"{what} were not stored: the recording was broken off then."], error
+            notes, broken_off = [f"{what} were not stored: the recording was interrupted."], error
             break
     if not kernel_symbols and not notes:
         # Whatever was seen has its name by now.
@@ -211,7 +211,7 @@ class _Rates:
         backend = manifest.scenario.get("backend")
         measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
         if measured is None and self._say is not None and holds_recording(directory):
-            self._say(f"Measuring what memory operations cost here (up to {LIMIT_S:.0f} s; --no-calibrate skips it)")
+            self._say(f"Measuring memory costs on this machine (up to {LIMIT_S:.0f} s; --no-calibrate skips this)")
             found = calibration_of(
                 rates.machine_of(manifest.host), os.environ, cuda=not self._running and _saw_cuda(directory)
             )

@@ -60,17 +60,17 @@ def parsed(text: bytes | str) -> Any:
     except RecursionError:
         raise Unfit("is nested too deeply") from None
     except ValueError as error:
-        raise Unfit(f"is no JSON: {error}") from None
+        raise Unfit(f"is not JSON: {error}") from None
 
 
 def _no_constant(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _finite(digits: str) -> float:
     number = float(digits)
     if not math.isfinite(number):
-        raise ValueError("a number is beyond all use")
+        raise ValueError("a number is too large")
     return number
 
 
@@ -84,7 +84,7 @@ class Whole:
     def fit(self, value: Any) -> int:
         """The number."""
         if type(value) is not int or not self.low <= value <= self.high:
-            raise Unfit(f"is no whole number from {self.low} to {self.high}")
+            raise Unfit(f"is not a whole number from {self.low} to {self.high}")
         return value
 
 
@@ -98,7 +98,7 @@ class Real:
     def fit(self, value: Any) -> float:
         """The number as a float; whole ones of any size are compared before they are converted."""
         if type(value) not in (int, float) or not self.low <= value <= self.high:
-            raise Unfit(f"is no number from {self.low:g} to {self.high:g}")
+            raise Unfit(f"is not a number from {self.low:g} to {self.high:g}")
         return float(value)
 
 
@@ -109,7 +109,7 @@ class Text:
     def fit(self, value: Any) -> str:
         """The text."""
         if not isinstance(value, str):
-            raise Unfit("is no text")
+            raise Unfit("is not text")
         return value if value.isascii() else value.encode("utf-8", "replace").decode("utf-8")
 
 
@@ -122,7 +122,7 @@ class OneOf:
     def fit(self, value: Any) -> Any:
         """The value."""
         if not any(type(value) is type(known) and value == known for known in self.values):
-            raise Unfit(f"is none of {', '.join(map(repr, self.values))}")
+            raise Unfit(f"is not one of {', '.join(map(repr, self.values))}")
         return value
 
 
@@ -153,7 +153,7 @@ class Each:
     def fit(self, value: Any) -> list[Any]:
         """The elements."""
         if not isinstance(value, list):
-            raise Unfit("is no list")
+            raise Unfit("is not a list")
         if self.lenient:
             return list(_fitting(dict(enumerate(value)), dict.fromkeys(range(len(value)), self.shape)).values())
         return _in_order([self.shape] * len(value), value)
@@ -168,7 +168,7 @@ class Row:
     def fit(self, value: Any) -> tuple[Any, ...]:
         """The elements."""
         if not isinstance(value, list) or len(value) != len(self.shapes):
-            raise Unfit(f"is no list of {len(self.shapes)}")
+            raise Unfit(f"is not a list of {len(self.shapes)}")
         return tuple(_in_order(self.shapes, value))
 
 
@@ -184,7 +184,7 @@ class Column:
     def fit(self, value: Any) -> list[int]:
         """The numbers."""
         if not isinstance(value, list) or not set(map(type, value)) <= {int}:
-            raise Unfit("is no list of whole numbers")
+            raise Unfit("is not a list of whole numbers")
         if value and not (self.low <= min(value) and max(value) <= self.high and sum(value) <= self.most):
             raise Unfit(f"has a number outside {self.low} to {self.high}, or too large a sum")
         return value
@@ -200,7 +200,7 @@ class Record:
     def fit(self, value: Any) -> dict[str, Any]:
         """The fields."""
         if not isinstance(value, dict):
-            raise Unfit("is no object")
+            raise Unfit("is not an object")
         for name in self.fields:
             if name not in value:
                 raise Unfit(f"has no {name}")
@@ -228,7 +228,7 @@ class Facts:
     def fit(self, value: Any) -> dict[str, Any]:
         """What fits."""
         if not isinstance(value, dict):
-            raise Unfit("is no object")
+            raise Unfit("is not an object")
         shapes = {name: self.fields.get(name, self.others) for name in value}
         found = _fitting(value, {name: shape for name, shape in shapes.items() if shape is not None})
         return {TEXT.fit(name): fact for name, fact in found.items() if fact is not None or name not in self.fields}
@@ -248,7 +248,7 @@ class Anything:
             return TEXT.fit(value)
         if isinstance(value, int | float):
             if not -MOST <= value <= MOST:
-                raise Unfit("is a number beyond all use")
+                raise Unfit("is a number that is too large")
             return value
         if not self.deepest:
             raise Unfit("is nested too deeply")

@@ -155,8 +155,8 @@ def _remove(existing: Path, *, force: bool) -> None:
     lock = _locked(existing)
     try:
         if lock == _TAKEN:
-            problem = f"{existing} is being recorded by another pinprof, so --force does not replace it."
-            remedy = "Give every recording a name of its own; ranks of a launch get theirs without -o."
+            problem = f"{existing} is in use by another pinprof, so --force does not replace it."
+            remedy = "Give every recording its own name. Leave out -o to name the ranks of a launch automatically."
             raise CollectError(problem, remedy, "output")
         shutil.rmtree(existing)
     except OSError as error:
@@ -183,7 +183,7 @@ def _locked(directory: Path) -> int:
 
 
 def _unwritable(partial: Path, error: OSError) -> CollectError:
-    return unwritable(f"The capture {partial}", error, "Choose a writable place with enough room with -o.")
+    return unwritable(f"The capture {partial}", error, "With -o, choose a writable place with enough space.")
 
 
 def file_name(name: str) -> str:
@@ -225,7 +225,7 @@ def refuse_links(directory: Path) -> None:
                 if kind := files.irregular(Path(folder, name)):
                     raise CaptureError(
                         f"{Path(folder, name)} is {kind}, not a file of a capture.",
-                        "Copy the capture with `cp -rL` if you trust where it points, or remove it.",
+                        "If you trust its target, copy the capture with `cp -rL`; otherwise remove it.",
                         "irregular-file",
                     )
     except OSError as error:
@@ -253,14 +253,14 @@ def read_manifest(path: Path) -> Manifest:
         raw = shapes.read(path / MANIFEST)
     except FileNotFoundError:
         raise CaptureError(
-            f"{path} is a directory without a {MANIFEST}, so it is no pinprof capture.",
+            f"{path} is a directory without a {MANIFEST}, so it is not a pinprof capture.",
             "Give the directory that `pinprof record` wrote, or a perf.data file.",
             "not-a-capture",
         ) from None
     except (OSError, ValueError) as error:
         raise CaptureError(
             f"{path / MANIFEST} cannot be read: {error}.",
-            f"The samples may be whole: try `pinprof report {path / PERF_DATA}`.",
+            f"The samples may be intact. Try `pinprof report {path / PERF_DATA}`.",
             "manifest",
         ) from error
     version = raw.get("schema_version") if isinstance(raw, dict) else None

@@ -18,7 +18,7 @@ _PHASES = ("alloc", "touch", "register", "init", "h2d", "kernel", "d2h", "unregi
 SPEC = ScenarioSpec(
     name="prefault",
     family="pinning",
-    summary="mmap, touch by several threads, then cudaHostRegister: pages created in parallel, pinned at last",
+    summary="mmap, touch by several threads, then cudaHostRegister: pages created in parallel, then pinned",
     description=paragraphs(__doc__),
     phases=_PHASES,
     memory=("pageable", "device"),
@@ -59,7 +59,7 @@ SPEC = ScenarioSpec(
         ),
         Variant(
             "curve",
-            "huge pages touched by 1, 2, 4 … threads, up to --threads, beside cudaMallocHost",
+            "huge pages touched by 1, 2, 4 … threads up to --threads, compared with cudaMallocHost",
             phases=("malloc_host", "free_host", "device", *_PHASES),
             calls={
                 "cuda": {

@@ -1,6 +1,6 @@
 """Memory that the program has, pinned afterwards: cudaHostRegister, before or after its first touch.
 
-cudaHostRegister pins memory that is there already. On touched memory it only takes hold of the pages, at a tenth of
+cudaHostRegister pins memory that exists already. On touched memory it only takes hold of the pages, at a tenth of
 what cudaMallocHost costs; on untouched memory it has to create and zero every page first, which is what makes
 page-locked allocation slow. Compare `register` of the two variants: the difference is page creation, not pinning.
 """
@@ -12,7 +12,7 @@ from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 SPEC = ScenarioSpec(
     name="register",
     family="pinning",
-    summary="malloc, then cudaHostRegister: what pinning costs once the pages exist, and when they do not",
+    summary="malloc, then cudaHostRegister: what pinning costs when the pages exist, and when they do not",
     description=paragraphs(__doc__),
     phases=("alloc", "init", "register", "h2d", "kernel", "d2h", "unregister", "free"),
     memory=("pageable", "device"),

@@ -32,7 +32,7 @@ SPEC = ScenarioSpec(
         },
     },
     variants=(
-        Variant("none", "no advice: the pages travel for each change of side"),
+        Variant("none", "no advice: the pages migrate at every change of side"),
         Variant(
             "read-mostly",
             "a copy on each side",

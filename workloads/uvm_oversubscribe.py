@@ -30,8 +30,8 @@ SPEC = ScenarioSpec(
         },
     },
     variants=(
-        Variant("refuse", "says what it would do, and does not"),
-        Variant("really", "fills the GPU's memory; only where nobody else uses it", guarded=True),
+        Variant("refuse", "describes what it would do, but does not do it"),
+        Variant("really", "fills the GPU's memory; use it only on a GPU that nobody else uses", guarded=True),
     ),
 )
 
@@ -41,7 +41,7 @@ def iterate(ctx: RunContext) -> None:
     if ctx.variant != "really":
         raise UsageError(
             "uvm-oversubscribe takes all free memory of the GPU and makes its driver evict pages.",
-            "Where nobody else uses this GPU, add --variant really.",
+            "If nobody else uses this GPU, add --variant really.",
             "guarded",
         )
     with ctx.phase("alloc"):

@@ -30,10 +30,10 @@ SPEC = ScenarioSpec(
         },
     },
     variants=(
-        Variant("ping-pong", "every page travels there and back, four times"),
+        Variant("ping-pong", "every page migrates there and back, four times"),
         Variant(
             "cure",
-            "preferred location host, accessed by the GPU: no page travels",
+            "preferred location host, accessed by the GPU: no page migrates",
             phases=("alloc", "init", "advise", "kernel", "cpu_read", "free"),
             calls={
                 "cuda": {"kernel": "cuLaunchKernel + cudaDeviceSynchronize, over the link", "cpu_read": "CPU reads"}

@@ -144,4 +144,4 @@ def _joined(capture: Capture) -> Capture:
     try:
         return join(alone, capture.traced)
     except CaptureError as error:
-        return alone.with_notes(f"What nsys traced is left out: {error.problem}")
+        return alone.with_notes(f"The nsys trace is left out: {error.problem}")

@@ -26,7 +26,7 @@ MEMORY_LEVELS = ("pin", "fault", "uvm", "dma", "free", "copy", "sync", "rm")
 
 _IDLE = "sys.idle"
 _ALL_IDLE = "All CPUs were idle."
-_NOTHING_STANDS_OUT = "; no memory cost stands out"
+_NOTHING_STANDS_OUT = "; memory costs are low"
 _LEVEL_PHRASES = {**dict(LEVELS), "pin": "pinning", "uvm": "unified memory", "user": "the program's own code"}
 _LEAF_PHRASES = {
     "copy.staging": "staging copies by the driver",
@@ -45,24 +45,27 @@ def headline(capture: Capture, events: tuple[EventResult, ...], ranges: tuple[Ra
     }
     main = judged_event(events)
     if main is None:
-        return "This recording holds no samples."
+        return "This recording has no samples."
     if main.too_few:
         return too_few_sentence(main)
     sentence = _headline(capture, main, tuple(entry for entry in ranges if entry.name not in endless))
     if capture.manifest.kernel_left_out:
-        return f"The kernel was not sampled, so memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+        return (
+            f"The kernel was not sampled, so memory costs are not visible: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+        )
     if _NOTHING_STANDS_OUT in sentence and (what := lacking(capture, capture.events.index(main.event))):
-        return f"Without {what} memory costs do not show: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
+        return f"Without {what} memory costs are not visible: {sentence.replace(_NOTHING_STANDS_OUT, '')}"
     return sentence
 
 
 def too_few_sentence(main: EventResult) -> str:
-    """`Too few samples to say where the time went: 19 of CPU time (19 ms); 97 are needed.`"""
+    """`There are too few samples to show where the time went: 19 of CPU time (19 ms); 97 are needed.`"""
     taken = format_count(main.drawn or 0)
     if main.unit != "ns":
-        return f"Too few samples to say what causes them: {taken} of {main.name}; {MIN_SAMPLES} are needed."
+        return f"There are too few samples to find the causes: {taken} of {main.name}; {MIN_SAMPLES} are needed."
     return (
-        f"Too few samples to say where the time went: {taken} of CPU time ({format_weight(main.total, 'ns')}); "
+        f"There are too few samples to show where the time went: {taken} of CPU time "
+        f"({format_weight(main.total, 'ns')}); "
         f"{MIN_SAMPLES} are needed."
     )
 
@@ -114,7 +117,8 @@ def _busy_sentence(main: EventResult, idle: int) -> str:
     busy = None if drawn is None else round(drawn * (main.total - idle) / main.total)
     if drawn is not None and busy is not None and busy < MIN_SAMPLES:
         return (
-            f"Too few samples to say where the time of busy CPUs went: {format_count(busy)} of {format_count(drawn)}; "
+            f"There are too few samples to show where the time of busy CPUs went: {format_count(busy)} of "
+            f"{format_count(drawn)}; "
             f"{MIN_SAMPLES} are needed."
         )
     return share_sentence("the time of busy CPUs", _without_idle(main, idle))
@@ -132,7 +136,7 @@ def pin_sentence(call: str, part: EventResult) -> str:
     created = part.by_leaf.get("pin.faultin", 0)
     if created >= MENTION_SHARE * part.total:
         return f"{sentence}; {format_share(created, part.total)} is creating the pages."
-    return f"{sentence}, of pages that are already there."
+    return f"{sentence}, of pages that already exist."
 
 
 def share_sentence(subject: str, part: EventResult) -> str:

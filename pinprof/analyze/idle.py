@@ -1,7 +1,7 @@
 """Waits of threads without work, apart from the waits of threads that have some.
 
 A pool of a numerical library has a thread for each processor; all wait for nearly the whole run, and their waits would
-be nearly all time off the processors. Nothing waits for them. So they are an event of their own, `idle-threads`, and
+be nearly all time off the CPU. Nothing waits for them. So they are an event of their own, `idle-threads`, and
 `off-cpu` is about threads that work. A thread is idle where it
 
 - is no process's main thread, opened no range and made no CUDA call,

@@ -83,7 +83,7 @@ class EventResult:
         """`too few samples: 4, and shares take 97`; empty where there are enough, or none at all."""
         if not self.too_few or not self.total:
             return ""
-        return f"too few samples: {format_count(self.drawn or 0)}, and shares take {MIN_SAMPLES}"
+        return f"too few samples: {format_count(self.drawn or 0)}; shares need {MIN_SAMPLES}"
 
     def share(self, *leaves: str) -> float:
         """The share of these leaves, or levels (a name ending in `.*`), from 0 to 1; 0 of nothing."""
@@ -118,7 +118,7 @@ class RangeWall:
 
     @property
     def off_cpu_ns(self) -> int:
-        """All time off the processors."""
+        """All time off the CPU."""
         return sum(self.off_cpu.values())
 
     @property
@@ -216,7 +216,7 @@ class Analysis:
     lines: tuple[EventLines, ...] = ()
     """Weight by line of any language."""
     counterfactual: Counterfactual | None = None
-    """The run in other kinds of memory; None for programs that do not say what their phases are."""
+    """The run with other memory types; None for programs that do not say what their phases are."""
     pinning: PinningCurve | None = None
     """The time to pinned memory by threads; None unless that was measured."""
     course: Course | None = None
@@ -254,6 +254,6 @@ def judged_event(events: tuple[EventResult, ...]) -> EventResult | None:
 
 
 def main_event(events: tuple[EventResult, ...]) -> EventResult | None:
-    """The first event in ns with weight, else the first with weight, else None; time off the processors comes last."""
+    """The first event in ns with weight, else the first with weight, else None; time off the CPU comes last."""
     weighed = [result for result in events if result.total]
     return min(weighed, key=lambda result: (result.event.spans, result.event.unit != "ns"), default=None)

@@ -54,13 +54,13 @@ def calibration_of(
     except KeyboardInterrupt as error:
         if error.args and error.args[0] != signal.SIGINT:
             raise
-        return Calibration(None, ("This machine was not calibrated: Ctrl-C ended that.",))
+        return Calibration(None, ("This machine was not calibrated: it was interrupted with Ctrl-C.",))
     found, notes = _parsed(lines)
     if not found:
-        return Calibration(None, (*notes, "This machine was not calibrated: nothing could be measured in time."))
+        return Calibration(None, (*notes, "This machine was not calibrated: no measurement finished in time."))
     with_gpu = any(rate.measure.startswith(("pin.", "h2d.", "d2h.")) for rate in found)
     if cuda and not with_gpu and not notes:
-        notes = ("Calibration: CUDA was not measured, there was no time left.",)
+        notes = ("Calibration: CUDA was not measured, because the time was up.",)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(Rates(machine, "cuda" if with_gpu else "host", now, found, "calibration"), notes)
 

@@ -47,7 +47,9 @@ def read_whole(size_bytes: int, value: float) -> Timer:
 
     def check(_calls: int) -> None:
         if not (target == np.float32(value)).all():
-            raise ScenarioError("A file in memory was read wrong.", "Check the memory of this machine.", "wrong-result")
+            raise ScenarioError(
+                "Reading a file from memory returned wrong data.", "Check the memory of this machine.", "wrong-result"
+            )
 
     return repeated(read, check)
 

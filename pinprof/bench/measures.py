@@ -56,8 +56,8 @@ class Site:
         """ScenarioError unless every element has that value."""
         wrong = memory.mismatch(value)
         if wrong is not None:
-            problem = f"A measured operation gave a wrong result: element {wrong[0]} is {wrong[1]}, not {value}."
-            remedy = "Its times mean nothing; check the memory and the GPU of this machine, and report it."
+            problem = f"A measured operation returned a wrong result: element {wrong[0]} is {wrong[1]}, not {value}."
+            remedy = "The times are not valid. Check the memory and the GPU of this machine, and report the problem."
             raise ScenarioError(problem, remedy, "wrong-result")
 
     def expect_on_device(self, device: DeviceMemory, value: float) -> None:

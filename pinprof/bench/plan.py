@@ -51,7 +51,7 @@ class Request:
             problem = f"--size-min {format_bytes(self.size_min)} is above --size-max {format_bytes(self.size_max)}."
             raise UsageError(problem, "Give the smaller one to --size-min.", "size")
         if self.time_s is not None and self.time_s < 1:
-            raise UsageError("A measurement of less than a second says nothing.", "Give --time 5s or more.", "duration")
+            raise UsageError("--time is less than a second.", "Give --time 5s or more.", "duration")
         chosen(self.only)
 
     @property
@@ -128,7 +128,7 @@ def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[Le
         else:
             wanted.append(measure)
     if not wanted:
-        problem = f"Without a GPU, nothing of this can be measured: {', '.join(request.only)}."
+        problem = f"None of these can be measured without a GPU: {', '.join(request.only)}."
         raise ScenarioError(problem, "Run it on a machine with a GPU, or choose other measures.", "no-gpu")
     jobs = []
     sizes = _sizes(request, facts, left_out)
@@ -143,8 +143,8 @@ def plan(request: Request, facts: Mapping[str, Any]) -> tuple[list[Job], list[Le
             jobs.append(Job(measure, size))
     jobs = [*(Job(measure, 0) for measure in wanted if trial_of(measure)[0].one_size), *jobs]
     if not jobs:
-        problem = "At these sizes, nothing of this can be measured."
-        raise ScenarioError(problem, "Give a larger --size-max: huge pages have 2 MiB.", "size")
+        problem = "None of these can be measured at these sizes."
+        raise ScenarioError(problem, "Give a larger --size-max: a huge page has 2 MiB.", "size")
     return jobs, left_out
 
 
@@ -172,7 +172,8 @@ def _sizes(request: Request, facts: Mapping[str, Any], left_out: list[LeftOut]) 
     fitting = [size for size in sizes if size <= safe]
     if not fitting:
         raise ScenarioError(
-            f"Not even {format_bytes(sizes[0])} can be measured safely: {left_out[-1].reason.partition(': ')[2]}.",
+            f"There is too little memory to measure even {format_bytes(sizes[0])}: "
+            f"{left_out[-1].reason.partition(': ')[2]}.",
             "Free memory, or give a smaller --size-min.",
             "size",
         )

@@ -97,7 +97,7 @@ class Worker:
         last = os.pread(self._errors, _LAST_WORDS, max(0, size - _LAST_WORDS)).decode("utf-8", "replace")
         words = " ".join(last.split()) or "nothing"
         return ScenarioError(
-            f"The process that measures {how} at {doing!r}; it said: {words}.",
-            "Look at `dmesg` for what the kernel or the GPU's driver says; leave the measure out with --only.",
+            f"The measuring process {how} during {doing!r}. Its last message is: {words}.",
+            "Check `dmesg` for messages of the kernel or the GPU driver, or choose other measures with --only.",
             "bench-worker",
         )

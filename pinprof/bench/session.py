@@ -24,7 +24,7 @@ _MIN_TIME_QUICK_S, _MIN_TIME_S = 0.005, 0.02
 """How long the calls of one value take at least; pyperf warns below 1 ms."""
 _LARGE_BYTES = 64 << 20
 """Beyond it, calibration does without a warm-up: one call is long enough."""
-_NO_TIME = "no time was left; give more with --time"
+_NO_TIME = "the time was up; give more with --time"
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,9 @@ class _Session:
         first = self._left_out[0]
         size = f" at {format_bytes(first.size_bytes)}" if first.size_bytes else ""
         return ScenarioError(
-            f"Nothing could be measured; {first.measure}{size} was left out: {first.reason}.",
-            "`pinprof doctor` shows what this machine permits; ask for other measures or sizes, or give more --time.",
+            f"No measurement was possible. {first.measure}{size} was left out: {first.reason}.",
+            "Run `pinprof doctor` to see what this machine permits, choose other measures or sizes, or give more "
+            "--time.",
             "bench-nothing",
         )
 

@@ -56,7 +56,7 @@ def load_suite(path: Path) -> Any:
     except FormatError:
         reason = f"it holds more than {MOST_BYTES >> 20} MiB of text"
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        reason = f"it is no result of pyperf ({error})"
+        reason = f"it is not a pyperf result ({error})"
     else:
         if any(_measures(suite)):
             return suite

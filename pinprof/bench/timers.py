@@ -1,4 +1,4 @@
-"""Ways to time an operation: on what is made for each call, while it is made, or again and again on what stays."""
+"""Ways to time an operation: on what is made for each call, while it is made, or repeatedly on what stays."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class _Jobs:
             with contextlib.closing(_open(self._backend, self._device)) as backend:
                 return self._measured(backend, job)
         except MemoryError:
-            return {"left_out": f"there is no room for {format_bytes(job['size_bytes'])}"}
+            return {"left_out": f"there is not enough memory for {format_bytes(job['size_bytes'])}"}
         except OSError as error:
             return {"left_out": f"the system refuses it: {error.strerror}"}
         except ScenarioError as error:

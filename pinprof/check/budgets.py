@@ -72,15 +72,16 @@ LIMITED: Mapping[str, Limited] = MappingProxyType(
     {
         "calls": Limited(
             "calls", "count", ("range", "phase", "call", "kind", "size"), "CUDA calls",
-            "Recorded calls of CUDA's functions, failed ones too; one made inside another is a part of it.",
+            "Recorded CUDA calls, including failed ones; nested calls belong to the outer call.",
         ),
         "pinned-bytes": Limited(
             "bytes", "count", ("range", "phase"), "peak pinned memory",
-            "The most page-locked memory that CUDA's calls held at once, by their arguments.",
+            "The peak of page-locked memory held by CUDA calls, from their arguments.",
         ),
         "pairs": Limited(
             "pairs", "count", ("range", "phase", "kind", "size"), "allocate/free pairs",
-            "Memory that a CUDA call allocated or registered and a later one freed; it counts where it was allocated.",
+            "Memory that one CUDA call allocated or registered and a later one freed. It counts where it was "
+            "allocated.",
         ),
         "pageable-bytes": Limited(
             "bytes", "count", ("range", "phase", "size"), "bytes copied from or to pageable memory",
@@ -92,27 +93,28 @@ LIMITED: Mapping[str, Limited] = MappingProxyType(
         ),
         "page-faults": Limited(
             "faults", "count", ("range", "phase"), "page faults",
-            "Page faults of the processor: the kernel's own count for a whole run, within it samples and their period.",
+            "CPU page faults: the kernel's count for a whole run; within a run, samples times their period.",
         ),
         "opportunities": Limited(
             "ns", "time", ("range", "phase", "kind"), "largest opportunity",
-            "What the largest opportunity saves at least: the low end of its prediction, which is wall time.",
+            "The low end of the predicted wall-time saving of the largest opportunity.",
         ),
         "findings": Limited(
             "findings", "count", ("kind",), "findings",
-            "Rules whose verdict is critical or a warning; `kind` names one rule, or a severity.",
+            "Rules with the verdict critical or warning; `kind` names a rule or a severity.",
         ),
         "time": Limited(
             "ns", "time", ("range", "phase", "cause", "call"), "wall time",
-            "Time of the run, a range, a phase, a cause on the thread that decides the run's length, or inside calls.",
+            "Time of the run, a range, a phase or calls, or of a cause on the thread that determines the run's length.",
         ),
         "cpu-time": Limited(
-            "ns", "time", ("range", "phase", "cause"), "processor time",
-            "Time on processors, of all threads: the kernel's clock of a whole run, within it samples.",
+            "ns", "time", ("range", "phase", "cause"), "CPU time",
+            "CPU time of all threads: the kernel's clock for a whole run; within a run, samples.",
         ),
         "share": Limited(
             "share", "share", ("range", "phase", "cause"), "a cause's share of the time",
-            "What a cause takes of the time on processors, in a range, a phase or the work; of waits: of wall time.",
+            "The share of CPU time that a cause takes in a range, a phase or the work; for waits, the share of wall "
+            "time.",
         ),
     }
 )  # fmt: skip
@@ -214,7 +216,7 @@ def budgets_of(mapping: Mapping[str, object], place: Place = Place()) -> tuple[B
     """
     given = {_key(key): value for key, value in mapping.items()}
     if len(given) < len(mapping):
-        raise _wrong("A budget says something twice.", "Write each key once, with `-` or with `_`.", place)
+        raise _wrong("A budget has a duplicate key.", "Write each key once, with `-` or with `_`.", place)
     for key in given:
         if key not in (*FILTERS, *_SETTINGS, *LIMITED):
             known = (*LIMITED, *FILTERS, *_SETTINGS)
@@ -229,7 +231,7 @@ def budgets_of(mapping: Mapping[str, object], place: Place = Place()) -> tuple[B
         measure = "share" if _is_share(limit) else "time"
         wanted.append((measure, {**filters, "cause": _text("cause", cause, place)}, limit))
     if not wanted:
-        raise _wrong("A budget limits nothing.", f"Give one of these its limit: {', '.join(LIMITED)}.", place)
+        raise _wrong("A budget has no limit.", f"Give one of these its limit: {', '.join(LIMITED)}.", place)
     name = _text("name", given["name"], place) if "name" in given else ""
     settings = (_runs(given.get("runs"), place), _smallest_ms(given.get("smallest-ms"), place))
     made = []
@@ -261,7 +263,7 @@ def refuse_alike(budgets: Iterable[Budget]) -> None:
     for name, count in Counter(budget.name for budget in budgets).items():
         if count > 1:
             place = [budget.place for budget in budgets if budget.name == name][-1]
-            raise _wrong(f"{count} budgets are called {name!r}.", "Give each a `name` of its own.", place)
+            raise _wrong(f"{count} budgets are called {name!r}.", "Give each budget its own `name`.", place)
 
 
 def _budget(
@@ -276,18 +278,18 @@ def _budget(
     for given in filters:
         if given not in limited.filters:
             usable = ", ".join(limited.filters)
-            raise _wrong(f"{measure} cannot be limited by {given}.", f"It can be by {usable}.", place)
+            raise _wrong(f"{measure} cannot be limited by {given}.", f"Use {usable}.", place)
     if measure == "share" and not filters.get("cause"):
-        raise _wrong("A share is a cause's part of the time.", 'Say which: cause = { fault = "20 %" }.', place)
+        raise _wrong("A share needs a cause.", 'Name it: cause = { fault = "20 %" }.', place)
     if measure == "time" and len([one for one in ("call", "cause") if filters.get(one)]) > 1:
-        raise _wrong("A time is of calls or of a cause.", "Leave out `call` or `cause`.", place)
+        raise _wrong("A time budget can't have both `call` and `cause`.", "Leave out `call` or `cause`.", place)
     if filters.get("range") and filters.get("phase"):
-        raise _wrong("A budget is for a range or for a phase.", "Leave out `range` or `phase`.", place)
+        raise _wrong("A budget can't have both `range` and `phase`.", "Leave out `range` or `phase`.", place)
     runs, smallest_ms = settings
     if limited.how == "time" and runs is not None and runs < FEWEST_RUNS:
         raise _wrong(
-            f"A time cannot be judged by {runs} {'run' if runs == 1 else 'runs'}.",
-            f"Times vary by chance: `runs` is {FEWEST_RUNS} or more.",
+            f"A time can't be judged by {runs} {'run' if runs == 1 else 'runs'}.",
+            f"Times vary between runs: set `runs` to {FEWEST_RUNS} or more.",
             place,
         )
     amount, growth, relative = _limit(measure, limit, place)
@@ -313,7 +315,7 @@ def _limit(measure: str, given: object, place: Place) -> tuple[float, float, boo
         if unit == "share" and amount >= 1:
             raise _wrong(f"{measure} of {given!r} cannot be exceeded.", "Give less than 100 %.", place)
         if measure in ("time", "cpu-time") and not amount:
-            raise _wrong("A time of 0 is never kept.", 'Give what it may take, for example "250 ms".', place)
+            raise _wrong("No run can meet a time limit of 0.", 'Give a limit above 0, for example "250 ms".', place)
         return amount, 0.0, False
     more = match[1]
     if more is None:
@@ -357,7 +359,7 @@ _EXAMPLES: Mapping[Unit, str] = {
 def _parsed(measure: str, text: str, parse: Callable[[str], float], place: Place) -> float:
     try:
         if len(text) > _LONGEST_AMOUNT:
-            raise UsageError(f"{text[:20]!r}… is no amount.", "Write it with fewer digits.", "budget")
+            raise UsageError(f"{text[:20]!r}… is not an amount.", "Write it with fewer digits.", "budget")
         return float(parse(text))
     except (UsageError, OverflowError) as error:
         problem = error.problem if isinstance(error, UsageError) else f"{text[:40]!r} is too large."
@@ -372,7 +374,7 @@ def _is_share(given: object) -> bool:
 
 def _text(key: str, given: object, place: Place) -> str:
     if not isinstance(given, str) or not given.strip() or len(given) > LONGEST:
-        raise _wrong(f"The {key} of a budget is no name.", f"Give a text of 1 to {LONGEST} characters.", place)
+        raise _wrong(f"The {key} of a budget is not a name.", f"Give a text of 1 to {LONGEST} characters.", place)
     return given.strip()
 
 
@@ -380,7 +382,7 @@ def _runs(given: object, place: Place) -> int | None:
     if given is None:
         return None
     if isinstance(given, bool) or not isinstance(given, int) or not 1 <= given <= MOST_RUNS:
-        raise _wrong(f"A budget cannot take {given!r} runs.", f"Give a number from 1 to {MOST_RUNS}.", place)
+        raise _wrong(f"A budget can't use {given!r} runs.", f"Give a number from 1 to {MOST_RUNS}.", place)
     return given
 
 
@@ -398,7 +400,7 @@ def _size_class(text: str, place: Place) -> str:
     size = int(_parsed("size", text, parse_bytes, place))
     if size & (size - 1):
         near = format_bytes(1 << size.bit_length())
-        raise _wrong(f"The size class {text!r} is no power of two.", f"Such sizes are in the class {near!r}.", place)
+        raise _wrong(f"The size class {text!r} is not a power of two.", f"Use the class {near!r}.", place)
     return format_bytes(size)
 
 

@@ -184,15 +184,15 @@ def _outcome(test: Test, chance: float, comparisons: int) -> tuple[Outcome, str,
     if test.budget.limited.how == "share":
         if test.excess.value <= 0:
             return Outcome.HOLDS, f"{test.told}.", ""
-        why = f"{test.told}: that may be chance."
-        return Outcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency: more samples tell."
+        why = f"{test.told}, which may be due to chance."
+        return Outcome.UNASSESSABLE, why, "Record for longer, or with a higher --frequency."
     sure = test.excess.interval(_CONFIDENCE)[1] <= test.matters
     if not over and (sure or test.capable(comparisons)):
         return Outcome.HOLDS, f"{test.told}.", ""
     needed = test.runs_needed(comparisons)
     many = f"{needed} or more" if needed >= _MOST_RUNS else f"about {needed}"
-    why = f"{test.told}: the runs vary too much to tell."
-    return Outcome.UNASSESSABLE, why, f"It takes {many} runs like these, or a quieter machine."
+    why = f"{test.told}, but the runs vary too much to judge it."
+    return Outcome.UNASSESSABLE, why, f"Use {many} such runs, or a quieter machine."
 
 
 def _chance(chance: float) -> str:

@@ -39,7 +39,9 @@ def budgets_in(path: Path) -> tuple[Budget, ...]:
     """The budgets of a file, in its order; UsageError where it holds none, or says what cannot be meant."""
     settings = _settings(path)
     if settings is None:
-        raise UsageError(f"{path} has no table tool.pinprof.", "Write budgets as [[tool.pinprof.budget]].", _SLUG)
+        raise UsageError(
+            f"{path} has no table tool.pinprof.", "Write budgets as [[tool.pinprof.budget]] tables.", _SLUG
+        )
     given = settings.get("budget")
     tables: list[Mapping[str, object]]
     if isinstance(given, Mapping):
@@ -50,11 +52,13 @@ def budgets_in(path: Path) -> tuple[Budget, ...]:
         whole = isinstance(given, list) and len(tables) == len(given)
     if not whole or not tables:
         near = next((key for key in settings if key in LIMITED or key.replace("_", "-") in LIMITED), "")
-        hint = f"{near!r} belongs into a table [[budget]]." if near else f"Write for example:\n{_EXAMPLE}"
-        raise UsageError(f"{path} holds no budgets.", hint, _SLUG)
+        hint = f"{near!r} belongs in a [[budget]] table." if near else f"Write for example:\n{_EXAMPLE}"
+        raise UsageError(f"{path} has no budgets.", hint, _SLUG)
     for key in settings:
         if key not in TABLES:
-            raise UsageError(f"{path} has a key {key!r} that pinprof does not know.", "Budgets are [[budget]].", _SLUG)
+            raise UsageError(
+                f"{path} has a key {key!r} that pinprof does not know.", "Write budgets as [[budget]] tables.", _SLUG
+            )
     lines, shown = _lines(path, len(tables)), _below(path)
     found = [
         budget for table, line in zip(tables, lines, strict=True) for budget in budgets_of(table, Place(shown, line))
@@ -80,7 +84,7 @@ def _settings(path: Path) -> Mapping[str, object] | None:
     try:
         document: Mapping[str, object] = tomllib.loads(content.decode("utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
-        raise UsageError(f"{path} is no TOML: {error}.", "Mend it there.", _SLUG) from error
+        raise UsageError(f"{path} is not valid TOML: {error}.", "Fix it there.", _SLUG) from error
     tools = document.get("tool")
     own = tools.get("pinprof") if isinstance(tools, Mapping) else None
     if isinstance(own, Mapping):

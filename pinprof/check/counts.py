@@ -42,13 +42,15 @@ def count_verdict(budget: Budget, found: Sequence[Amount | Unassessable], base: 
     )
     above = [one for one in amounts if one.value - SURE * one.error > limit]
     if above and _range_unknown(budget, base):
-        few = f"{len(base)} of the baseline {'does' if len(base) == 1 else 'do'} not tell how much"
+        few = f"{len(base)} of the baseline {'does' if len(base) == 1 else 'do'} not show how much"
         why = f"{_shown(values, budget.unit)}, above {about_limit}{baseline}. Runs vary a little, and {few}."
-        remedy = f'Give {_RANGE_RUNS} runs of the baseline, or room: "baseline + 1 %".'
+        remedy = f'Give {_RANGE_RUNS} runs of the baseline, or allow a margin: "baseline + 1 %".'
         return _with(verdict, Outcome.UNASSESSABLE, why, remedy)
     if above and budget.measure == "findings" and 2 * len(above) <= len(found):
         why = f"{_shown(values, budget.unit)}: above {about_limit} in {len(above)} of {len(found)} runs only{baseline}."
-        return _with(verdict, Outcome.UNASSESSABLE, why, "A rule is near its threshold: see pinprof report.")
+        return _with(
+            verdict, Outcome.UNASSESSABLE, why, "A rule is near its threshold: run pinprof report for details."
+        )
     if above:
         return _broken(verdict, limit, above, len(found), about_limit + baseline)
     reason = _undecided(budget, found, amounts, limit)
@@ -87,10 +89,13 @@ def _undecided(
     if near is not None:
         error = format_amount(SURE * near.error, budget.unit)
         shown, at_most = format_amount(near.value, budget.unit), format_amount(limit, budget.unit)
-        return f"{shown} ± {error} is too near to the limit of {at_most}.", "Record with --fault-period 1: it counts."
+        return (
+            f"{shown} ± {error} is too close to the limit of {at_most}.",
+            "Record with --fault-period 1 for an exact count.",
+        )
     if len(found) < budget.runs:
         have = f"there {'is' if len(found) == 1 else 'are'} {len(found)}"
-        return f"It takes {budget.runs} runs, and {have}.", "Record the program as often."
+        return f"It needs {budget.runs} runs, but {have}.", "Record the program more often."
     return None
 
 
@@ -123,7 +128,7 @@ def _told(budget: Budget, limit: float, base: Sequence[Amount]) -> tuple[str, st
         return f"the limit of {format_amount(limit, budget.unit)}", ""
     often = f" in {len(base)} runs" if len(base) > 1 else ""
     room = budget.limit_words.removeprefix("the baseline").removeprefix(" + ")
-    more = f", and {room} of room" if room else ""
+    more = f", plus a margin of {room}" if room else ""
     shown = _shown([one.value for one in base], budget.unit)
     return f"the {format_amount(limit, budget.unit)} that are allowed", f" (the baseline has {shown}{often}{more})"
 

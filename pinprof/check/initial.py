@@ -51,12 +51,12 @@ def initial(analyses: Sequence[Analysis], names: Sequence[str], table: str) -> s
     if not made:
         why = "; ".join(dict.fromkeys(line.about for line in lines))
         raise UsageError(
-            f"The captures tell nothing that can be limited: {why}", "Record the program with pinprof.", "budget"
+            f"The captures have no values that can be limited: {why}", "Record the program with pinprof.", "budget"
         )
     shown = ", ".join(_comment(name) for name in names)
     text = [
         f"# Written by `pinprof check init` from {shown}.",
-        "# Limits are what was found and the room that stands beside them: tighten them, or leave out what may grow.",
+        "# Limits are the measured values plus the margin beside them. Tighten them, or remove those that may grow.",
         "",
     ]
     enough = len(analyses) >= FEWEST_RUNS
@@ -65,7 +65,7 @@ def initial(analyses: Sequence[Analysis], names: Sequence[str], table: str) -> s
         rows[-1] += f"  # {_comment(line.about)}"
         if line.varies and not enough:
             few = "One run does" if len(analyses) == 1 else f"{len(analyses)} runs do"
-            text.append(f"# {few} not tell how far this varies. For several, and `pinprof check -- CMD`:")
+            text.append(f"# {few} not show how much this varies. For several runs and `pinprof check -- CMD`:")
             rows = [f"# {row}" for row in rows]
         text += [*rows, ""]
     text += [f"# Without a budget: {_comment(line.about)}" for line in lines if not line.written]
@@ -117,7 +117,7 @@ def _line(analyses: Sequence[Analysis], filters: dict[str, object], measure: str
         shown = f"{format_amount(min(values), unit)} to {shown}"
     extra: dict[str, object] = {"runs": DEFAULT_RUNS} if LIMITED[measure].how == "time" else {}
     varies = LIMITED[measure].how == "time" or measure == "findings"
-    return Line({**filters, **extra, measure: limit}, f"found {shown}; room: {room}", written=True, varies=varies)
+    return Line({**filters, **extra, measure: limit}, f"found {shown}; margin: {room}", written=True, varies=varies)
 
 
 def _limit(budget: Budget, values: Sequence[float]) -> tuple[object, str]:
@@ -137,7 +137,9 @@ def _limit(budget: Budget, values: Sequence[float]) -> tuple[object, str]:
         room = format_share(part, 1)
     else:
         room = (
-            f"{format_amount(spread, budget.unit)}, by which the captures differ" if spread else "none, it is counted"
+            f"{format_amount(spread, budget.unit)}, the difference between the captures"
+            if spread
+            else "none, it is an exact count"
         )
     return _written[budget.unit](amount) if budget.unit in _written else math.ceil(amount), room
 

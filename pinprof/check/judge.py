@@ -69,7 +69,7 @@ def told(budgets: Sequence[Budget], runs: Sequence[Run], against: Sequence[Run])
         if reason and not any(isinstance(run.amounts[one], Amount) for run in both):
             reasons.append(reason)
         elif one.limited.how == "time" and fewest < one.runs:
-            reasons.append(f"Times take {one.runs} runs of each side.")
+            reasons.append(f"Times need {one.runs} runs of each side.")
         else:
             kept.append(one)
     names = ", ".join(one.measure for one in budgets if one not in kept)
@@ -99,10 +99,10 @@ def _judged(budget: Budget, runs: Sequence[Run], against: Sequence[Run], paired:
     found = [run.amounts[budget] for run in runs]
     base = [run.amounts[budget] for run in against] if budget.relative else []
     if budget.relative and not against:
-        return unassessable(budget, found, "It is limited by a baseline, and none is given.", _GIVE_BASELINE)
+        return unassessable(budget, found, "Its limit is relative to a baseline, but there is none.", _GIVE_BASELINE)
     untold = _untold(base)
     if untold is not None:
-        return unassessable(budget, found, f"Of the baseline: {untold.why}", untold.remedy)
+        return unassessable(budget, found, f"Baseline: {untold.why}", untold.remedy)
     how = budget.limited.how
     if how == "count":
         return count_verdict(budget, found, [one for one in base if isinstance(one, Amount)])
@@ -117,18 +117,18 @@ def _judged(budget: Budget, runs: Sequence[Run], against: Sequence[Run], paired:
     if how == "share":
         drawn = [sum(one.samples for one in side) for side in (amounts, known) if side]
         if min(drawn) < MIN_SAMPLES:
-            why = f"Its {format_counted(min(drawn), 'sample is', 'samples are')} too few: a share takes {MIN_SAMPLES}."
+            why = f"Its {format_counted(min(drawn), 'sample is', 'samples are')} too few: a share needs {MIN_SAMPLES}."
             return unassessable(budget, found, why, "Record for longer, or with a higher --frequency.")
         return share_test(budget, amounts, known)
     if machine and budget.relative:
-        why = f"The baseline was recorded on another machine: its {machine} is not the same."
+        why = f"The baseline was recorded on another machine: its {machine} differs."
         return unassessable(budget, found, why, "Record the baseline where the check runs.")
     few = min(len(amounts), len(known) if budget.relative else budget.runs)
     if few < budget.runs:
         side = "the baseline has" if len(known) == few and budget.relative else "there"
         verb = "" if side == "the baseline has" else (" is" if few == 1 else " are")
-        why = f"It takes {budget.runs} runs to judge this time, and {side}{verb} {few}."
-        return unassessable(budget, found, why, "Record the program as often, or use `pinprof check -- CMD`.")
+        why = f"Judging this time needs {budget.runs} runs, but {side}{verb} {few}."
+        return unassessable(budget, found, why, "Record the program more often, or use `pinprof check -- CMD`.")
     return time_test(budget, amounts, known, paired=paired)
 
 
@@ -161,7 +161,7 @@ def _notes(runs: Sequence[Run], against: Sequence[Run]) -> tuple[str, ...]:
         statuses = ", ".join(map(str, failed))
         notes.append(f"The program failed in {format_counted(count, 'run', 'runs')}: exit status {statuses}.")
     if len({run.command for run in runs}) > 1:
-        notes.append("The captures are of different commands.")
+        notes.append("The captures have different commands.")
     apart = differing([run.around for run in against], [run.around for run in runs]) if against else ()
     notes += [
         f"The baseline differs in {one.what}: {one.before}, now {one.after}. {one.effect}"

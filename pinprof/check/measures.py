@@ -45,7 +45,7 @@ def calls(view: View, budget: Budget) -> Amount:
         if not named.any() and budget.limit and not budget.relative:
             raise Unassessable(
                 f"The run makes no call of {budget.call}.",
-                "Name the call it makes; a limit of 0 says that none may be.",
+                "Name a call that it makes, or allow none with a limit of 0.",
             )
         mine &= named
     if budget.kind:
@@ -67,8 +67,8 @@ def _for_purpose(made: Calls, kind: str) -> Bool:
     found = made.is_for(kind)
     if not found.any() and kind not in {purpose_of(name) for name in FUNCTIONS}:
         raise Unassessable(
-            f"The recording would not show calls of kind {kind!r}: they are too many to trace.",
-            "Limit what is traced: allocations, copies, waits.",
+            f"The recording can't show calls of kind {kind!r}, because they are too frequent to trace.",
+            "Use a kind that is traced: allocations, copies or waits.",
         )
     return found
 
@@ -83,7 +83,7 @@ def pinned_bytes(view: View, budget: Budget) -> Amount:
     assert activity is not None
     if "memory" not in activity.recorded:
         raise Unassessable(
-            "The recording does not hold allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
+            "The recording has no allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
         )
     usage = activity.memory.take(np.flatnonzero(activity.memory.memory_kind == MemoryKind.PINNED))
     usage = usage.take(np.argsort(usage.time_ns, kind="stable"))
@@ -163,7 +163,7 @@ def pageable_async_calls(view: View, budget: Budget) -> Amount:
     return Amount(len(row), sites=sites, missing=missing, remedy=_PIN if len(row) else "")
 
 
-_PIN = "Copy from and to pinned memory that is kept: pin_memory, cudaHostAlloc."
+_PIN = "Copy from and to pinned memory that you keep: pin_memory, cudaHostAlloc."
 
 
 def _of_host(view: View, kind: MemoryKind) -> Bool:
@@ -208,7 +208,7 @@ def page_faults(view: View, budget: Budget) -> Amount:
     if counted is not None:
         return Amount(float(counted), sites=sites)
     if number is None:
-        raise Unassessable("The recording does not hold page faults.", "Record the program with pinprof.")
+        raise Unassessable("The recording has no page faults.", "Record the program with pinprof.")
     lost = "Samples were lost, so there may have been more." if capture.losses.lost_samples else ""
     return Amount(value, error, sites, lost, note=note)
 
@@ -226,7 +226,7 @@ def opportunities(view: View, budget: Budget) -> Amount:
     found = view.analysis.opportunities
     if found is None or (not found.found and not found.headline):
         raise Unassessable(
-            "The recording shows too little to say what can be saved.", " ".join(found.unseen[:1]) if found else ""
+            "The recording has too little data to predict savings.", " ".join(found.unseen[:1]) if found else ""
         )
     known = list(CURES)
     if budget.kind and budget.kind not in known:
@@ -241,7 +241,7 @@ def opportunities(view: View, budget: Budget) -> Amount:
         and (not budget.range or budget.range in (one.site.range, *one.site.range.split(" > ")))
     ]  # fmt: skip
     mine.sort(key=lambda one: -one.saving.low_ns)
-    missing = "The kernel's part was not sampled." if view.capture.manifest.kernel_left_out else ""
+    missing = "The kernel was not sampled." if view.capture.manifest.kernel_left_out else ""
     sites = tuple(view.site(one.site, one.saving.low_ns) for one in mine if one.site.place)
     largest = mine[0] if mine else None
     return Amount(
@@ -270,7 +270,7 @@ def findings(view: View, budget: Budget) -> Amount:
     blind = [one for one in mine if one.status == "not-assessable"]
     if len(blind) == len(mine) and (budget.kind in rules or len(blind) == len(found)):
         lacks = next((one.missing for one in blind if one.missing), "")
-        raise Unassessable("The recording holds too little for a verdict.", f"It lacks: {lacks}" if lacks else "")
+        raise Unassessable("The recording has too little data for a verdict.", f"It needs: {lacks}" if lacks else "")
     note = "; ".join(one.rule for one in fired)
     return Amount(len(fired), note=note, remedy=next((one.advice for one in fired if one.advice), ""))
 

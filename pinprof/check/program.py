@@ -80,13 +80,13 @@ def _run(request: Request, command: Sequence[str], name: str, folder: Path, envi
     found = recorded.record(command, environment, {}, folder, limit_s)
     if found.capture is None:
         raise CollectError(
-            f"{name} cannot be recorded: {found.problem}", "`pinprof doctor` says what helps.", "check-run"
+            f"{name} cannot be recorded: {found.problem}", "Run `pinprof doctor` for the fix.", "check-run"
         )
     if found.ended.status:
         ending = "did not end in time" if found.ended.timed_out else f"exits with {found.ended.status}"
         raise TrialError(
-            f"The program {ending} in {name}: what a failed run shows is no verdict on it.",
-            "Mend the program, or judge captures of it: pinprof check CAPTURE…",
+            f"The program {ending} in {name}, and a failed run can't be judged.",
+            "Fix the program, or judge captures of it: pinprof check CAPTURE…",
             "check-run",
         )
     analysis = recorded.explained(found) or analyze(found.capture)

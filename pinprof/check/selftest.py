@@ -47,18 +47,18 @@ def _tested(budget: Budget, runs: Sequence[Run], against: Sequence[Run]) -> Test
     now = _judged(budget, runs, against, 0.0)
     found = now.found
     if found is None or not now.per_run:
-        return Tested(budget, False, None, False, f"would not be noticed: {now.why}")
+        return Tested(budget, False, None, False, f"would go unnoticed: {now.why}")
     if now.outcome is Outcome.BROKEN:
-        return Tested(budget, True, 0.0, False, f"is broken as it is: {now.why}")
+        return Tested(budget, True, 0.0, False, f"is already broken: {now.why}")
     more = _least(budget, runs, against)
     if more is None:
-        return Tested(budget, False, None, False, f"would not be noticed: {now.why}")
+        return Tested(budget, False, None, False, f"would go unnoticed: {now.why}")
     if not _noticed_below(budget, runs, found):
-        return Tested(budget, False, more, False, "would not be noticed: a limit below what is found breaks nothing.")
+        return Tested(budget, False, more, False, "would go unnoticed: even a limit below the measured value passes.")
     loose = bool(found) and more > LOOSE * found and budget.unit != "share"
     part = f" ({format_share(more, found)} of what is found)" if found else ""
-    words = f"is noticed from {format_amount(more, budget.unit)} more on{part}"
-    return Tested(budget, True, more, loose, f"{words}{': that is a loose limit' if loose else ''}.")
+    words = f"notices an excess of {format_amount(more, budget.unit)} or more{part}"
+    return Tested(budget, True, more, loose, f"{words}{', so the limit is loose' if loose else ''}.")
 
 
 def _noticed_below(budget: Budget, runs: Sequence[Run], found: float) -> bool:

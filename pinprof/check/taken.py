@@ -68,4 +68,6 @@ def _unfinished(analysis: Analysis) -> Unassessable | None:
     if state in (None, "complete") and not PurePath(analysis.capture.path).name.endswith(PARTIAL):
         return None
     how = "failed" if state == "failed" else "was interrupted"
-    return Unassessable(f"The recording {how}: it is no whole run.", "Record again and let the program end.")
+    return Unassessable(
+        f"The recording {how}, so it does not cover a whole run.", "Record again, and let the program finish."
+    )

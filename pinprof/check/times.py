@@ -54,7 +54,7 @@ def cpu_time(view: View, budget: Budget) -> Amount:
     if len(told) == 2 and not (budget.range or budget.phase or budget.cause):
         return Amount(float(sum(told)), sites=sites)
     if clock is None:
-        raise Unassessable("The recording samples no time on processors.", "Record the program with pinprof.")
+        raise Unassessable("The recording has no samples of CPU time.", "Record the program with pinprof.")
     mine = samples.event == clock
     mine &= view.inside(budget, samples.time_ns, samples.pid, view.analysis.members.samples.kernel_thread)
     row = np.flatnonzero(mine)
@@ -83,7 +83,7 @@ def share(view: View, budget: Budget) -> Amount:
         return _share_of_wall(view, budget, leaves)
     main, samples = view.analysis.main, view.capture.samples
     if main is None or main.event.spans:
-        raise Unassessable("The recording holds no samples of time on processors.", "Record the program with pinprof.")
+        raise Unassessable("The recording has no samples of CPU time.", "Record the program with pinprof.")
     mine = samples.event == view.capture.events.index(main.event)
     scope = budget
     if not (budget.range or budget.phase) and view.analysis.course is not None and view.analysis.course.phase("work"):
@@ -157,8 +157,8 @@ def _walls(view: View, budget: Budget) -> list[RangeWall]:
     walls = [view.analysis.ranges[number].wall for number in view.outermost(budget)]
     known = [wall for wall in walls if wall is not None]
     if len(known) < len(walls):
-        why = f"The recording does not tell where the time of {budget.range!r} went."
-        raise Unassessable(why, "Record with waits: without --no-off-cpu.")
+        why = f"The recording does not show where the time of {budget.range!r} went."
+        raise Unassessable(why, "Record waits: leave out --no-off-cpu.")
     return known
 
 
@@ -176,10 +176,10 @@ def _blind(view: View, leaves: tuple[str, ...]) -> str:
     capture = view.capture
     kernel = [leaf for leaf in leaves if leaf.partition(".")[0] not in _SEEN_WITHOUT_KERNEL]
     if kernel and (capture.manifest.kernel_left_out or not capture.kernel_chains):
-        return "The kernel's part was not sampled: `pinprof doctor` says how."
+        return "The kernel was not sampled. Run `pinprof doctor` for the fix."
     waits = [leaf for leaf in leaves if leaf.startswith("wait.")]
     if waits and not any(event.spans for event in capture.events):
-        return "Waits were not recorded: record without --no-off-cpu."
+        return "Waits were not recorded. Record without --no-off-cpu."
     return ""
 
 

@@ -88,7 +88,7 @@ class View:
     def course(self) -> Course:
         """Phases and the critical thread's time; Unassessable without."""
         if self.analysis.course is None:
-            raise Unassessable("The recording samples no time.", "Record the program with pinprof.")
+            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
         return self.analysis.course
 
     @cached_property
@@ -96,9 +96,11 @@ class View:
         """CUDA calls; Unassessable without any: a program that makes none looks like a blind recording."""
         activity = self.capture.activity
         if activity is None or not {"cuda", "cuda calls"} & activity.recorded:
-            raise Unassessable("No CUDA calls were traced.", "Record without --no-cuda-calls; `pinprof doctor` helps.")
+            raise Unassessable(
+                "No CUDA calls were traced.", "Record without --no-cuda-calls, and run `pinprof doctor`."
+            )
         if not len(activity.calls) and not activity.part:
-            raise Unassessable("The recording holds no CUDA call at all.", _NO_CALLS)
+            raise Unassessable("The recording has no CUDA calls.", _NO_CALLS)
         return prepare_calls(activity)
 
     def calls_of(self, call: str) -> Bool:
@@ -107,7 +109,7 @@ class View:
         named = np.array([wanted in (name, name.partition(" (")[0]) for name in made.names], np.bool_)
         if not named.any() and wanted not in FUNCTIONS:
             known = sorted({*FUNCTIONS, *made.names[:-1]})
-            raise Unassessable(f"The recording would not show calls of {call!r}.", nearest(wanted, known, "calls"))
+            raise Unassessable(f"The recording can't show calls of {call!r}.", nearest(wanted, known, "calls"))
         return np.asarray(named[made.name])
 
     def missing(self, *kinds: str) -> str:
@@ -120,7 +122,7 @@ class View:
         if activity.lost_calls:
             return "Records of calls were lost, so there may have been more."
         untraced = sum(activity.untraced(kind) for kind in kinds or ("",))
-        return f"About {untraced:,} calls were not traced, to save their cost. {_MORE_CALLS}" if untraced else ""
+        return f"About {untraced:,} calls were not traced, to limit the cost. {_MORE_CALLS}" if untraced else ""
 
     @cached_property
     def copies(self) -> CopyTable:
@@ -142,7 +144,7 @@ class View:
         assert activity is not None
         if "memory" not in activity.recorded:
             raise Unassessable(
-                "The recording does not hold allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
+                "The recording has no allocations.", "Record with pinprof, or nsys --cuda-memory-usage=true."
             )
         usage = activity.memory
         order = np.lexsort((usage.time_ns, usage.address, usage.pid))
@@ -204,7 +206,7 @@ class View:
         if found is None:
             a_range = any(name == path.name for path in self.analysis.members.paths)
             remedy = (
-                f"{name!r} is a range: write range = {name!r}." if a_range else nearest(name, PHASE_NAMES, "phases")
+                f"{name!r} is a range. Write range = {name!r}." if a_range else nearest(name, PHASE_NAMES, "phases")
             )
             raise Unassessable(f"The run has no phase {name!r}.", remedy)
         return found
@@ -257,7 +259,7 @@ def nearest(word: str, known: Iterable[str], what: str) -> str:
     if near:
         return f"Did you mean {' or '.join(map(repr, near[:3]))}?"
     few = ", ".join(words[:8]) + (", …" if len(words) > 8 else "")
-    return f"Its {what}: {few}." if words else f"It has no {what} at all."
+    return f"Its {what}: {few}." if words else f"It has no {what}."
 
 
 ALLOCATIONS, COPYING = (MEMORY,), (COPIES,)

@@ -18,16 +18,16 @@ from pinprof.cli import interrupts
 from pinprof.errors import PinprofError, packages_named, system_error
 
 COMMANDS = {
-    "run": "Run a scenario, and with --record show where its time went.",
-    "record": "Record any program: pinprof record -- CMD …",
-    "report": "Read a capture or perf.data and say which cause took which time.",
-    "diff": "Compare two recordings, or two sides of several: what differs, and whether by chance.",
-    "check": "Judge captures, or a program, by budgets: fail where host memory costs more than it may.",
-    "try": "Run a program as it is and with cures that need no change of its code: what does each one save?",
-    "fleet": "Read many captures: which stand out, why, and what would save most over all of them.",
-    "bench": "Measure what memory operations cost on this machine, and when pinning pays.",
+    "run": "Run a scenario; with --record, also profile it.",
+    "record": "Record a program: pinprof record -- CMD …",
+    "report": "Report where host-memory time went, from a capture or perf.data.",
+    "diff": "Compare recordings from before and after a change.",
+    "check": "Check captures or a program against budgets for host memory.",
+    "try": "Measure what cures save that need no code changes.",
+    "fleet": "Find outliers and the largest savings in many captures.",
+    "bench": "Measure the cost of memory operations on this machine.",
     "list": "List the scenarios.",
-    "doctor": "Check this machine for what recording needs, with the fix for each gap.",
+    "doctor": "Check this machine and suggest fixes.",
 }
 """Command name → one line of help; each lives in `pinprof.cli.NAME` as `command`, imported when it is called."""
 
@@ -96,7 +96,7 @@ def _meant(word: str) -> str:
     return f" Did you mean `pinprof record -- {word} …`?" if os.path.isfile(word) else ""  # noqa: PTH113 - fast
 
 
-_HELP = """Where host-memory time goes between CPU and GPU: page faults, pinning, zeroing, staging, migration.
+_HELP = """Find host-memory costs in CUDA and PyTorch programs, and what to change.
 
 \b
   pinprof run zerocopy --record      run a scenario, record it, write the page

@@ -36,7 +36,7 @@ class _Group(click.Group):
 
 
 @click.group(cls=_Group, invoke_without_command=True)
-@click.option("--quick", is_flag=True, help="Three sizes, few values: done within two minutes.")
+@click.option("--quick", is_flag=True, help="Measure three sizes with few values, within two minutes.")
 @click.option("--size-min", metavar="SIZE", help="Smallest size (default: 64KiB; quick: 1MiB).")
 @click.option(
     "--size-max", metavar="SIZE", help="Largest size (default: 4GiB, quick: 256MiB; less where memory is short)."
@@ -46,14 +46,24 @@ class _Group(click.Group):
     type=click.Choice(["auto", "cuda", "host"]),
     default="auto",
     show_default=True,
-    help="A GPU, or host emulation; auto takes the GPU if there is one.",
+    help="Use a GPU or host emulation. auto: a GPU if there is one.",
 )
-@click.option("--device", type=int, default=0, show_default=True, help="Which GPU.")
-@click.option("--only", multiple=True, metavar="MEASURE", help="A measure such as pin.alloc, or a family such as h2d.")
-@click.option("--time", "duration", metavar="TIME", help="How long it may take (default: 10min; quick: 100s).")
-@click.option("-o", "--output", type=_FILE, help="pyperf's JSON (default: bench-DATE.json); the page stands beside it.")
-@click.option("--force", is_flag=True, help="Replace files of that name.")
-@click.option("--no-page", is_flag=True, help="Only the tables.")
+@click.option("--device", type=int, default=0, show_default=True, help="Index of the GPU.")
+@click.option(
+    "--only",
+    multiple=True,
+    metavar="MEASURE",
+    help="Measure only this: a measure such as pin.alloc, or a family such as h2d.",
+)
+@click.option("--time", "duration", metavar="TIME", help="Time limit (default: 10min; quick: 100s).")
+@click.option(
+    "-o",
+    "--output",
+    type=_FILE,
+    help="Where to write the pyperf JSON; the page goes beside it (default: bench-DATE.json).",
+)
+@click.option("--force", is_flag=True, help="Replace existing files.")
+@click.option("--no-page", is_flag=True, help="Print the tables, but write no page.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -169,7 +179,7 @@ def _store(measured: Rates) -> str:
     try:
         path = rates.save(older.updated(measured) if older else measured)
     except OSError as error:
-        return f"The rates are not stored for reports: {error.strerror}: {error.filename}"
+        return f"The rates were not stored for reports: {error.strerror}: {error.filename}"
     return f"Rates of this machine: {path}"
 
 
@@ -183,11 +193,9 @@ def _check_output(file: Path, page: Path | None, *, force: bool) -> None:
     """CollectError for what could not be written, before anything is measured."""
     for path in (file, *([page] if page else [])):
         if path.is_dir():
-            raise CollectError(
-                f"{path} is a directory.", "Give a file name with -o, for example -o bench.json.", "output"
-            )
+            raise CollectError(f"{path} is a directory.", "Name a file with -o, for example -o bench.json.", "output")
         if path == file and page == file:
-            raise CollectError(f"{path} would be its own page.", "Give a name that ends in .json with -o.", "output")
+            raise CollectError(f"{path} is the name of the page.", "Give a name that ends in .json with -o.", "output")
         if path.exists() and not force:
             raise CollectError(
                 f"{path} exists already.", "Give another name with -o, or --force to replace it.", "output"

@@ -45,21 +45,23 @@ class _WithProgram(click.Command):
 
 @click.command(cls=_WithProgram)
 @click.argument("given", nargs=-1, type=click.UNPROCESSED, metavar="[init] CAPTURE… | -- CMD [ARG]…")
-@click.option("--budget", "file", type=_FILE, help="The file with the budgets (default: the nearest one).")
-@click.option("--against", type=_FILE, multiple=True, metavar="PATH", help="A recording of the baseline; repeatable.")
-@click.option("--baseline", metavar="CMD", help="With a program: the baseline's command line, run in turns with it.")
-@click.option("--time", "duration", default="10m", show_default=True, help="How long running a program may take.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
-@click.option("--keep", type=_FILE, metavar="FOLDER", help="Keep the captures of a program's runs there.")
+@click.option("--budget", "file", type=_FILE, help="File with the budgets (default: the nearest one).")
+@click.option("--against", type=_FILE, multiple=True, metavar="PATH", help="A recording of the baseline. Repeatable.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise text)."
+    "--baseline", metavar="CMD", help="Command line of the baseline. Its runs alternate with those of the program."
+)
+@click.option("--time", "duration", default="10m", show_default=True, help="Time limit for running the program.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed for the order of runs.")
+@click.option("--keep", type=_FILE, metavar="FOLDER", help="Keep the captures of the program's runs in this folder.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
 )
 @click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; init: pinprof.toml).")
+@click.option("--write", "also", multiple=True, metavar="FORM=FILE", help="Write this format too. Repeatable.")
 @click.option(
-    "--write", "also", multiple=True, metavar="FORM=FILE", help="Write this too, beside --format; repeatable."
+    "--allow-unassessable", "allowed", is_flag=True, help="Let budgets that cannot be judged pass, with a warning."
 )
-@click.option("--allow-unassessable", "allowed", is_flag=True, help="Pass what cannot be judged, and say so loudly.")
-@click.option("--self-test", is_flag=True, help="Break each budget on purpose, and say which would not be noticed.")
+@click.option("--self-test", is_flag=True, help="Break each budget on purpose, and report which breaks go unnoticed.")
 @click.pass_context
 def command(
     ctx: click.Context,
@@ -128,14 +130,16 @@ def _refuse_mixed(
     self_test: bool,
 ) -> None:
     if captures and program:
-        raise UsageError("Captures and a program are given.", "Judge one of them.", "check-what")
+        raise UsageError("The command line has both captures and a program.", "Give one of them.", "check-what")
     if self_test and program:
-        raise UsageError("--self-test takes captures.", "Record the program first: pinprof record -- CMD", "check-what")
+        raise UsageError(
+            "--self-test works on captures only.", "Record the program first: pinprof record -- CMD", "check-what"
+        )
     if not program and (baseline or keep):
         what = "--baseline" if baseline else "--keep"
-        raise UsageError(f"{what} is for a program.", "Name the baseline's recordings with --against.", "check-what")
+        raise UsageError(f"{what} needs a program.", "Name the baseline's recordings with --against.", "check-what")
     if baseline and against:
-        raise UsageError("There are two baselines.", "Give --baseline or --against.", "check-what")
+        raise UsageError("The command line has two baselines.", "Give --baseline or --against.", "check-what")
 
 
 def _files(also: Sequence[str]) -> list[tuple[str, Path]]:
@@ -145,7 +149,7 @@ def _files(also: Sequence[str]) -> list[tuple[str, Path]]:
         form, equals, file = one.partition("=")
         if not equals or not file or form not in FORMATS:
             raise UsageError(
-                f"--write {one!r} is not understood.", f"Write FORM=FILE; forms: {', '.join(FORMATS)}.", "check-what"
+                f"--write {one!r} is not valid.", f"Write FORM=FILE; forms: {', '.join(FORMATS)}.", "check-what"
             )
         found.append((form, Path(file)))
     return found
@@ -158,7 +162,8 @@ def _budgets(file: Path | None, *, against: bool) -> tuple[Budget, ...]:
     path = file or configuration.nearest(Path.cwd())
     if path is None and not against:
         raise UsageError(
-            "There are no budgets: neither pinprof.toml nor [tool.pinprof] of pyproject.toml, here or above.",
+            "No budgets were found: this directory and those above it have neither a pinprof.toml nor [tool.pinprof] "
+            "in pyproject.toml.",
             "Write some from a capture: pinprof check init CAPTURE",
             "budget-file",
         )
@@ -189,7 +194,9 @@ def _recorded(
     try:
         other = tuple(shlex.split(baseline)) if baseline is not None else ()
     except ValueError as error:
-        raise UsageError(f"--baseline is no command line: {error}.", "Quote it for the shell.", "check-what") from error
+        raise UsageError(
+            f"--baseline is not a valid command line: {error}.", "Quote it for the shell.", "check-what"
+        ) from error
     if baseline is not None and not other:
         raise UsageError("--baseline is empty.", "Give a command line.", "check-what")
     request = Request(program, other, budgets, parse_duration_ns(duration) / 1e9, seed, keep)
@@ -206,7 +213,7 @@ def _self_test(
     from pinprof.report.export.streams import text_output
 
     if form not in ("text", "json"):
-        raise UsageError(f"--self-test is not written as {form}.", "Write text or json.", "check-what")
+        raise UsageError(f"--self-test can't be written as {form}.", "Write text or json.", "check-what")
     tested = self_test(runs, budgets, against)
     if form == "text" and output is None:
         text.print_self_test(tested)
@@ -229,7 +236,7 @@ def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tup
 
 
 def _init(captures: Sequence[Path], output: Path | None) -> int:
-    """Write budgets from captures; UsageError where the file is there already."""
+    """Write budgets from captures; UsageError where the file exists already."""
     from pinprof import files, read
     from pinprof.check.configuration import OWN
     from pinprof.check.initial import initial
@@ -242,7 +249,9 @@ def _init(captures: Sequence[Path], output: Path | None) -> int:
     target = output or Path(OWN)
     shown = str(target) == "-"
     if not shown and (target.exists() or target.is_symlink()):
-        raise UsageError(f"{target} is there already.", "Name another file with -o; `-o -` prints budgets.", "output")
+        raise UsageError(
+            f"{target} exists already.", "Name another file with -o, or print the budgets with `-o -`.", "output"
+        )
     paths = recordings_of(captures)
     analyses = [pipeline.explain(path, read.ReadOptions()) for path in paths]
     text = initial(

@@ -22,24 +22,26 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("sides", type=_FILE, nargs=-1, metavar="BEFORE AFTER")
-@click.option("--before", type=_FILE, multiple=True, metavar="PATH", help="A recording of the one side; repeatable.")
-@click.option("--after", type=_FILE, multiple=True, metavar="PATH", help="A recording of the other side; repeatable.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise text)."
+    "--before", type=_FILE, multiple=True, metavar="PATH", help="A recording from before the change. Repeatable."
 )
 @click.option(
-    "-o", "--output", type=_FILE, help="Where to write (default: standard output; a page: pinprof-diff.html)."
+    "--after", type=_FILE, multiple=True, metavar="PATH", help="A recording from after the change. Repeatable."
 )
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
+)
+@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; html: pinprof-diff.html).")
 @click.option(
     "--per",
     metavar="UNIT",
-    help="Divide by run, iteration, step, gib (copied) or range:NAME (default: what both sides repeat).",
+    help="Compare per run, iteration, step, gib (copied) or range:NAME (default: what both sides repeat).",
 )
-@click.option("--event", help="The event whose stacks are folded (default: the first).")
-@click.option("--any-program", is_flag=True, help="Compare programs of different names that do the same work.")
-@click.option("--merge-names", is_flag=True, help="Fold functions under one name that are compared as one.")
+@click.option("--event", help="The event to fold (default: the first one).")
+@click.option("--any-program", is_flag=True, help="Compare programs with different names that do the same work.")
+@click.option("--merge-names", is_flag=True, help="Give functions that are compared as one the same name.")
 @click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
-@click.option("--symfs", type=_FILE, help="Directory under which the recorded binaries lie.")
+@click.option("--symfs", type=_FILE, help="Directory that holds the recorded binaries.")
 def command(
     sides: tuple[Path, ...],
     before: tuple[Path, ...],
@@ -64,7 +66,7 @@ def command(
     form = form or form_of(output, FORMATS)
     old, new = _sides(sides, before, after)
     if (event or merge_names) and form != "folded":
-        raise UsageError("--event and --merge-names are for folded stacks.", "Add --format folded.", "format")
+        raise UsageError("--event and --merge-names need folded stacks.", "Add --format folded.", "format")
     if form == "html":
         output = page_of(output, "pinprof-diff.html")
     runs = _runs(old, new, reading)
@@ -80,14 +82,14 @@ def _sides(
     """What was given for each side."""
     if len(sides) not in (0, 2):
         raise UsageError(
-            f"A difference has two sides, and {len(sides)} {'path is' if len(sides) == 1 else 'paths are'} given.",
-            "Give BEFORE and AFTER; name several recordings of a side with --before and --after, or their folder.",
+            f"A comparison has two sides, but {len(sides)} {'path is' if len(sides) == 1 else 'paths are'} given.",
+            "Give BEFORE and AFTER. For several recordings per side, use --before and --after, or give their folders.",
             "diff-sides",
         )
     old, new = ((*sides[:1], *before), (*sides[1:], *after))
     if not old or not new:
         raise UsageError(
-            f"No recording is given for {'before' if not old else 'after'}.",
+            f"There is no recording for {'before' if not old else 'after'}.",
             "Give BEFORE and AFTER, or --before PATH and --after PATH.",
             "diff-sides",
         )

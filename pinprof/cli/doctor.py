@@ -40,6 +40,6 @@ def command(as_json: bool) -> int:
     with tidy(console):
         console.print(table)
         console.print()
-        verdict = "Recording is not possible here yet: see ✗." if impossible else "Recording works here."
+        verdict = "Recording does not work here yet: see ✗." if impossible else "Recording works here."
         console.print(Text(verdict, "bold red" if impossible else "bold green"))
     return int(impossible)

@@ -22,16 +22,18 @@ _FILE = click.Path(path_type=Path)
 
 @click.command()
 @click.argument("given", nargs=-1, required=True, metavar="PATH…")
-@click.option("--store", type=_FILE, default=STORE, show_default=True, help="The folder that keeps what was mapped.")
-@click.option("--scheduler", default="", metavar="ADDRESS", help="A Dask scheduler whose workers read the captures.")
+@click.option("--store", type=_FILE, default=STORE, show_default=True, help="Folder that keeps the results of reading.")
+@click.option(
+    "--scheduler", default="", metavar="ADDRESS", help="Address of a Dask scheduler whose workers read the captures."
+)
 @click.option(
     "--workers",
     type=click.IntRange(0),
-    help="Processes of this machine that read them (default: one on each processor; 0: this one alone).",
+    help="Processes that read captures (default: one per CPU; 0: only this process).",
 )
-@click.option("--memory", default="", metavar="SIZE", help="For each of these processes, for example 4GB.")
+@click.option("--memory", default="", metavar="SIZE", help="Memory limit of each process, for example 4GB.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise html)."
+    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise html)."
 )
 @click.option("-o", "--output", type=_FILE, help=f"Where to write (default: {_PAGE}; others: standard output).")
 @click.option(
@@ -39,9 +41,9 @@ _FILE = click.Path(path_type=Path)
     type=click.IntRange(0),
     default=20,
     show_default=True,
-    help="So many captures that stand out get a page of their own beside the fleet's.",
+    help="Write a separate page for up to this many outliers.",
 )
-@click.option("--sql", metavar="QUERY", help="Answer this from the tables instead (docs/fleet.md has them).")
+@click.option("--sql", metavar="QUERY", help="Run this SQL query on the tables (see docs/fleet.md).")
 def command(
     given: tuple[str, ...],
     store: Path,
@@ -62,7 +64,7 @@ def command(
     from pinprof.fleet import answer, database, session
 
     if sql is not None and form == "html":
-        raise UsageError("--sql gives a table.", "Write text or json.", "format")
+        raise UsageError("--sql writes a table.", "Write text or json.", "format")
     form = form or (form_of(output, FORMATS) if output or sql else "html")
     with working("Looking for captures") as tell:
         session.gather(given, store, scheduler, workers, memory, tell)

@@ -71,7 +71,7 @@ def report_launch(
     """Show the answer for a launch; the page's path where one is written. `pages` writes the ranks' own pages, too."""
     if form not in (None, *FORMATS):
         raise UsageError(
-            f"{form} is a form of one rank's recording.",
+            f"{form} is a format for a single rank.",
             f"Add --rank N, or give {', '.join(FORMATS)} for the whole launch.",
             "ranks-format",
         )
@@ -127,7 +127,7 @@ def _reduced(path: Path, options: ReadOptions) -> _Read:
         run = rank_run(analyze.analyze(machine_rates.stored(read.read(path, options))), number)
     except PinprofError as error:
         return _Read(number, None, str(error))
-    return _Read(number, run, "" if run else "Its recording holds no samples of time.")
+    return _Read(number, run, "" if run else "Its recording has no time samples.")
 
 
 def _page(

@@ -54,7 +54,7 @@ def _list(specs: list[ScenarioSpec]) -> None:
             for variant in spec.variants:
                 say(_row(f"    {variant.name:<{width - 2}}  ", f"{variant.summary}{_also(variant.alias)}", room))
     say("\nRun one with `pinprof run NAME [--variant VARIANT] --record`; the first variant is the default.")
-    say("`pinprof list NAME` says what it does.")
+    say("`pinprof list NAME` describes it.")
 
 
 def _row(name: str, text: str, room: int) -> str:

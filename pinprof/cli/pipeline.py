@@ -31,7 +31,7 @@ def explain(
     """Read a recording, or a part of it, and give every sample its cause."""
     with working(f"Reading {path.name}"):
         capture = machine_rates.stored(read.read(path, options))
-    with working(f"Giving every sample of {path.name} its cause"):
+    with working(f"Attributing the samples of {path.name}"):
         return analyze.analyze(capture, all_frames=all_frames, selection=selection)
 
 
@@ -83,7 +83,7 @@ def form_of(output: Path | None, forms: Sequence[str]) -> str:
 def page_of(output: Path | None, default: str) -> Path:
     """Where a page goes that belongs to no single recording; UsageError for standard output."""
     if str(output) == "-":
-        raise UsageError("A page is a file.", f"Name it with -o, for example -o {default}.", "output")
+        raise UsageError("An HTML page needs a file name.", f"Name it with -o, for example -o {default}.", "output")
     return output or Path(default)
 
 
@@ -104,6 +104,6 @@ def serve(page: Path, port: int) -> None:
     with PageServer(page.read_bytes(), port) as server:
         say(f"Serving: {server.url}")
         tunnel = f"ssh -L {server.server_port}:127.0.0.1:{server.server_port} THIS-MACHINE"
-        say(f"From another machine, first: {tunnel}. Ctrl-C ends it.")
+        say(f"From another machine, run this first: {tunnel}. Ctrl-C ends it.")
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()

@@ -18,12 +18,12 @@ from pinprof.errors import UsageError
     default="auto",
     show_default=True,
     metavar="auto|native|perf|nsys|native,nsys",
-    help="Which recorders; auto: pinprof's own, or perf where that sees more.",
+    help="Recorders to use. auto: pinprof's own, or perf where that records more.",
 )
 @recording_options
-@click.option("--pid", type=click.IntRange(1), help="Record this running process instead; Ctrl-C ends the recording.")
-@click.option("--delay", metavar="TIME", help="Begin to record after this time, for example 30s.")
-@click.option("--duration", metavar="TIME", help="Record for this time, for example 10s; the program itself goes on.")
+@click.option("--pid", type=click.IntRange(1), help="Record a running process. Ctrl-C ends the recording.")
+@click.option("--delay", metavar="TIME", help="Start recording after this time, for example 30s.")
+@click.option("--duration", metavar="TIME", help="How long to record, for example 10s. The program continues.")
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(
     program: tuple[str, ...],
@@ -49,7 +49,7 @@ def command(
         name = naming.name_of(program)
         return record(collectors, program, name, options, delay_s=delay_s, duration_s=duration_s)
     if program:
-        raise UsageError("--pid records a process that runs already.", "Leave out the command, or --pid.", "pid")
+        raise UsageError("--pid records a running process, not a command.", "Leave out the command, or --pid.", "pid")
     from pinprof.collect import attach
 
     words = attach.command_of(pid)
@@ -62,5 +62,5 @@ def _seconds(option: str, text: str | None) -> float:
 
     length_ns = parse_duration_ns(text) if text is not None else 0
     if text is not None and not length_ns:
-        raise UsageError(f"{option} is a time above 0.", f"Write it like {option} 10s.", "duration")
+        raise UsageError(f"{option} must be above 0.", f"For example, give {option} 10s.", "duration")
     return length_ns / 1e9

@@ -32,25 +32,32 @@ def _switch_off(name: str, meaning: str) -> Callable[[_Decorated], _Decorated]:
 
 
 _OPTIONS = (
-    click.option("-o", "--output", type=click.Path(path_type=Path), help="The capture (default: NAME-DATE.pinprof)."),
-    click.option("--force", is_flag=True, help="Replace a capture of that name."),
-    click.option("--frequency", type=int, default=999, show_default=True, help="CPU samples a second and thread."),
+    click.option(
+        "-o",
+        "--output",
+        type=click.Path(path_type=Path),
+        help="Where to write the capture (default: NAME-DATE.pinprof).",
+    ),
+    click.option("--force", is_flag=True, help="Replace an existing capture."),
+    click.option("--frequency", type=int, default=999, show_default=True, help="CPU samples per second and thread."),
     click.option(
         "--call-graph",
         type=click.Choice(["fp", "dwarf", "lbr"]),
         default="fp",
         show_default=True,
-        help="How callers are found: frame pointers, copied stacks, last-branch records.",
+        help="How to find callers: frame pointers, copied stacks, or last-branch records.",
     ),
-    click.option("--fault-period", type=int, default=64, show_default=True, help="One sample for so many page faults."),
-    _switch_off("off_cpu", "Do not record what threads wait for."),
-    _switch_off("cuda_calls", "Do not trace calls of CUDA's functions."),
+    click.option(
+        "--fault-period", type=int, default=64, show_default=True, help="Record one sample every N page faults."
+    ),
+    _switch_off("off_cpu", "Don't record what threads wait for."),
+    _switch_off("cuda_calls", "Don't trace CUDA calls."),
     click.option(
         "--probe-budget",
         type=click.FloatRange(0, 100, min_open=True),
         default=3.0,
         show_default=True,
-        help="What tracing CUDA's functions may cost, in percent of the program's time.",
+        help="Limit for the cost of tracing CUDA calls, in percent of the program's time.",
     ),
     click.option(
         "--gpu",
@@ -60,42 +67,44 @@ _OPTIONS = (
         help="Record what the GPU does: auto, while it costs the program little and no other tool does; cupti, all of "
         "it, whatever it costs; uvm, as auto and all that managed memory does.",
     ),
-    click.option("--system-wide", is_flag=True, help="Sample every CPU: also kernel threads and exit-time teardown."),
+    click.option(
+        "--system-wide", is_flag=True, help="Sample every CPU, including kernel threads and teardown at exit."
+    ),
     click.option(
         "--python",
         type=click.Choice(["auto", "lines", "py-spy", "trampoline", "both", "off"]),
         default="auto",
         show_default=True,
-        help="How Python functions and lines are seen; auto: as well as this machine can.",
+        help="How to find Python functions and lines. auto: the best way that this machine permits.",
     ),
     click.option(
         "--python-rate",
         type=int,
-        show_default="1000; of py-spy 100",
-        help="Looks at Python's frames a second.",
+        show_default="1000; py-spy: 100",
+        help="Python samples per second.",
     ),
     click.option(
         "--keep-nsys-rep",
         "keep_report",
         is_flag=True,
-        help="Keep nsys's report too: it holds the program's environment.",
+        help="Keep the nsys report too. It holds the program's environment.",
     ),
-    _switch_off("calibrate", "Do not measure after the recording what memory operations cost here."),
+    _switch_off("calibrate", "Skip the measurement of memory costs after the recording."),
     click.option("-q", "--quiet", is_flag=True, help="Print errors and the program's own output, nothing else."),
-    click.option("--no-report", is_flag=True, help="Only record; `pinprof report` explains it later."),
+    click.option("--no-report", is_flag=True, help="Only record. Run `pinprof report` later."),
     click.option(
         "--label",
         "labels",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Put this into the capture: host, job; repeatable.",
+        help="Label the capture, for example with host or job. Repeatable.",
     ),
     click.option(
         "--max-size",
         metavar="SIZE",
         default="2GiB",
         show_default=True,
-        help="How large samples and memory over time may become: they are thinned in steps to stay below it.",
+        help="Largest size of samples and memory over time. pinprof thins them in steps to stay below it.",
     ),
     click.option(
         "--small",
@@ -195,7 +204,7 @@ def record(
         unexplained = no_report or (rank is not None and rank.number > 0)
         places = [f"Capture: {target}"]
         if rank and not rank.number:
-            places.append(f"All ranks, once they have ended: pinprof report {target.parent}")
+            places.append(f"All ranks, after they have ended: pinprof report {target.parent}")
         if quiet:
             _write_page(target, no_report=unexplained, keep_going=keep_going)
         else:
@@ -214,7 +223,7 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
         name, equals, value = one.partition("=")
         if not equals or not value or not _LABEL.fullmatch(name) or len(value) > _LONGEST_LABEL:
             raise UsageError(
-                f"--label {one!r} is not understood.",
+                f"--label {one!r} is not valid.",
                 f"Write NAME=VALUE, for example --label host=node7; a value has at most {_LONGEST_LABEL} characters.",
                 "label",
             )

@@ -33,36 +33,40 @@ _FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("paths", type=_FILE, nargs=-1, required=True, metavar="PATH...")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="This one output; without it, the summary and the page."
+    "--format", "form", type=click.Choice(FORMATS), help="Write only this format (default: the summary and the page)."
 )
-@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; a page beside PATH).")
+@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; pages: beside PATH).")
 @click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
-@click.option("--symfs", type=_FILE, help="Directory under which the recorded binaries lie.")
+@click.option("--symfs", type=_FILE, help="Directory that holds the recorded binaries.")
 @click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
-@click.option("--all-frames", is_flag=True, help="Show each frame of a run of functions without a name.")
-@click.option("--rank", type=click.IntRange(0), metavar="N", help="Of a launch's ranks this one alone.")
+@click.option(
+    "--all-frames", is_flag=True, help="Show every function without a name, instead of one frame per run of them."
+)
+@click.option("--rank", type=click.IntRange(0), metavar="N", help="Report on one rank of a launch.")
 @part_options
-@click.option("--event", help="The event to fold (default: the first recorded).")
+@click.option("--event", help="The event to fold (default: the first one recorded).")
 @click.option(
     "--collapse-style",
     "style",
     type=click.Choice(COLLAPSE_STYLES),
     default="pinprof",
-    help="How folded stacks are spelled: flamegraph has the process as root and _[k], _[j], _[i] behind functions.",
+    help="Style of folded stacks. flamegraph: the process as root, and functions marked _[k], _[j] or _[i].",
 )
-@click.option("--explain", metavar="LEAF", help="List the top stacks of one cause and the frame that decided.")
-@click.option("--shared-assets", type=_FILE, help="Directory for one copy of the plot script, shared by many pages.")
-@click.option("--share", is_flag=True, help="Only copy a capture, without kernel addresses, to give it to others.")
+@click.option("--explain", metavar="LEAF", help="List the top stacks of one cause, each with the frame that decided.")
+@click.option(
+    "--shared-assets", type=_FILE, help="Directory for the plot script, so that several pages share one copy."
+)
+@click.option("--share", is_flag=True, help="Only copy the capture without kernel addresses, so that you can share it.")
 @click.option("-q", "--quiet", is_flag=True, help="Write the page and print errors only.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
-@click.option("--serve", is_flag=True, help="Show the page at a private address of this machine until Ctrl-C.")
+@click.option("--serve", is_flag=True, help="Serve the page at a private address of this machine until Ctrl-C.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
     metavar="N",
-    help="The port to serve at (default: any free one).",
+    help="Port for --serve (default: any free port).",
 )
 def command(
     paths: tuple[Path, ...],
@@ -95,9 +99,9 @@ def command(
         _share(paths, output)
         return
     if (open_page or serve) and form not in ("html", None):
-        raise UsageError(f"{form} is no page to open or serve.", "Leave --format out, or give html.", "no-page")
+        raise UsageError(f"{form} can't be opened or served.", "Leave --format out, or give html.", "no-page")
     if str(output) == "-" and form in ("html", None):
-        raise UsageError("A page is a file.", "Name it with -o, for example -o report.html.", "output")
+        raise UsageError("An HTML page needs a file name.", "Name it with -o, for example -o report.html.", "output")
     from pinprof import read
 
     for side_file in reading.values():
@@ -114,10 +118,12 @@ def command(
         return
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError(
-            "Several recordings only make a page.", "Give one PATH, --rank N of a launch, or --format html.", "several"
+            "Several recordings can only be written as a page.",
+            "Give one PATH, --rank N of a launch, or --format html.",
+            "several",
         )
     if style != "pinprof" and form != "folded":
-        raise UsageError("--collapse-style is for folded stacks.", "Add --format folded.", "format")
+        raise UsageError("--collapse-style needs folded stacks.", "Add --format folded.", "format")
     if form == "folded":
         _fold(paths[0], options, output, event, style, selection, all_frames=all_frames)
         return
@@ -168,7 +174,7 @@ def _share(paths: tuple[Path, ...], output: Path | None) -> None:
     from pinprof import share, store
 
     if len(paths) > 1 or not paths[0].is_dir():
-        raise UsageError("--share copies one capture.", "Give one directory that `pinprof record` wrote.", "share")
+        raise UsageError("--share works on one capture.", "Give one directory that `pinprof record` wrote.", "share")
     name = paths[0].resolve().name.removesuffix(store.PARTIAL).removesuffix(store.SUFFIX)
     with working(f"Copying {paths[0].name}"):
         copy = share.share(paths[0], output or paths[0].resolve().with_name(f"{name}-shared{store.SUFFIX}"))

@@ -27,26 +27,26 @@ class _Command(click.Command):
 
 @click.command(cls=_Command)
 @click.argument("name")
-@click.option("--size", metavar="SIZE", default="256MiB", show_default=True, help="Bytes of each allocation.")
-@click.option("--iterations", type=int, default=10, show_default=True, help="Measured iterations.")
-@click.option("--warmup", type=int, default=1, show_default=True, help="Iterations before them, not measured.")
+@click.option("--size", metavar="SIZE", default="256MiB", show_default=True, help="Size of each allocation.")
+@click.option("--iterations", type=int, default=10, show_default=True, help="Number of measured iterations.")
+@click.option("--warmup", type=int, default=1, show_default=True, help="Number of iterations before measuring.")
 @click.option(
     "--backend",
     type=click.Choice(["auto", "cuda", "host"]),
     default="auto",
     show_default=True,
-    help="A GPU, or host emulation; auto takes the GPU if there is one.",
+    help="Use a GPU or host emulation. auto: a GPU if there is one.",
 )
-@click.option("--device", type=int, default=0, show_default=True, help="Which GPU.")
-@click.option("--variant", help="Another way to run it; `pinprof list` names them.")
-@click.option("--threads", type=int, help="For scenarios with threads of their own; default: one for each CPU.")
+@click.option("--device", type=int, default=0, show_default=True, help="Index of the GPU.")
+@click.option("--variant", help="A variant of the scenario; see `pinprof list`.")
+@click.option("--threads", type=int, help="Number of threads, for scenarios that use threads (default: one per CPU).")
 @click.option(
     "--record",
     "collectors",
     is_flag=False,
     flag_value="auto",
     metavar="[auto|native|perf|nsys|native,nsys]",
-    help="Record it and explain it; auto: natively, or with perf where that sees more.",
+    help="Record the scenario and report on it. auto: pinprof's own recorder, or perf where that records more.",
 )
 @recording_options
 def command(

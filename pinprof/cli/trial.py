@@ -16,34 +16,37 @@ FORMATS = ("text", "markdown", "json", "html")
 
 
 @click.command("try", context_settings={"ignore_unknown_options": False, "allow_interspersed_args": False})
-@click.option("--cure", "cures", multiple=True, metavar="ID", help="Try this one; may be given several times.")
-@click.option("--list", "list_all", is_flag=True, help="Say what can be tried, and what each changes.")
+@click.option("--cure", "cures", multiple=True, metavar="ID", help="A cure to try. Repeatable.")
+@click.option("--list", "list_all", is_flag=True, help="List the cures and what each one changes.")
 @click.option(
     "--measure",
     default="wall",
     show_default=True,
     metavar="WHAT",
-    help="wall, work (the phase), range:NAME, memory (the peak), or 'regex:seconds ([0-9.]+)' of what it prints.",
+    help="What to measure: wall, work (the phase), range:NAME, memory (the peak), or a number that the program "
+    "prints, for example 'regex:seconds ([0-9.]+)'.",
 )
-@click.option("--time", "duration", default="5m", show_default=True, metavar="TIME", help="How long it may take.")
+@click.option("--time", "duration", default="5m", show_default=True, metavar="TIME", help="Time limit.")
 @click.option(
     "--error",
     default="2%",
     show_default=True,
     metavar="SHARE",
-    help="Rounds go on until every ratio is known as well as this.",
+    help="Repeat rounds until the error of every ratio is at most this.",
 )
-@click.option("--no-record", is_flag=True, help="No recorded run: nothing is predicted, and --cure says what to try.")
-@click.option("--same-output", is_flag=True, help="With a cure, the program must print the same.")
-@click.option("--seed", type=int, default=1, show_default=True, help="Of the order of runs.")
 @click.option(
-    "--format", "form", type=click.Choice(FORMATS), help="What to write (default: what -o ends with, otherwise text)."
+    "--no-record", is_flag=True, help="Skip the recorded run. There is no prediction, and --cure is required."
+)
+@click.option("--same-output", is_flag=True, help="Require the same output with each cure.")
+@click.option("--seed", type=int, default=1, show_default=True, help="Seed for the order of runs.")
+@click.option(
+    "--format", "form", type=click.Choice(FORMATS), help="Output format (default: by the ending of -o, otherwise text)."
 )
 @click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    help="Where to write (default: standard output; a page: pinprof-try.html).",
+    help="Where to write (default: standard output; html: pinprof-try.html).",
 )
 @click.argument("program", nargs=-1, type=click.UNPROCESSED, metavar="-- CMD [ARG]…")
 def command(
@@ -91,7 +94,7 @@ def command(
         seed=seed,
     )
     if not request.time_s or not request.error:
-        raise UsageError("A trial takes time and leaves an error.", "Give --time and --error above 0.", "duration")
+        raise UsageError("--time and --error must be above 0.", "Give larger values.", "duration")
     with working("Starting") as tell:
         found = session.trial(request, os.environ, tell)
     from pinprof.report.trial import formats

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 COLLECTORS = {
     "native": "CPU stacks, page faults and waits, by pinprof itself",
-    "perf": "the same by Linux perf",
+    "perf": "the same, by Linux perf",
     "nsys": "CUDA calls, copies, migrations, kernels and NVTX ranges, by Nsight Systems",
 }
 """Collector name → what it records. Each is `COLLECTOR` in `pinprof.collect.NAME`, imported when asked for."""
@@ -79,11 +79,13 @@ def parse_names(text: str) -> tuple[str, ...]:
     known = (AUTO, *COLLECTORS)
     unknown = [name for name in names if name not in known]
     if unknown or not names:
-        problem = f"There is no collector {unknown[0]!r}." if unknown else f"{text!r} names no collector."
-        raise UsageError(problem, f"Choose from: {', '.join(known)}; several as native,nsys.", "collector")
+        problem = f"There is no collector {unknown[0]!r}." if unknown else f"{text!r} is not a collector."
+        raise UsageError(
+            problem, f"Choose from: {', '.join(known)}. Separate several by a comma: native,nsys.", "collector"
+        )
     if sum(name == AUTO or load(name).samples for name in names) > 1:
         problem = f"{text!r} names two collectors of the same samples."
-        raise UsageError(problem, "Choose one of native and perf; auto chooses by itself.", "collector")
+        raise UsageError(problem, "Choose native or perf, or let auto choose.", "collector")
     if sum(name != AUTO and load(name).launches for name in names) > 1:
         problem = f"{text!r} names two collectors that start the program."
         raise UsageError(problem, "Choose one of them.", "collector")
@@ -125,7 +127,7 @@ def check(request: RecordRequest) -> None:
             problem = f"{name} starts the program itself, and records it from its start to its end."
             raise UsageError(problem, "Leave --delay and --duration out, or record with auto.", "delay")
         if request.pid and load(name).launches:
-            problem = f"{name} starts the program itself, so it cannot record one that runs already."
+            problem = f"{name} starts the program itself, so it cannot record a running program."
             raise UsageError(problem, "Record it with auto, or start it with pinprof.", "pid")
     for part in (*chosen(request), *map(load, BESIDE)):
         part.check(request)

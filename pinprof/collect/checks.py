@@ -55,7 +55,7 @@ def _perf() -> Check:
     try:
         perf = find_perf()
     except ToolMissing as error:
-        found = f"{error.problem.rstrip('.')}; only --call-graph dwarf and lbr need it"
+        found = f"{error.problem.rstrip('.')}; needed only for --call-graph dwarf and lbr"
         return Check("perf", "info", found, error.remedy)
     return Check("perf", "ok", f"{perf.version}, {perf.path}")
 
@@ -67,7 +67,7 @@ def _native() -> Check:
         return Check("native collector", "problem", error.problem, error.remedy)
     rate = max_sample_rate()
     found = (
-        f"perf_event_open is permitted, {rate:,} samples a second at most" if rate else "perf_event_open is permitted"
+        f"perf_event_open is permitted, at most {rate:,} samples per second" if rate else "perf_event_open is permitted"
     )
     return Check("native collector", "ok", found)
 
@@ -79,7 +79,7 @@ def _permission() -> Check:
     perf = shutil.which("perf")
     if number and not (perf and permission.granted_to(perf)):
         error = permission.refusal(number, system_wide=False)
-        found = f"{error.problem.rstrip('.')}; recordings hold the program's own code only"
+        found = f"{error.problem.rstrip('.')}; recordings hold only the program's own code"
         return Check("sampling the kernel", "warning", found, error.remedy)
     return Check("sampling the kernel", "ok", f"permitted ({found})")
 
@@ -104,7 +104,7 @@ def _gpu() -> Check:
     gpus = host.gpus()
     if gpus:
         return Check("GPU", "ok", ", ".join(str(gpu["name"] or gpu["pci"]) for gpu in gpus))
-    return Check("GPU", "info", "none found: scenarios run as host emulation")
+    return Check("GPU", "info", "none found; scenarios run as host emulation")
 
 
 def _driver() -> Check:
@@ -112,7 +112,7 @@ def _driver() -> Check:
     if driver:
         return Check("NVIDIA driver", "ok", driver + (f", CUDA {cuda}" if cuda else ""))
     if host.gpus():
-        return Check("NVIDIA driver", "warning", "its version is hidden (no /proc/driver/nvidia/version)")
+        return Check("NVIDIA driver", "warning", "unknown version (no /proc/driver/nvidia/version)")
     return Check("NVIDIA driver", "info", "not loaded")
 
 
@@ -138,7 +138,12 @@ def _link() -> Check:
         return Check("GPU link", "info", "unknown")
     if narrow:
         # An idle GPU lowers its generation to save power, but never gives up lanes.
-        return Check("GPU link", "warning", "; ".join(links), "Fewer lanes than the card has: check slot and risers.")
+        return Check(
+            "GPU link",
+            "warning",
+            "; ".join(links),
+            "The link uses fewer lanes than the card has: check the slot and the risers.",
+        )
     return Check("GPU link", "ok", "; ".join(links))
 
 
@@ -148,7 +153,7 @@ def _thp() -> Check:
         return Check("transparent huge pages", "info", "not in this kernel")
     if enabled == "never":
         fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-        return Check("transparent huge pages", "warning", "never: every fault brings 4 KiB", fix)
+        return Check("transparent huge pages", "warning", "never; every page fault maps 4 KiB", fix)
     return Check("transparent huge pages", "ok", enabled)
 
 
@@ -178,7 +183,7 @@ def _memlock() -> Check:
 def _io_uring() -> Check:
     # io_uring_setup(0, NULL) fails with EINVAL or EFAULT where it is allowed (io_uring/io_uring.c).
     number = _syscall_errno(_SYSCALL_IO_URING_SETUP, 0, None)
-    setting = "pinning needs it: sysctl kernel.io_uring_disabled=0"
+    setting = "needed for pinning: sysctl kernel.io_uring_disabled=0"
     return _emulation("io_uring", 0 if number in (errno.EINVAL, errno.EFAULT) else number, setting)
 
 
@@ -188,7 +193,7 @@ def _userfaultfd() -> Check:
         return Check("userfaultfd", "info", "unknown on this architecture")
     # An unknown flag is refused with EINVAL only after the permission check (fs/userfaultfd.c).
     number = _syscall_errno(syscall, 0x40000000)
-    setting = "uvm needs it: sysctl vm.unprivileged_userfaultfd=1"
+    setting = "needed for uvm: sysctl vm.unprivileged_userfaultfd=1"
     return _emulation("userfaultfd", 0 if number == errno.EINVAL else number, setting)
 
 
@@ -196,17 +201,19 @@ def _emulation(name: str, number: int, setting: str) -> Check:
     """Whether host emulation may use a system call, by its errno."""
     if not number:
         return Check(name, "ok", "permitted")
-    fix = f"Host emulation of {setting}, or a seccomp profile that allows it."
+    fix = f"Needed for host emulation of {setting}, or a seccomp profile that allows it."
     return Check(name, "warning", f"not permitted ({os.strerror(number)})", fix)
 
 
 def _python_lines() -> Check:
     if reason := python.forbidden():
-        return Check("Python lines", "warning", f"the program's memory may not be read: {reason}", python.ALLOW)
+        return Check("Python lines", "warning", f"pinprof can't read the program's memory: {reason}", python.ALLOW)
     path = py_spy.find_py_spy()
     if path is None:
-        return Check("Python lines", "info", "CPython 3.11 to 3.15; older ones need py-spy", py_spy.INSTALL)
-    return Check("Python lines", "ok", f"CPython 3.11 to 3.15; older ones by py-spy {py_spy.version_of(path)}, {path}")
+        return Check("Python lines", "info", "CPython 3.11 to 3.15; older versions need py-spy", py_spy.INSTALL)
+    return Check(
+        "Python lines", "ok", f"CPython 3.11 to 3.15; older versions through py-spy {py_spy.version_of(path)}, {path}"
+    )
 
 
 def _nsys() -> Check:
@@ -222,7 +229,10 @@ def _nsys_shared() -> Check:
     left = nsys_keeper.left_behind(_SHARED_MEMORY)
     if not left:
         return Check("nsys's shared memory", "ok", "nothing left behind")
-    found = f"{format_counted(len(left), 'file', 'files')} of a killed nsys, with which it fails: Agent launcher failed"
+    found = (
+        f"{format_counted(len(left), 'file', 'files')} left by a killed nsys; they make nsys fail with: "
+        "Agent launcher failed"
+    )
     fix = "rm -f " + " ".join(str(_SHARED_MEMORY / pattern) for pattern in nsys_keeper.SHARED)
     return Check("nsys's shared memory", "warning", found, fix)
 
@@ -244,12 +254,12 @@ def _nvtx() -> Check:
 
 def _cuda_calls() -> Check:
     if not tracefs.supported():
-        return Check("CUDA calls", "info", "not traced without nsys on this architecture")
+        return Check("CUDA calls", "info", "on this architecture only with nsys")
     if tracefs.kernel_crashed():
-        found = "not traced without nsys: the kernel has crashed since it was started, and may not survive probes"
+        found = "only with nsys: the kernel has crashed since it started, and may not survive probes"
         return Check("CUDA calls", "warning", found, "Restart the machine.")
     if os.geteuid():
-        return Check("CUDA calls", "info", "not traced without nsys: that needs root (tracefs and uprobes)")
+        return Check("CUDA calls", "info", "only with nsys: pinprof needs root for uprobes")
     return Check("CUDA calls", "ok", "without nsys, through uprobes")
 
 
@@ -260,7 +270,7 @@ def _gpu_work() -> Check:
         return Check("GPU work", "warning", error.problem, error.remedy)
     files = candidates(sys.executable, os.environ)
     if not files:
-        found = "without nsys only in programs that bring CUPTI along, as PyTorch does"
+        found = "without nsys, only in programs that bring CUPTI, such as those with PyTorch"
         return Check("GPU work", "info", found)
     return Check("GPU work", "ok", f"without nsys, through {library.name} and {files[0]}")
 

@@ -16,7 +16,7 @@ def check_request(request: RecordRequest) -> None:
         problem = f"There is no call graph {request.call_graph!r}."
         raise UsageError(problem, f"Choose one of {', '.join(CALL_GRAPHS)}.", "call-graph")
     if not 1 <= request.frequency <= MAX_FREQUENCY:
-        problem = f"A frequency of {request.frequency} Hz cannot be sampled."
+        problem = f"{request.frequency} Hz is not a valid frequency."
         raise UsageError(problem, f"Give --frequency 1 to {MAX_FREQUENCY}.", "frequency")
     if request.fault_period < 1:
         problem = f"{request.fault_period} is not a number of page faults."

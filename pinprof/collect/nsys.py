@@ -80,17 +80,17 @@ def find_nsys() -> Nsys:
     installed = tool.find_nsys()
     if not installed:
         raise ToolMissing(
-            "nsys, Nsight Systems' recorder, is not installed.",
+            "nsys, the recorder of Nsight Systems, is not installed.",
             "Install Nsight Systems (or Nsight Compute, which contains it), or set $NSYS to its path.",
             "nsys-missing",
         )
     text = _help(installed[0])
     options = frozenset(_OPTION.findall(text))
     if not options.issuperset(_REQUIRED):
-        reason = (text.strip().splitlines() or ["it prints nothing"])[-1].rstrip(".")
+        reason = (text.strip().splitlines() or ["it printed no message"])[-1].rstrip(".")
         raise ToolMissing(
             f"{installed[0]} does not run: {reason}.",
-            f"Repair its installation, or set ${tool.LIBRARY_VARIABLE} to the folder of a library that it misses.",
+            f"Repair its installation, or set ${tool.LIBRARY_VARIABLE} to the folder that holds the missing library.",
             "nsys-library",
         )
     bounds = _CLOCK_PERIODS.search(text)
@@ -103,7 +103,7 @@ def check(request: RecordRequest) -> None:
     find_program(request.command[0])
     if request.frequency < 1:
         raise UsageError(
-            f"A frequency of {request.frequency} Hz cannot be sampled.", "Give --frequency 1 or more.", "frequency"
+            f"{request.frequency} Hz is not a valid frequency.", "Give --frequency 1 or more.", "frequency"
         )
     find_nsys()
 
@@ -133,7 +133,7 @@ def command_line(nsys: Nsys, request: RecordRequest, output: Path, *, samples: b
     notes = [f"nsys {nsys.version} cannot record {what}." for what in missing]
     if not scheduling:
         instead = "Record perf,nsys for CPU samples." if samples else "perf samples the CPU."
-        notes.append(f"nsys {nsys.version} did not sample the CPU or trace scheduling, since it can hang. {instead}")
+        notes.append(f"nsys {nsys.version} did not sample the CPU or trace scheduling, because it can hang. {instead}")
     return argv, notes
 
 
@@ -195,14 +195,14 @@ class Launched(Launcher):
             (self._directory / NSYS_SQLITE).unlink(missing_ok=True)
             if not (self._directory / PERF_DATA).exists():
                 raise
-            broken_off = "The export of what nsys recorded was broken off; what was recorded beside it is kept."
-            return ToolResult(facts, tuple(notes), _failed(broken_off, "Record again, and let the export end."))
+            broken_off = "The nsys export was interrupted. The rest of the recording is kept."
+            return ToolResult(facts, tuple(notes), _failed(broken_off, "Record again, and let the export finish."))
         except (PinprofError, OSError) as error:
             files.copied(report, self._directory / (NSYS_REPORT if report.suffix != ".qdstrm" else "nsys.qdstrm"))
             reason = error.problem if isinstance(error, PinprofError) else f"{error.strerror}."
-            remedy = error.remedy if isinstance(error, PinprofError) else "Free some room, and record again."
+            remedy = error.remedy if isinstance(error, PinprofError) else "Free some disk space, and record again."
             problem = (
-                f"What nsys recorded could not be exported: {reason} Its report is kept in the capture; it holds the "
+                f"The nsys report could not be exported: {reason} The capture keeps the report, which holds the "
                 "program's environment and the machine's process list."
             )
             return ToolResult(facts, tuple(notes), _failed(problem, remedy))
@@ -238,21 +238,21 @@ class Launched(Launcher):
                 raise self._start_failure()
             if time.monotonic() > deadline:
                 late = f"nsys had not started the program after {START_TIMEOUT_S:.0f} s."
-                raise _failed(late, "See whether `nsys profile true` works, and `pinprof doctor`.")
+                raise _failed(late, "Check whether `nsys profile true` works, and run `pinprof doctor`.")
 
     def _start_failure(self) -> CollectError:
-        reason = _complaint(self._log) or "it printed nothing"
-        remedy = "See whether `nsys profile true` works, and what `pinprof doctor` says of its shared memory."
+        reason = _complaint(self._log) or "it printed no message"
+        remedy = "Check whether `nsys profile true` works, and run `pinprof doctor` to check its shared memory."
         return _failed(f"nsys did not start the program: {reason}.", remedy)
 
     def _no_report(self) -> CollectError:
-        how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'it is silent'})"
-        return _failed(f"nsys {how}; what else was recorded is kept.", "Record again, or see collector.log.")
+        how = "was ended by a signal" if self._died else f"left no report ({_complaint(self._log) or 'no message'})"
+        return _failed(f"nsys {how}; the rest of the recording is kept.", "Record again, or see collector.log.")
 
     def _unfinished(self) -> CollectError | None:
         if not self._died:
             return None
-        return _failed("nsys was ended before it had finished; what it wrote until then is kept.", "Record again.")
+        return _failed("nsys ended before it had finished; the recording up to then is kept.", "Record again.")
 
     @property
     def _died(self) -> bool:

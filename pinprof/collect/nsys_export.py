@@ -59,7 +59,7 @@ def scrub(export: Path, target: Path, *, left_out: Collection[int] = ()) -> None
     except sqlite3.Error as error:
         target.unlink(missing_ok=True)
         raise CollectError(
-            f"nsys's export cannot be copied: {error}.", "Free some room, and record again.", "nsys-failed"
+            f"nsys's export cannot be copied: {error}.", "Free some disk space, and record again.", "nsys-failed"
         ) from error
 
 

@@ -171,7 +171,7 @@ def adopted(answer: bytes) -> tuple[int, tuple[int, ...]]:
     pid, parent, *shims = map(int, answer.split())
     if parent != os.getpid():
         raise CollectError(
-            "nsys keeps the program's exit status to itself here.",
+            "nsys does not report the program's exit status here.",
             "Record with perf, or run nsys yourself and give its report to `pinprof report`.",
             "nsys-failed",
         )

@@ -1,6 +1,6 @@
 """Recording processes of pinprof's own code: forked where that costs nothing, else started as Python programs.
 
-A new Python takes a tenth of a second of processor time to import what it runs; `pinprof record` has most of it in
+A new Python takes a tenth of a second of CPU time to import what it runs; `pinprof record` has most of it in
 memory. So it forks, as long as it has one thread. A program that records itself may have threads, a context of the GPU
 and gigabytes of memory: it starts Python anew.
 """

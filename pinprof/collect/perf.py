@@ -64,8 +64,8 @@ def check(request: RecordRequest) -> None:
         permission.require_process(request.pid, kernel=True)
     if request.call_graph == "lbr" and not _has_lbr():
         raise CollectError(
-            "This machine has no last-branch records, which --call-graph lbr needs: "
-            "they come with hardware events of recent Intel CPUs, seldom in a virtual machine.",
+            "This machine has no last-branch records, which --call-graph lbr needs. "
+            "Recent Intel CPUs have them; virtual machines rarely do.",
             "Use --call-graph fp, or dwarf for programs without frame pointers.",
             "call-graph",
         )
@@ -102,7 +102,7 @@ class Attached(Tool):
             if waited > START_TIMEOUT_S:
                 raise CollectError(
                     f"perf was not ready after {START_TIMEOUT_S:.0f} s.",
-                    "Try again when the machine is less busy, or without --system-wide.",
+                    "Try again when the machine is less busy, or leave out --system-wide.",
                     "perf",
                 )
         if not self._request.region_only:
@@ -147,8 +147,8 @@ def find_perf() -> Perf:
     options = _output(path, "record", "-h")
     if "--control" not in options:
         raise ToolMissing(
-            f"perf {version} is too old: it cannot be told when to sample (perf record --control, Linux 5.10).",
-            "Install perf of Linux 5.10 or newer; it works on older kernels too.",
+            f"perf {version} is too old: it lacks perf record --control (Linux 5.10).",
+            "Install perf of Linux 5.10 or newer; it also works on older kernels.",
             "perf-missing",
         )
     return Perf(path, version, "--buildid-mmap" in options and _kernel_version() >= (5, 12))
@@ -177,7 +177,7 @@ def command_line(perf: Perf, request: RecordRequest, control: str, output: Path,
 
 
 def records_switches(request: RecordRequest) -> bool:
-    """Whether time off the processors is recorded: not with call chains that only perf can make, which it would write
+    """Whether time off the CPU is recorded: not with call chains that only perf can make, which it would write
     without the switches that end each wait.
     """
     return request.off_cpu and request.call_graph == "fp"
@@ -203,7 +203,7 @@ def _start_failure(complaints: str, request: RecordRequest) -> CollectError:
         return permission.refusal(number or 1, system_wide=request.system_wide)
     if "mmap" in complaints:
         return permission.memory_refusal("perf")
-    reason = complaints.partition("\n")[0] or "it printed nothing"
+    reason = complaints.partition("\n")[0] or "it printed no message"
     return CollectError(
         f"perf did not start recording: {reason.rstrip('.')}.", "`pinprof doctor` checks what it needs.", "perf"
     )

@@ -67,7 +67,7 @@ def require_process(pid: int, *, kernel: bool) -> None:
     """CollectError when a running process may not be sampled where this one's own programs may (perf_event_open(2))."""
     if sampling_errno(kernel=kernel, of=pid) in (errno.EACCES, errno.EPERM) and not sampling_errno(kernel=kernel):
         raise CollectError(
-            f"pinprof may not record process {pid}: it is another user's, or has rights that pinprof lacks.",
+            f"pinprof may not record process {pid}: it belongs to another user, or has privileges that pinprof lacks.",
             "Run pinprof as root, or as the process's user.",
             "pid",
         )

@@ -78,7 +78,9 @@ class Program:
         self._close()
         if reason:
             problem = f"The program cannot be executed: {os.strerror(int(reason))}."
-            raise ProgramNotFound(problem, "A script needs a #! line, a binary this machine's architecture.", "program")
+            raise ProgramNotFound(
+                problem, "A script needs a #! line; a binary must match this machine's architecture.", "program"
+            )
         self.begun = True
 
     @property

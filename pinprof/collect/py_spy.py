@@ -70,7 +70,7 @@ class PySpy(Tool):
             # By the SIGINT that asks it to finish, too: of a program that was over before the keeper could listen.
             return ToolResult(facts)
         what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
-        return ToolResult(facts, (f"py-spy ended before the program did ({self._reason()}): {what}.",))
+        return ToolResult(facts, (f"py-spy ended before the program ({self._reason()}). {what}.",))
 
     def _reason(self) -> str:
         """What the keeper said last."""

@@ -82,18 +82,18 @@ NOTHING = Plan({})
 def plan(request: RecordRequest) -> Plan:
     """What to do for a request; raises where it asks for what is not to be had."""
     if request.python not in MODES:
-        problem = f"There is no way {request.python!r} to see Python functions."
+        problem = f"{request.python!r} is not a value of --python."
         raise UsageError(problem, f"Choose one of {', '.join(MODES)}.", "python")
     if request.python_rate is not None and not 1 <= request.python_rate <= MAX_RATE:
-        problem = f"Python lines cannot be looked at {request.python_rate} times a second."
+        problem = f"Python can't be sampled {request.python_rate} times per second."
         raise UsageError(problem, f"Give --python-rate 1 to {MAX_RATE}.", "python")
     if not any(part.samples for part in chosen(request)):  # Python's stacks have nothing to fit into
         if request.python in ("auto", "off"):
             return NOTHING
-        problem = f"--python {request.python} needs a sampler beside it, and nsys alone is none."
-        raise UsageError(problem, "Record with auto, or with native or perf beside nsys.", "python")
+        problem = f"--python {request.python} needs another recorder: nsys alone does not sample."
+        raise UsageError(problem, "Record with auto, native,nsys or perf,nsys.", "python")
     if request.pid and request.python in ("trampoline", "both"):
-        problem = "The perf trampoline cannot be switched on in a program that runs already."
+        problem = "The perf trampoline can't be turned on in a running program."
         raise UsageError(problem, "Give --python lines, or start the program with pinprof.", "python")
     mode = "off" if request.python == "auto" and request.region_only else request.python
     if mode == "auto":
@@ -122,7 +122,7 @@ def _best(request: RecordRequest) -> Plan:
         return Plan({}, notes=(f"Python functions are not shown: {why}",))
     if python is None:
         return NOTHING
-    why = f"pinprof may not read its memory, as {reason}"
+    why = f"pinprof may not read its memory, because {reason}"
     if _has_trampoline(python, request.call_graph):
         return Plan(_switched_on(), notes=(f"Python functions have no lines: {why}.",))
     return Plan({}, notes=(f"Python functions are not shown: {why}.",))
@@ -131,7 +131,7 @@ def _best(request: RecordRequest) -> Plan:
 def _unread(version: tuple[int, int] | None) -> str:
     """Why python_frames/ does not read a version, and what to do; empty where it does."""
     if version is not None and version < OLDEST:
-        return f"py-spy, which reads those of Python {version[0]}.{version[1]}, is not installed. {INSTALL}"
+        return f"Python {version[0]}.{version[1]} needs py-spy, which is not installed. {INSTALL}"
     try:
         FRAMES.find()
     except ToolMissing as error:

@@ -116,8 +116,8 @@ class Recorder:
         when = "while the program was running" if self.died_first else "before it had written everything"
         if disk_full:
             return CollectError(
-                f"The disk is full: {name} stopped {when}; what it recorded until then is kept.",
-                "Free some room, or write to another disk with -o.",
+                f"The disk is full: {name} stopped {when}; the recording up to then is kept.",
+                "Free some disk space, or write to another disk with -o.",
                 "disk-full",
             )
         if self.status_lost:
@@ -128,8 +128,8 @@ class Recorder:
             how = f"ended with status {os.waitstatus_to_exitcode(self.wait_status)}"
         subject = name[0].upper() + name[1:] if name.startswith("the ") else name
         return CollectError(
-            f"{subject} {how} {when}{f' ({reason})' if reason else ''}; what it recorded until then is kept.",
-            "Record again for the whole.",
+            f"{subject} {how} {when}{f' ({reason})' if reason else ''}; the recording up to then is kept.",
+            "Record again for a complete capture.",
             slug,
         )
 

@@ -30,7 +30,7 @@ class RecordRequest:
     environment: Mapping[str, str] = field(default_factory=dict)
     """Variables added to the program's environment; never stored."""
     frequency: int = 999
-    """CPU samples a second and thread."""
+    """CPU samples per second and thread."""
     call_graph: str = "fp"
     """`fp`, `dwarf` or `lbr`."""
     fault_period: int = 64

@@ -65,7 +65,7 @@ class _Patience(Waiter):
             if time.monotonic() > deadline:
                 raise CollectError(
                     f"The collector did not end within {FINISH_TIMEOUT_S:.0f} s.",
-                    "Record again for the whole.",
+                    "Record again for a complete capture.",
                     "native",
                 )
             time.sleep(0.005)

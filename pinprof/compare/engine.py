@@ -15,7 +15,7 @@ from pinprof.compare.stacks import compared_stacks
 from pinprof.compare.surroundings import coverage, differing, slower
 from pinprof.compare.units import chosen
 
-NO_TIME = "A sample of {events} stands for no time or count that is known: weights are compared as they were recorded."
+NO_TIME = "A sample of {events} has no known time or count, so weights are compared as recorded."
 
 
 def compare(
@@ -104,7 +104,7 @@ def _not_measured(before: Sequence[Run], after: Sequence[Run]) -> str:
     runs = (*before, *after)
     some = frozenset.union(*(run.measured for run in runs)) - frozenset.intersection(*(run.measured for run in runs))
     words = [FAMILY_WORDS[family] for family in FAMILIES if family in some]
-    return f"Not every recording has {', '.join(words)}: these are not compared." if words else ""
+    return f"Not every recording has {', '.join(words)}; these are not compared." if words else ""
 
 
 def _one_after_the_other(before: Sequence[Run], after: Sequence[Run]) -> str:
@@ -114,7 +114,7 @@ def _one_after_the_other(before: Sequence[Run], after: Sequence[Run]) -> str:
         return ""
     if max(times[0]) < min(times[1]) or max(times[1]) < min(times[0]):
         return (
-            "One side was recorded after the other: what changed on the machine meanwhile looks like a difference."
-            " Record the sides in turns."
+            "One side was recorded after the other, so changes of the machine in between look like differences."
+            " Alternate the recordings of the two sides."
         )
     return ""

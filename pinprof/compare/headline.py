@@ -33,16 +33,16 @@ def clock_row(rows: Sequence[Row], unit: WorkUnit) -> Row | None:
 def headline(clock: Row | None, rows: Sequence[Row], opportunities: Sequence[OpportunityChange], unit: WorkUnit) -> str:
     """What went away or came, with the time that the clocks say it saved or cost."""
     if clock is None:
-        return "Both sides show nothing whose time can be compared."
+        return "The two sides have no times to compare."
     if clock.chance is not None and not clock.significant:
         calm = undisturbed(rows)
         if calm is not None and calm.significant:
             part = f"{UNDISTURBED} takes {_amount(calm, unit)} {'less' if calm.change < 0 else 'more'}{_share(calm)}"
         else:
             part = _largest(rows, clock, significant=True)
-        return f"No difference that is more than chance: {_versus(clock, unit)}{f'; but {part}' if part else ''}."
+        return f"There is no significant difference: {_versus(clock, unit)}{f'; but {part}' if part else ''}."
     if not clock.change:
-        return f"No difference: {_versus(clock, unit)}."
+        return f"There is no difference: {_versus(clock, unit)}."
     less = clock.change < 0
     if named := _named(opportunities, less=less):
         return f"{named}. {_saves(clock, unit) if less else _costs(clock, unit)}."
@@ -68,7 +68,7 @@ def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> str:
     if changed and (not first or abs(_growth(changed[0])) > abs(_growth(first[0]))):
         one = changed[0]
         costs = f"costs {format_ns(one.after_cost_ns)} instead of {format_ns(one.before_cost_ns)}"
-        return f"{'Cheaper' if less else 'Dearer'}: {one.title.removesuffix('.')}, {costs}"
+        return f"{'Cheaper' if less else 'More expensive'}: {one.title.removesuffix('.')}, {costs}"
     if not first:
         return ""
     words = ("Gone", "new") if less else ("New", "gone")
@@ -146,7 +146,7 @@ def _largest(rows: Sequence[Row], clock: Row, *, significant: bool) -> str:
     row = max(same, key=lambda row: abs(row.change), default=None)
     others = next((one for one in same if one.name == RUNNABLE), None)
     if others and abs(others.change) > _MUCH * abs(clock.change):
-        return f"waiting for a processor ({_signed(others)}), which other programs had"
+        return f"waiting for a CPU that other programs used ({_signed(others)})"
     if row is None or not row.change:
         return ""
     return f"{row.family} {row.name} ({_signed(row)})"
@@ -167,18 +167,19 @@ def trust(before: Side, after: Side, rows: Sequence[Row], clock: Row | None) -> 
         which = "One run of each side" if before.runs == after.runs == 1 else "One run of one side"
         least = ""
         if clock and clock.detectable:
-            least = f" As far as that is known, a change below {format_share(clock.detectable, 1)} could not be told."
+            least = f" From what is known, changes below {format_share(clock.detectable, 1)} can't be detected."
         return (
-            f"{which}: nothing tells how much runs vary, so nothing is tested. Record each side twice or more.{least}"
+            f"{which}: the variation between runs is unknown, so there is no test. Record each side at least "
+            f"twice.{least}"
         )
-    runs = f"{before.runs} runs before and {after.runs} after, tested by how much runs of a side vary"
+    runs = f"{before.runs} runs before and {after.runs} after, tested against the variation between runs"
     if clock is None or not clock.detectable:
         return f"{runs}."
     least = f"{format_share(clock.detectable, 1)} of {_subject(clock).lower()}"
     calm = undisturbed(rows)
     if calm is not None and calm is not clock and calm.detectable and calm.detectable < _MUCH * clock.detectable:
         least += f", or of {format_share(calm.detectable, 1)} of it without preemption,"
-    return f"{runs}: a change of {least} would have been found with 90 %."
+    return f"{runs}: a change of {least} is detected with 90 % probability."
 
 
 def tracing_note(before: Sequence[Run], after: Sequence[Run], clock: Row | None) -> str:
@@ -193,6 +194,6 @@ def tracing_note(before: Sequence[Run], after: Sequence[Run], clock: Row | None)
     if abs(part) <= _TRACED * abs(clock.change) or part * clock.change <= 0:
         return ""
     return (
-        f"About {format_ns(abs(part))} of the difference is the recording's own: it traced CUDA calls for"
+        f"About {format_ns(abs(part))} of the difference is overhead of the recording, which traced CUDA calls for"
         f" {format_ns(took[0])} before and {format_ns(took[1])} after."
     )

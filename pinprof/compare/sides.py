@@ -33,8 +33,8 @@ def _expanded(path: Path) -> list[Path]:
         entries = sorted(path.iterdir())
     if any(_RANK.fullmatch(entry.name) for entry in entries):
         raise UsageError(
-            f"{path} holds the ranks of one launch, which are no repetitions of each other.",
-            "Compare rank by rank: give one rank's capture of each launch.",
+            f"{path} holds the ranks of one launch, which are not repeated runs.",
+            "Compare rank by rank: give the capture of one rank from each launch.",
             "diff-ranks",
         )
     captures = [entry for entry in entries if entry.is_dir() and entry.name.endswith((SUFFIX, SUFFIX + PARTIAL))]
@@ -44,7 +44,7 @@ def _expanded(path: Path) -> list[Path]:
     ]  # fmt: skip
     if not captures and not files:
         raise CaptureError(
-            f"{path} holds no recording.",
+            f"{path} has no recordings.",
             "Give a capture, or a folder with the captures of one program.",
             "diff-empty",
         )
@@ -58,8 +58,8 @@ def refuse_same_paths(before: Sequence[Path], after: Sequence[Path]) -> None:
         real = path.resolve()
         if real in seen:
             raise UsageError(
-                f"{path} is given twice.",
-                "Give each recording once: a recording compared with itself shows nothing.",
+                f"{path} is listed twice.",
+                "Give each recording once.",
                 "diff-same",
             )
         seen.add(real)
@@ -80,14 +80,14 @@ def _refuse_unusable(run: Run) -> None:
     state = run.manifest.outcome.get("state")
     if state not in (None, "complete") or name.endswith(PARTIAL):
         raise CaptureError(
-            f"{name} is no whole run: its recording {'failed' if state == 'failed' else 'was interrupted'}.",
-            "Record it again and let the program end.",
+            f"{name} does not cover a whole run: its recording {'failed' if state == 'failed' else 'was interrupted'}.",
+            "Record it again, and let the program finish.",
             "diff-interrupted",
         )
     if not run.stacks and not run.figures:
         raise CaptureError(
-            f"{name} is empty: it holds no samples, ranges or calls.",
-            "Record the program again; `pinprof doctor` says what stands in the way.",
+            f"{name} is empty: it has no samples, ranges or calls.",
+            "Record the program again. Run `pinprof doctor` to find the problem.",
             "diff-empty",
         )
 
@@ -99,7 +99,7 @@ def refuse_copies(recordings: Iterable[tuple[str, str]]) -> None:
         if identity in seen:
             raise UsageError(
                 f"{path} and {seen[identity]} are the same recording.",
-                "Give each recording once: a copy tells nothing about how runs vary.",
+                "Give each recording once: a copy does not show how runs vary.",
                 "diff-same",
             )
         seen[identity] = path
@@ -121,18 +121,18 @@ def _refuse_events(before: Sequence[Run], after: Sequence[Run]) -> None:
 
 
 def _refuse_programs(before: Sequence[Run], after: Sequence[Run]) -> None:
-    remedy = "Give recordings of one program, or add --any-program if both do the same work."
+    remedy = "Give recordings of one program. If both programs do the same work, add --any-program."
     runs = (*before, *after)
     names = [sorted({name for run in side if (name := program(run))}) for side in (before, after)]
     everyone = list(dict.fromkeys((*names[0], *names[1])))
     own = [_functions([run for run in runs if program(run) == name], own=True) for name in everyone]
     if any(_alike(own[0], other) < _ALIKE for other in own[1:]):
         mixed = next((side for side in names if len(side) > 1), None)
-        words = f"of one side are of different programs: {', '.join(mixed)}" if mixed else ""
+        words = f"on one side are of different programs: {', '.join(mixed)}" if mixed else ""
         apart = f"are of different programs: {names[0][0]} before, {names[1][0]} after" if not mixed else ""
         raise CaptureError(f"The recordings {words or apart}.", remedy, "diff-programs")
     if not all(names) and all(run.stacks for run in runs) and not _functions(before) & _functions(after):
-        problem = "The sides have no function in common, so they are recordings of different programs."
+        problem = "The two sides have no functions in common, so they are recordings of different programs."
         raise CaptureError(problem, remedy, "diff-programs")
 
 

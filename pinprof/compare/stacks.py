@@ -29,7 +29,7 @@ class EventStacks:
     """All of run 0; the node is NO_NODE for samples without a call chain."""
     unit: str
     waits: bool
-    """Whether it is time off the processors."""
+    """Whether it is time off the CPU."""
 
     def functions(self, own: bool = False) -> set[str]:
         """The keys of all functions on these stacks, or of the program's own: those of its file and its sources.

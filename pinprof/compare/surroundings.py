@@ -27,7 +27,7 @@ SLOWER, _MEASURES = 0.10, 5
 _LONGEST = 120
 """Letters of a command."""
 SYMBOLS = "functions with names"
-SAMPLING = "samples a second"
+SAMPLING = "samples per second"
 RECORDERS = "recorders"
 
 
@@ -124,29 +124,29 @@ def _command(analysis: Analysis) -> str:
 
 FACTS = (
     _Fact("command", _command),
-    _Fact("processor", _host("cpu"), "Another processor takes other times for the same work."),
+    _Fact("processor", _host("cpu"), "A different CPU takes different times for the same work."),
     _Fact("processors", _host("cores_online")),
     _Fact("memory", _host("memory_bytes", format_bytes)),
     _Fact("virtual machine", _host("virtual_machine")),
-    _Fact("kernel", _host("kernel"), "Faults, pins and copies may cost something else with another kernel."),
-    _Fact("huge pages", _host("thp_enabled"), "Memory in huge pages has fewer and dearer faults."),
+    _Fact("kernel", _host("kernel"), "The costs of faults, pins and copies may differ between kernels."),
+    _Fact("huge pages", _host("thp_enabled"), "Memory in huge pages has fewer but more expensive faults."),
     _Fact("huge pages: defragmentation", _host("thp_defrag")),
     _Fact("huge pages: shared memory", _host("thp_shmem")),
     _Fact("zeroing of allocations", _host("init_on_alloc")),
-    _Fact("NUMA nodes", _host("numa_nodes"), "Memory of another node is slower."),
+    _Fact("NUMA nodes", _host("numa_nodes"), "Memory of a remote node is slower."),
     _Fact("NUMA balancing", _host("numa_balancing")),
-    _Fact("GPU", _gpus, "Another GPU takes other times for the same work."),
-    _Fact("GPU driver", _host("nvidia_driver"), "Calls of CUDA may cost something else with another driver."),
+    _Fact("GPU", _gpus, "A different GPU takes different times for the same work."),
+    _Fact("GPU driver", _host("nvidia_driver"), "The costs of CUDA calls may differ between drivers."),
     _Fact("CUDA", _host("cuda_driver")),
     _Fact("pinprof", _version),
-    _Fact(RECORDERS, _collectors, "Other recorders take other time of the program."),
-    _Fact(SAMPLING, _rate, "More samples take more time of the program: differences below 3 % may be theirs."),
-    _Fact("callers found by", _option("call_graph"), "Stacks reach differently far."),
-    _Fact("samples of", _sees_all, "Only the program's own part can be compared.", refuses=True),
-    _Fact("kernel seen", _sees_kernel, "Time in the kernel counts for its callers on one side.", refuses=True),
-    _Fact("waits seen", _sees_waits, "Time off the processors is missing on one side.", refuses=True),
-    _Fact("Python's functions seen", _sees_python, "Python's lines are missing on one side."),
-    _Fact("exit status", _status, "A run that fails does other work."),
+    _Fact(RECORDERS, _collectors, "Different recorders have different overhead."),
+    _Fact(SAMPLING, _rate, "More samples mean more overhead: differences below 3 % may come from sampling."),
+    _Fact("callers found by", _option("call_graph"), "The depth of stacks differs."),
+    _Fact("samples of", _sees_all, "Only the program's own code can be compared.", refuses=True),
+    _Fact("kernel seen", _sees_kernel, "On one side, time in the kernel counts for its callers.", refuses=True),
+    _Fact("waits seen", _sees_waits, "One side lacks time off the CPU.", refuses=True),
+    _Fact("Python's functions seen", _sees_python, "One side lacks Python lines."),
+    _Fact("exit status", _status, "A failed run does different work."),
 )
 """In the order in which they are shown."""
 
@@ -190,7 +190,7 @@ def coverage(
     heaviest = max(apart, key=lambda name: max(side[name][1] for side in sides))
     shown = [format_share(_share(side[heaviest]), 1) for side in sides]
     what = f"{SYMBOLS}, of {heaviest or 'the program'}"
-    return (Surrounding(what, shown[0], shown[1], "What has no name on one side counts for nobody there.", True),)
+    return (Surrounding(what, shown[0], shown[1], "On that side, time in functions without names has no owner.", True),)
 
 
 def _mean(side: Sequence[Mapping[str, tuple[float, float]]]) -> dict[str, tuple[float, float]]:
@@ -227,7 +227,7 @@ def slower(before: Sequence[Rates | None], after: Sequence[Rates | None]) -> tup
     middle = math.exp(median(math.log(sides[1][key] / sides[0][key]) for key in both))
     if max(middle, 1 / middle) < 1 + SLOWER:
         return ()
-    effect = f"The machine itself was not equally fast: the middle of {len(both)} measures."
+    effect = f"The speed of the machine differed (median of {len(both)} measures)."
     return (Surrounding("cost of memory operations", "1 ×", f"{middle:.2f} ×", effect),)
 
 

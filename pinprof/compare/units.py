@@ -59,7 +59,7 @@ def chosen(before: Sequence[Work], after: Sequence[Work], per: str | None) -> tu
         if not all(key in work for work in runs):
             raise UsageError(
                 f"Not every recording has {_name(key) if key != STEP else 'steps'} to count.",
-                "Take --per run, or one of: " + ", ".join(_choices(runs)) + ".",
+                "Use --per run, or one of: " + ", ".join(_choices(runs)) + ".",
                 "per",
             )
         return key, WorkUnit(_name(key), _how(key, before, after))
@@ -89,7 +89,7 @@ def _name(key: str) -> str:
 
 def _how(key: str, before: Sequence[Work], after: Sequence[Work]) -> str:
     if key == RUN:
-        return "Times are of a whole run."
+        return "Times are those of whole runs."
     what = (
         f"steps ({key.removeprefix(f'{STEP} ')})"
         if key.startswith(f"{STEP} ")

@@ -80,18 +80,20 @@ def _untested(connection: Any, panel: Panel, facts: Facts) -> list[str]:
         _one(connection, "SELECT count(*) FROM captures WHERE state = 'read' AND outcome NOT IN ('complete', '')")
     )
     if partial:
-        lines.append(f"{format_counted(partial, 'capture is', 'captures are')} of no whole run: broken off, or failed.")
+        lines.append(f"{format_counted(partial, 'capture is', 'captures are')} of incomplete or failed runs.")
     timeless = int(_one(connection, "SELECT count(*) FROM captures WHERE state = 'read' AND coalesce(work_ns, 0) = 0"))
     if timeless:
-        lines.append(f"{format_counted(timeless, 'capture samples', 'captures sample')} no thread's time.")
+        lines.append(f"{format_counted(timeless, 'capture samples', 'captures sample')} no time.")
     known = {name for mine in facts.values() for name in mine}
     missing = [name for name in ("host", "rank", "NUMA node") if name not in known]
     if missing:
-        lines.append(f"No capture says its {' or '.join(missing)}: say it when recording: --label host=$(hostname).")
+        lines.append(
+            f"No capture has a label for {' or '.join(missing)}. Add one when recording: --label host=$(hostname)."
+        )
     if panel.capture and len(panel.capture) < 2 * FEWEST_IN_GROUP:
-        lines.append(f"Groups take {FEWEST_IN_GROUP} captures, and as many others.")
+        lines.append(f"A group needs {FEWEST_IN_GROUP} captures, and as many outside it.")
     if len(panel.capture) < FEWEST_IN_SERIES:
-        lines.append(f"Change over time takes {FEWEST_IN_SERIES} captures that can be compared.")
+        lines.append(f"Changes over time need {FEWEST_IN_SERIES} comparable captures.")
     return lines
 
 
@@ -212,7 +214,7 @@ def _headline(answer: Answer) -> str:
     if alone:
         parts.append(f"{format_counted(alone, 'capture stands', 'captures stand')} out alone")
     if not parts:
-        what = "Nothing stands out" if answer.compared else "Nothing can be compared"
+        what = "There are no outliers" if answer.compared else "No captures can be compared"
         parts = [f"{what} among {format_counted(answer.captures, 'capture', 'captures')}"]
     first = "; ".join(parts) + "."
     if not answer.savings or not answer.savings[0].saving_ns:
@@ -221,7 +223,7 @@ def _headline(answer: Answer) -> str:
     where = f" at {best.place}" if best.place else ""
     share = f", {format_share(best.saving_ns, best.whole_ns)} of {best.program}" if best.whole_ns else ""
     return (
-        f"{_capital(first)} {best.cure}{where} would save most: {format_ns(best.saving_ns)} in "
+        f"{_capital(first)} {best.cure}{where} would save the most: {format_ns(best.saving_ns)} in "
         f"{format_counted(best.captures, 'capture', 'captures')}{share}."
     )
 

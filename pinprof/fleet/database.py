@@ -19,8 +19,8 @@ def connect(folder: Path, memory: str = "") -> Any:
     store = folder / tables.KEY
     if not (store / PLACES).is_file():
         raise CaptureError(
-            f"{folder} holds no fleet of pinprof {tables.KEY.partition('-')[2]}.",
-            "Make one: pinprof fleet CAPTURES --store FOLDER",
+            f"{folder} has no fleet of pinprof {tables.KEY.partition('-')[2]}.",
+            "Create one: pinprof fleet CAPTURES --store FOLDER",
             "fleet-none",
         )
     duckdb = package("duckdb", "A fleet")
@@ -56,10 +56,10 @@ def query(connection: Any, sql: str) -> Any:
         found = connection.sql(sql)
     except duckdb.Error as error:
         raise UsageError(
-            f"The SQL cannot be answered: {error}.", f"Tables: places, {', '.join(tables.COLUMNS)}.", "fleet-sql"
+            f"The SQL query failed: {error}.", f"Tables: places, {', '.join(tables.COLUMNS)}.", "fleet-sql"
         ) from error
     if found is None:
-        raise UsageError("The SQL asks for nothing.", "Begin it with SELECT.", "fleet-sql")
+        raise UsageError("The SQL query is empty.", "Begin it with SELECT.", "fleet-sql")
     return found
 
 

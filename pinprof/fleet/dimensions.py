@@ -28,7 +28,7 @@ _FROM_SURROUNDINGS = {
     "NUMA balancing": "NUMA balancing",
     "zeroing of allocations": "zeroing of allocations",
     "recorders": "recorders",
-    "samples a second": "samples a second",
+    "samples per second": "samples per second",
 }
 """What `compare.surroundings` calls it → what the fleet does."""
 _ORDER = (HOST, NUMA, ON_HOST, "driver", "kernel", "version", RANK, DAY)

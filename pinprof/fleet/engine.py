@@ -98,7 +98,7 @@ def _result(future: Any, source: Source) -> Mapped:
     except PinprofError:
         raise
     except distributed.KilledWorker:
-        return unreadable(source, "", "Every worker that read it died: it may need more memory.", again=True)
+        return unreadable(source, "", "Every worker that read it died. It may need more memory.", again=True)
     except Exception as error:
         return unreadable(source, "", f"Its worker failed: {type(error).__name__}: {error}", again=True)
     assert isinstance(result, Mapped)

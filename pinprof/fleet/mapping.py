@@ -40,7 +40,7 @@ def map_source(source: Source, key: str = tables.KEY) -> Mapped:
     """The tables of one capture; UsageError where this process runs another pinprof than the one that asks."""
     if key != tables.KEY:
         raise UsageError(
-            f"A worker has pinprof {tables.KEY.partition('-')[2]}, and {key.partition('-')[2]} asks it.",
+            f"A worker has pinprof {tables.KEY.partition('-')[2]}, and {key.partition('-')[2]} requested the work.",
             "Install the same version on all workers.",
             "fleet-workers",
         )
@@ -97,7 +97,9 @@ def fetched(source: Source) -> Iterator[Path]:
         for key in source.keys:
             inside = PurePosixPath(key[len(root) :].lstrip("/"))
             if ".." in inside.parts:
-                raise CaptureError(f"{source.path} holds a file outside of itself.", "Copy it anew.", "irregular-file")
+                raise CaptureError(
+                    f"{source.path} refers to a file outside the capture.", "Copy it again.", "irregular-file"
+                )
             place = target / inside
             place.parent.mkdir(parents=True, exist_ok=True)
             try:

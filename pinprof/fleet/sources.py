@@ -51,7 +51,7 @@ def sources_of(given: Iterable[str]) -> list[Source]:
         found |= {source.path: source for source in here}
         if not here and len(found) == before:
             raise CaptureError(
-                f"{text} holds no recording.",
+                f"{text} has no recordings.",
                 "Give captures, folders or globs of them, or a URL such as s3://BUCKET/FOLDER.",
                 "fleet-empty",
             )

@@ -60,7 +60,7 @@ class Store:
         except OSError as error:
             os.close(self._lock)
             raise UsageError(
-                f"Another pinprof fleet writes to {folder}.",
+                f"Another pinprof fleet is writing to {folder}.",
                 "Wait for it, or choose another place with --store.",
                 "fleet-busy",
             ) from error
@@ -138,7 +138,9 @@ def read_table(file: Path, columns: Sequence[str] | None = None) -> Any:
             return parquet.ParquetFile(io.BytesIO(content.read())).read(columns and list(columns))
     except (OSError, arrow.ArrowException) as error:
         raise CaptureError(
-            f"{file} cannot be read: {error}.", "Remove the store: the captures are mapped again then.", "fleet-store"
+            f"{file} cannot be read: {error}.",
+            "Remove the store. The next run reads the captures again.",
+            "fleet-store",
         ) from error
 
 

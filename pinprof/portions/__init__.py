@@ -208,7 +208,7 @@ class _Running:
         """Make the capture of what was recorded between two places."""
         if os.getpid() != self._pid or not self._session.recording:
             raise CollectError(
-                "The recorder ended before the block did.", "Run it again; `pinprof doctor` checks this machine.",
+                "The recorder ended before the block.", "Run it again; `pinprof doctor` checks this machine.",
                 "recording",
             )  # fmt: skip
         here = self._directory

@@ -84,7 +84,8 @@ class CallParts:
         self._tracer.flush()
         if others := sorted({str(path) for path in loaded_by(self._pid)} - self._tracer.files):
             raise CollectError(
-                f"CUDA calls were not traced: the process has loaded {others[0]}, which was not found when it began.",
+                f"CUDA calls were not traced: the process has loaded {others[0]}, which pinprof did not find at the "
+                "start.",
                 "Name its folder in LD_LIBRARY_PATH, or load it before the first recorded test.",
                 "cuda-calls",
             )

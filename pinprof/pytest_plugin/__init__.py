@@ -37,11 +37,11 @@ INI = {
     "pinprof_allow_unassessable": ("bool", False, "as --pinprof-allow-unassessable"),
     "pinprof_top": ("string", "10", "how many tests the table shows"),
     "pinprof_keep": ("string", "", "as --pinprof-keep"),
-    "pinprof_frequency": ("string", "999", "samples a second and thread"),
+    "pinprof_frequency": ("string", "999", "samples per second and thread"),
     "pinprof_threads": (
         "string",
         "own",
-        "own: without Python threads and processes older than the test; all: with them",
+        "own: ignore Python threads and processes older than the test; all: include them",
     ),
 }
 
@@ -53,7 +53,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group.addoption(
         "--pinprof-allow-unassessable",
         action="store_true",
-        help="let tests pass whose budgets cannot be judged here, and say so at the end",
+        help="let tests pass whose budgets cannot be judged here, with a note at the end",
     )
     group.addoption("--pinprof-top", type=int, metavar="N", help="how many tests the table shows (10)")
     group.addoption(

@@ -106,7 +106,7 @@ def _all() -> dict[str, int]:
 
 
 def _used(thread: int) -> tuple[int, ...]:
-    """Faults, minor and major, and processor time, user and system, of a thread; empty where it has ended."""
+    """Faults, minor and major, and CPU time, user and system, of a thread; empty where it has ended."""
     fields = contents(f"/proc/self/task/{thread}/stat").rpartition(b")")[2].split()
     if len(fields) <= max(*_FAULTS, *_TIMES):
         return ()

@@ -26,8 +26,8 @@ _PYTEST = ("_pytest/", "pluggy/")
 _UNTRACED = "CUDA calls were not traced: "
 """How the note of a recording begins that says why."""
 _NO_CUDA = f"{_UNTRACED}no library of CUDA was found on this machine."
-_DOCTOR = "`pinprof doctor` says what sampling needs here."
-_LONGER = "Let the test do more of it, or sample more often (pinprof_frequency)."
+_DOCTOR = "Run `pinprof doctor` to see what sampling needs here."
+_LONGER = "Do more of it in the test, or sample more often (pinprof_frequency)."
 
 
 def judged(block: Block, budgets: Sequence[Budget]) -> Checked:
@@ -83,7 +83,7 @@ def _exact(verdict: Verdict, block: Block) -> Verdict:
         return verdict
     found = float(block.page_faults)
     broken = found > budget.limit
-    why = f"{format_count(block.page_faults)} page faults, {format_count(round(budget.limit))} are allowed."
+    why = f"{format_count(block.page_faults)} page faults; the budget is {format_count(round(budget.limit))}."
     return replace(
         verdict,
         outcome=Outcome.BROKEN if broken else Outcome.HOLDS,
@@ -100,7 +100,7 @@ def message(checked: Checked, block: Block, after: str = "") -> str:
     wrong = [*checked.of(Outcome.BROKEN), *checked.of(Outcome.UNASSESSABLE)]
     lines = []
     if len(wrong) > 1:
-        lines.append(f"pinprof: {len(wrong)} of {len(checked.verdicts)} budgets do not hold.")
+        lines.append(f"pinprof: {len(wrong)} of {len(checked.verdicts)} budgets are broken.")
     for verdict in wrong:
         word = "broken" if verdict.outcome is Outcome.BROKEN else "not assessable"
         begin = "pinprof:" if len(wrong) == 1 else " "

@@ -129,7 +129,7 @@ class Recorder:
         if isinstance(error, PinprofError):
             sentence = str(error)
         else:
-            sentence = f"pinprof failed with {type(error).__name__}: {error}. The test itself is not affected."
+            sentence = f"pinprof failed with {type(error).__name__}: {error}. The test is not affected."
         if for_good or self._failures >= _MOST_FAILURES:
             self.missing = sentence
         return sentence
@@ -295,7 +295,7 @@ def _without(capture: Capture, others: Others) -> tuple[Capture, str]:
     times = np.array([event.unit == "ns" and not event.spans for event in capture.events], np.bool_)
     spent = int(samples.weight[theirs & times[samples.event]].sum())
     names = sorted({others.threads.get(tid, "an older process") for tid in np.unique(samples.tid[theirs]).tolist()})
-    words = f"{format_ns(spent)} of processor time in {', '.join(names)}" if spent else ""
+    words = f"{format_ns(spent)} of CPU time in {', '.join(names)}" if spent else ""
     return replace(capture, samples=samples.take(np.flatnonzero(~theirs))), words
 
 

@@ -85,10 +85,10 @@ def asked_of(item: pytest.Item, settings: Settings) -> Asked | None:
 
 
 def _number(config: pytest.Config, name: str) -> int:
-    """An ini value that counts something; pytest.UsageError for what is no number."""
+    """An ini value that counts something; pytest.UsageError for what is not a number."""
     text = str(config.getini(name)).strip()
     if not text.isascii() or not text.isdigit() or len(text) > 9:
-        raise pytest.UsageError(f"{name} = {text[:40]!r} is no number.")
+        raise pytest.UsageError(f"{name} = {text[:40]!r} is not a number.")
     return int(text)
 
 
@@ -119,7 +119,7 @@ def _keywords(line: str) -> Mapping[str, object]:
     except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         pass
     raise UsageError(
-        f"pinprof_budgets has the line {line[:200]!r}, which no mark could have.",
-        'Write what stands between its parentheses: page_faults=10000, cause={"fault": "20 %"}.',
+        f"pinprof_budgets has the line {line[:200]!r}, which is not valid in a mark.",
+        'Write the arguments of the mark: page_faults=10000, cause={"fault": "20 %"}.',
         "budget",
     )

@@ -78,18 +78,18 @@ def write(
     if not (settings.every and settings.top):
         reporter.section("pinprof", sep="=")
     for note in notes:
-        reporter.write_line(printable(note) if _USER_ONLY in note else f"Exact counts alone: {printable(note)}")
+        reporter.write_line(printable(note) if _USER_ONLY in note else f"Only exact counts: {printable(note)}")
     if settings.every:
         left_out = sum(bool(found["left_out"]) for _, _, found in seen)
         if left_out:
             reporter.write_line(
-                f"Threads and processes older than a test are not counted for it: in {left_out} of {len(seen)} tests"
-                " they did something (pinprof_threads = all counts them)."
+                f"Counts exclude threads and processes older than the test, which were active in {left_out} of"
+                f" {len(seen)} tests (pinprof_threads = all includes them)."
             )
         if workers:
             reporter.write_line(
-                f"{workers} workers ran tests beside each other: their times hold what they took from each other,"
-                " counts do not."
+                f"{workers} workers ran tests in parallel and slowed each other down, which affects times but not"
+                " counts."
             )
 
 

@@ -1,4 +1,4 @@
-"""Ranks that behave alike as one row: by what their threads spend the job's work on, waits for each other left out."""
+"""Groups of ranks as one row: by what their threads spend the job's work on, waits for each other left out."""
 
 from __future__ import annotations
 

@@ -63,10 +63,10 @@ def clocks_of(runs: Sequence[RankRun]) -> Clocks:
     uncertainty = max(error for _, error, _ in found)
     met = all(by_meetings for _, _, by_meetings in found)
     how = (
-        f"The ranks ran on {len(first)} machines. Meetings, which end everywhere together, align their clocks to"
+        f"The ranks ran on {len(first)} machines. Meetings, which end on all ranks at once, align their clocks to"
         f" ± {format_ns(uncertainty)}."
         if met
-        else f"The ranks ran on {len(first)} machines, and nothing but UTC aligns their clocks: times of different"
+        else f"The ranks ran on {len(first)} machines, and only UTC aligns their clocks. Times of different"
         f" machines may be off by {format_ns(uncertainty)} or more."
     )
     return Clocks(machine, tuple(offsets[number] for number in machine), uncertainty, how, met)

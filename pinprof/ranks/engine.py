@@ -44,8 +44,8 @@ def explain(runs: Sequence[RankRun], name: str, unreadable: Mapping[int, str]) -
     if len(runs) < 2:
         why = next((f" Rank {number}: {reason}" for number, reason in unreadable.items()), "")
         raise CaptureError(
-            f"{name} holds {'one rank' if runs else 'no rank'} whose time is known; it takes two to compare.{why}",
-            "Give --rank N for the report of a rank, or record the launch again.",
+            f"{name} holds {'one rank' if runs else 'no rank'} with known times; a comparison needs two.{why}",
+            "Give --rank N to report on one rank, or record the launch again.",
             "ranks-few",
         )
     clocks = clocks_of(runs)
@@ -284,7 +284,7 @@ def _together(meetings: Meetings, work_ns: int) -> list[str]:
     if not worth_telling(waited, work_ns):
         return []
     for_whom = "for a rank without a capture, or for something outside the launch"
-    return [f"For {format_ns(waited)} all ranks wait at once: {for_whom}."]
+    return [f"All ranks wait at the same time for {format_ns(waited)}, {for_whom}."]
 
 
 def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int, str], size: int) -> list[str]:
@@ -297,15 +297,15 @@ def _notes(runs: Sequence[RankRun], meetings: Meetings, unreadable: Mapping[int,
         )
     blind = [run.number for run in runs if not run.sampled_waits]
     if blind:
-        notes.append(f"The waits of {rank_names(blind)} were not recorded: meetings of threads cannot be seen there.")
+        notes.append(
+            f"The waits of {rank_names(blind)} were not recorded, so meetings of their threads are not visible."
+        )
     deaf = [run.number for run in runs if run.uses_nccl and not len(run.collectives)]
     if deaf:
         notes.append(
-            f"{rank_names(deaf).capitalize()} used NCCL, and what the GPUs did was not recorded: collectives cannot be"
-            " seen. Record with --gpu auto."
+            f"{rank_names(deaf).capitalize()} used NCCL, but the GPUs' work was not recorded, so collectives are not"
+            " visible. Record with --gpu auto."
         )
     if not len(meetings) and not blind:
-        notes.append(
-            "No wait of one rank ends when another arrives; programs that spin until others have come look busy."
-        )
+        notes.append("No wait of one rank ends when another arrives. Programs that spin while waiting look busy.")
     return notes

@@ -24,16 +24,18 @@ def headline(
         parts += [hold.cure for hold in holds[:1] if hold.cure]
     elif verdict == "turns":
         parts = [
-            f"No single rank holds the others up: they come last in turns, which costs the job {share} of its work."
+            f"No single rank delays the others. Different ranks come last, which costs the job {share} of its work."
         ]
     elif verdict == "even":
         at = format_counted(met, "meeting", "meetings")
-        parts = [f"No rank holds the others up: at {at} they wait for each other for {share} of the work."]
+        parts = [f"No rank delays the others. At {at}, they wait for each other for {share} of the work."]
     else:
-        parts = ["Nothing shows where the ranks meet, so it cannot be told whether one of them holds the others up."]
+        parts = [
+            "The recordings do not show where the ranks meet, so it is unknown whether one of them delays the others."
+        ]
     if start is not None:
-        late = f", which begins to work {format_ns(start.late_ns)} after them" if start.late_ns > 0 else ""
-        parts.append(f"At the start the others wait {format_ns(start.waited_ns)} for rank {start.rank}{late}.")
+        late = f", which starts to work {format_ns(start.late_ns)} after them" if start.late_ns > 0 else ""
+        parts.append(f"At the start, the others wait {format_ns(start.waited_ns)} for rank {start.rank}{late}.")
     return " ".join(parts)
 
 
@@ -69,7 +71,7 @@ def crowded_words(hold: Hold) -> str:
     comes = "comes" if len(hold.ranks) == 1 else "come"
     return (
         f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because a"
-        f" processor is free {_time(hold, late)} later than for the others: give every rank processors of its own."
+        f" processor is free {_time(hold, late)} later than for the others: give each rank its own CPUs."
     )
 
 
@@ -102,7 +104,7 @@ def _held(hold: Hold, work_ns: int, ranks: int, *, further: bool) -> str:
     cost = f"{'another ' if further else ''}{format_ns(hold.cost_ns)} of {format_ns(work_ns)} of work"
     reason = why(hold)
     return (
-        f"{'Besides, ' + who if further else who.capitalize()} {'holds' if one else 'hold'} up {whom} {when(hold)} and"
+        f"{'Also, ' + who if further else who.capitalize()} {'delays' if one else 'delay'} {whom} {when(hold)} and"
         f" {'costs' if one else 'cost'} the job {cost} ({format_share(hold.cost_ns, work_ns)})"
         f"{': ' + reason if reason else ''}."
     )
@@ -114,7 +116,7 @@ def _line(hold: Hold, line: Excess) -> str:
     others = f"{format_ns(_each(hold, line.others_ns))}" if line.others_ns else "nothing"
     cause, ns, whole = main_cause(line)
     told = f"; {format_share(ns, whole)} of it is {cause} ({_MEANING.get(cause, cause)})" if cause else ""
-    return f"{place}{inside} takes {_time(hold, line.ns)}, on the others {others}{told}"
+    return f"{place}{inside} takes {_time(hold, line.ns)}, and {others} on the other ranks{told}"
 
 
 def _time(hold: Hold, ns: int) -> str:

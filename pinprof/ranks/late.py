@@ -201,7 +201,7 @@ def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, wo
         how, every = _pattern(held, release_ns)
         tested = (
             f"{theirs} of the {theirs + rest} meetings that lose notable time are {'its' if size == 1 else 'theirs'},"
-            f" which is no chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
+            f" which is not due to chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
         )
         return Late(_numbers(choice), rows, release_ns, losses, held, how, every, max(chance, net.p), tested)
     return _outliers(losses, by_others, choice, rows, release_ns, ranks, work_ns)
@@ -222,14 +222,12 @@ def _outliers(
         return None
     how, every = _pattern(held, release_ns)
     if theirs == 1:
-        tested = "It happened once in this run; one event does not tell whether it comes again."
+        tested = "It happened once in this run. One event does not show whether it will recur."
         return Late(_numbers(choice), rows, release_ns, losses, held, "once", 0, None, tested)
     chance = _chance(theirs, theirs + rest, int(choice.sum()), ranks)
-    tested = f"{theirs} of the {theirs + rest} far longest waits are for {'it' if choice.sum() == 1 else 'them'}"
+    tested = f"{theirs} of the {theirs + rest} longest waits are for {'it' if choice.sum() == 1 else 'them'}"
     tested += ", at equal distances" if every else ""
-    tested += (
-        f"; that it is always the same may be chance (p {_p(chance)})." if chance > LEVEL else f" (p {_p(chance)})."
-    )
+    tested += f"; this may be due to chance (p {_p(chance)})." if chance > LEVEL else f" (p {_p(chance)})."
     return Late(_numbers(choice), rows, release_ns, losses, held, how, every, chance, tested)
 
 

@@ -34,7 +34,7 @@ SPINS = re.compile(
     r"|ompi_coll_\w+|opal_progress|MPIDI_\w*[Pp]rogress\w*|MPID_Progress\w*"
     r"|gloo::(barrier|allreduce|allgather|alltoall|broadcast|gather|reduce|scatter)\b.*"
 )
-"""Functions in which a thread waits for other ranks though it stays on its processor: MPI looks again and again."""
+"""Functions in which a thread waits for other ranks though it stays on its processor: MPI looks repeatedly."""
 _LONGEST_NAME = 512
 
 

@@ -131,7 +131,7 @@ class Start:
 
 @dataclass(frozen=True)
 class Group:
-    """Ranks that behave alike."""
+    """Groups of ranks."""
 
     ranks: tuple[int, ...]
     own_ns: int

@@ -1,7 +1,7 @@
 """When a rank waits for others: its thread's waits that nothing in its own process explains, joined to whole ones.
 
 A barrier is many short waits: a hub takes one message after the other, a wait is cut where ranges begin, and some
-programs look at shared memory again and again and sleep between. What lies less than `GAP_NS` of a thread's own time
+programs look at shared memory repeatedly and sleep between. What lies less than `GAP_NS` of a thread's own time
 apart is one wait. Time in which the thread could have run, while the processor ran something else, is nobody's.
 """
 

@@ -49,7 +49,7 @@ READERS: tuple[str, ...] = (
 _CONVERTIBLE = (
     (
         re.compile(rb"\0{8}\x03\0{15}|\0{4}\x03\0{7}|heap profile: |heap_v2/|--- (contention|growth|heapz)"),
-        "It is a profile in gperftools' own format: convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
+        "It is a profile in gperftools format. Convert it with `pprof -proto PROGRAM FILE > profile.pb.gz`.",
     ),
 )
 """How files of formats that are not read begin, and what makes of them one that is."""
@@ -206,7 +206,7 @@ def _head(file: Path, shown: str) -> bytes:
     if not head:
         raise CaptureError(
             f"{shown} is empty.",
-            "The recording was cut off before its first byte; record again.",
+            "The recording ended before its first byte. Record again.",
             "empty-file",
         )
     if is_packed(head):

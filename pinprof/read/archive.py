@@ -73,7 +73,7 @@ def unpacked(path: Path, shown: str) -> Iterator[Path]:
         except OSError as error:
             raise CaptureError(
                 f"{shown} cannot be unpacked: {error.strerror}.",
-                f"Unpack it yourself where there is room: tar -xf {Path(shown).name}",
+                f"Unpack it yourself where there is enough space: tar -xf {Path(shown).name}",
                 "archive-unpacking",
             ) from error
         found = [one for one in (place, *sorted(place.iterdir())) if one.is_dir() and store.is_capture(one)]
@@ -101,7 +101,7 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show
 
 def _refused(shown: str, what: str) -> CaptureError:
     return CaptureError(
-        f"{shown} is an archive that holds {what}.",
+        f"{shown} is an archive that has {what}.",
         "Give an archive of one capture: tar -cJf NAME.pinprof.tar.xz NAME.pinprof",
         "archive",
     )

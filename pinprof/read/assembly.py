@@ -143,7 +143,7 @@ def summable(weight: Int64) -> tuple[Int64, tuple[str, ...]]:
     """Weights whose sum fits 64 bits, and what to say where some had to be cut for it: damage, or a forgery."""
     if float(weight.sum(dtype=np.float64)) < MAX_WEIGHT / 2:
         return weight, ()
-    note = "Some samples weigh more than can be: the file is damaged, and its sums mean little."
+    note = "Some sample weights are impossibly large. The file is damaged, and its sums are unreliable."
     return np.minimum(weight, MAX_WEIGHT // 2 // len(weight)), (note,)
 
 

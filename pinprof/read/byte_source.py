@@ -56,7 +56,7 @@ class ByteSource:
                     expected=f"at most {limit >> 20} MiB in a format that must be read at once",
                     found="more",
                     offset=limit,
-                    remedy="Record less, or export it as folded stacks, which are read as a stream.",
+                    remedy="Record less, or export folded stacks, which pinprof reads as a stream.",
                     slug="too-large",
                 )
             pieces.append(chunk)

@@ -409,13 +409,14 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
     notes = []
     if files and not any(file.api for file in files):
         notes.append(
-            "What the GPU did was not recorded: no usable CUPTI library was found, or another tool had it. "
-            "Name libcupti.so in PINPROF_CUPTI."
+            "The GPU's work was not recorded: pinprof found no usable CUPTI library, or another tool used it. "
+            "Set PINPROF_CUPTI to the path of libcupti.so."
         )
     states = [file.state for file in files if file.api]
     if State.STEPPED_BACK in states:
         notes.append(
-            "The program began to profile itself with CUPTI, so recording what the GPU did ended: it is left out."
+            "The program began to profile itself with CUPTI, so pinprof stopped recording the GPU's work. "
+            "It is left out."
         )
     if State.OVER_BUDGET in states:
         late = min(file.stopped_ns - file.opened_ns for file in files if file.state == State.OVER_BUDGET)
@@ -424,12 +425,12 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
             f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to have all of it."
         )
     if State.RUNNING in states:
-        notes.append("A process did not end by exit: what the GPU did in its last half second may be missing.")
+        notes.append("A process ended without exit(), so GPU work of its last half second may be missing.")
     if State.NO_ROOM in states or State.LIMIT in states:
-        notes.append("Recording what the GPU did ended early, because there was no room for more: it is left out.")
+        notes.append("Recording of the GPU's work ended early for lack of space. It is left out.")
     dropped, damaged = sum(file.dropped for file in files), sum(file.damaged for file in files) + unreadable
     if dropped:
-        notes.append(f"{format_counted(dropped, 'record', 'records')} of GPU work found no room in CUPTI's buffers.")
+        notes.append(f"{format_counted(dropped, 'record', 'records')} of GPU work did not fit into CUPTI's buffers.")
     if damaged:
         notes.append(f"{format_counted(damaged, 'part', 'parts')} of the recording of GPU work left out as damaged.")
     used = [file for file in files if file.api]
@@ -440,7 +441,7 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
         )
         cost = sum(file.cost_ns for file in used)
         notes.append(
-            f"Recording GPU work by CUPTI took {format_ns(cost)} of processor time beside the program, "
-            f"and {format_ns(tool)} in CUPTI itself, by its own account."
+            f"Recording GPU work by CUPTI took {format_ns(cost)} of CPU time beside the program, "
+            f"and {format_ns(tool)} in CUPTI itself (as CUPTI reports)."
         )
     return notes

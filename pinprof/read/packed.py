@@ -205,6 +205,6 @@ def _too_large(file: BinaryIO, size: int) -> FormatError:
         expected=f"compressed data of at most {MOST_RATIO:,} times their size and {MOST_BYTES >> 30} GiB",
         found="more",
         offset=size,
-        remedy="If it is meant to be so large, unpack it yourself and give pinprof the plain file.",
+        remedy="If that size is intended, unpack the file yourself and give pinprof the plain file.",
         slug="too-large",
     )

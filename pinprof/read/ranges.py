@@ -53,7 +53,7 @@ class LoadedRanges:
             notes.append(f"{what} of the ranges file left out.")
         if self.open_ranges:
             what = format_counted(self.open_ranges, "range", "ranges")
-            notes.append(f"{what} never ended; taken to end with the last one recorded.")
+            notes.append(f"{what} have no end; assumed to end with the last recorded range.")
         return tuple(notes)
 
 
@@ -119,7 +119,7 @@ def summable(ranges: RangeTable) -> tuple[RangeTable, tuple[str, ...]]:
     kept = np.zeros(len(length), np.bool_)
     kept[order] = np.cumsum(length[order]) < _LONGEST_SUM
     what = format_counted(int(np.count_nonzero(~kept)), "range lasts", "ranges last")
-    return ranges.take(kept), (f"{what} longer than can be; left out, for the file is damaged.",)
+    return ranges.take(kept), (f"{what} impossibly long and left out: the file is damaged.",)
 
 
 def _parse(line: bytes) -> _Range | None:

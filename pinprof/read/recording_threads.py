@@ -34,7 +34,7 @@ def without_recording_threads(capture: Capture) -> Capture:
     left = set(zip(samples.pid[chosen].tolist(), samples.tid[chosen].tolist(), strict=True)) | names
     event = clock_event(capture.events)
     taken = int(samples.weight[chosen & (samples.event == event)].sum()) if event is not None else 0
-    note = f"Threads that record the GPU's work inside the program took {format_ns(taken)} of processor time: left out."
+    note = f"The recorder's own threads in the program took {format_ns(taken)} of CPU time, which is left out."
     return replace(
         capture.with_notes(*([note] if taken else [])),
         samples=samples.take(np.flatnonzero(~chosen)),

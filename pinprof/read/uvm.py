@@ -377,30 +377,29 @@ def _notes(files: Sequence[UvmFile], unreadable: int) -> list[str]:
     if late := [file for file in partial if file.state == State.OVER_BUDGET]:
         after = min(file.stopped_ns - file.opened_ns for file in late)
         notes.append(
-            "Managed memory moves so often that recording it would slow the program down: that ended after "
+            "Managed memory moved so often that recording it would have slowed the program down. Recording ended after "
             f"{format_ns(max(after, 0))}, and is left out. Record with --gpu uvm to have all of it."
         )
     if early := [file for file in partial if file.state != State.OVER_BUDGET]:
         notes.append(
-            "Recording managed memory ended early, because there was no room for more: it is left out."
-            + _totals(early, " until then")
+            "Recording of managed memory ended early for lack of space. It is left out." + _totals(early, " until then")
         )
     used = [file for file in files if file.is_whole]
     if any(file.state == State.RUNNING for file in used):
-        notes.append("The follower of managed memory was killed: its events end before the program's.")
+        notes.append("The follower of managed memory was killed, so its events end early.")
     if dropped := sum(file.dropped for file in used):
         what = format_counted(dropped, "event", "events")
-        notes.append(f"{what} of managed memory found no room in the driver's queue.{_totals(used)}")
+        notes.append(f"{what} of managed memory did not fit into the driver's queue.{_totals(used)}")
     if damaged := sum(file.damaged for file in files) + unreadable:
         notes.append(
             f"{format_counted(damaged, 'part', 'parts')} of the recording of managed memory left out as damaged."
         )
     said = {kind: sum(file.count(kind) for file in used) for kind in _SAID}
     if parts := [format_counted(count, *_SAID[kind]) for kind, count in said.items() if count]:
-        notes.append(f"The driver of managed memory reports: {', '.join(parts)}.")
+        notes.append(f"The unified-memory driver reports: {', '.join(parts)}.")
     if any(file.count(Event.MIGRATION) for file in used):
         cost = sum(file.cost_ns for file in used)
-        notes.append(f"Recording managed memory took {format_ns(cost)} of processor time beside the program.")
+        notes.append(f"Recording managed memory took {format_ns(cost)} of CPU time in addition to the program.")
     return notes
 
 
@@ -414,5 +413,5 @@ def _totals(files: Sequence[UvmFile], when: str = "") -> str:
         for which in (Counter.TO_DEVICE, Counter.TO_HOST, Counter.CPU_FAULTS, Counter.GPU_FAULTS)
     )
     moved = f"{format_bytes(device)} to the GPU and {format_bytes(host)} back"
-    faults = f"{format_count(cpu)} faults of the CPU and {format_count(gpu)} of the GPU"
+    faults = f"{format_count(cpu)} CPU faults and {format_count(gpu)} GPU faults"
     return f" The driver counted {moved}, {faults}{when}."

@@ -55,12 +55,12 @@ def _title(name: str, tid: int) -> str:
 
 
 _RULES = {
-    "S": "this function says it, whatever called it",
-    "O": "the outermost call into [nvidia_uvm] says it",
-    "G": "the nearest memory-management call outward says it",
-    "D": "no stronger rule applies: the way into the kernel says it",
-    "W": "the thread left the processor here",
-    "U": "no kernel code: the innermost function's file and name say it",
+    "S": "this function decides, whatever called it",
+    "O": "the outermost call into [nvidia_uvm] decides",
+    "G": "the nearest enclosing memory-management call decides",
+    "D": "no stronger rule applies; the kernel entry point decides",
+    "W": "the thread left the CPU here",
+    "U": "no kernel code; the innermost function's file and name decide",
 }
 """How a cause of each tier is decided, for a reader who sees the deciding function beside it."""
 

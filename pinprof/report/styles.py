@@ -45,9 +45,9 @@ MEMORY: Mapping[str, Style] = {
 }
 OTHER_MEMORY = Style("other memory", "other")
 CAUSES: Mapping[Cause, Style] = {
-    "prefetch": Style("prefetch: asked for", "uvm"),
-    "fault": Style("fault: a page was touched", "fault"),
-    "speculative": Style("speculative: around a touched page", "copy"),
+    "prefetch": Style("prefetch: requested by the program", "uvm"),
+    "fault": Style("fault: a page was accessed", "fault"),
+    "speculative": Style("speculative: pages near an accessed page", "copy"),
     "eviction": Style("eviction: to make room", "rm"),
     "access counters": Style("access counters", "dma"),
     "unknown": Style("cause not recorded", "other"),

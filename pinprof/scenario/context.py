@@ -49,10 +49,12 @@ class Options:
             problem = f"A size of {size} is less than a page of {format_bytes(page_bytes)}."
             raise UsageError(problem, "Give at least a page, for example --size 256MiB.", "size")
         if self.threads is not None and not 1 <= self.threads <= MAX_THREADS:
-            problem = f"{self.threads} threads cannot be run."
+            problem = f"{self.threads} is not a valid number of threads."
             raise UsageError(problem, f"Give --threads 1 to {MAX_THREADS}.", "threads")
         if self.iterations < 1:
-            raise UsageError(f"{self.iterations} iterations measure nothing.", "Give --iterations 1 or more.", "usage")
+            raise UsageError(
+                f"{self.iterations} is not a valid number of iterations.", "Give --iterations 1 or more.", "usage"
+            )
         if self.warmup < 0:
             raise UsageError(f"{self.warmup} is not a number of warm-ups.", "Give --warmup 0 or more.", "usage")
         if self.backend not in BACKENDS:
@@ -88,7 +90,7 @@ class RunContext:
     def gpu(self) -> Gpu:
         """The backend, for scenarios without emulation; ScenarioError when no GPU takes part."""
         if self.backend.emulated:
-            problem = f"{self.spec.name} asks for what only a GPU can do."
+            problem = f"{self.spec.name} needs a GPU."
             raise ScenarioError(problem, "Run it with --backend cuda on a machine with a GPU.", "no-gpu")
         return cast("Gpu", self.backend)
 
@@ -131,7 +133,7 @@ class RunContext:
         if wrong is not None:
             index, value = wrong
             problem = f"{self.spec.name} computed a wrong result: element {index} is {value}, not {expected}."
-            remedy = "Its times mean nothing; check the memory and the GPU of this machine, and report it."
+            remedy = "The times are not valid. Check the memory and the GPU of this machine, and report the problem."
             raise ScenarioError(problem, remedy, "wrong-result")
         self.compared = True
 

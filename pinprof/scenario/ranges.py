@@ -144,4 +144,4 @@ def flush() -> None:
             os.close(file)
     except OSError as error:
         _failed = True
-        say(f"pinprof: ranges are no longer recorded: {error.strerror}: {path}", error=True)
+        say(f"pinprof: recording of ranges has stopped: {error.strerror}: {path}", error=True)

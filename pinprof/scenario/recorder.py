@@ -90,4 +90,4 @@ class _Control:
 
     def _give_up(self, reason: str) -> None:
         self._lost = True
-        say(f"pinprof: the recorder does not answer ({reason}); the program goes on without it.", error=True)
+        say(f"pinprof: the recorder does not answer ({reason}); the program continues without it.", error=True)

@@ -145,7 +145,7 @@ def _explained(ctx: RunContext) -> Iterator[None]:
         problem = f"{ctx.spec.name} ran out of memory at {format_bytes(ctx.size_bytes)}."
         raise ScenarioError(problem, "Give a smaller --size.", "size") from error
     except OSError as error:
-        problem = f"{ctx.spec.name} was refused a system call: {error.strerror}."
+        problem = f"{ctx.spec.name} could not make a system call: {error.strerror}."
         remedy = "Check the limits of this process (ulimit -a) and of its container."
         raise ScenarioError(problem, remedy, "system-call") from error
 
@@ -155,7 +155,7 @@ def _open_backend(spec: ScenarioSpec, options: Options) -> Backend:
     backend: Backend = backends.open_backend(options.backend, options.device)
     if backend.emulated and spec.emulation is None:
         backend.close()
-        problem = f"{spec.name} needs an NVIDIA GPU: it has no form for the host backend."
+        problem = f"{spec.name} needs an NVIDIA GPU: it can't run on the host backend."
         raise ScenarioError(problem, "Run it on a machine with a GPU.", "no-gpu")
     return backend
 
@@ -211,6 +211,6 @@ def _hand_over(facts: Mapping[str, Any]) -> bool:
     try:
         files.written(Path(path), json.dumps(facts))
     except OSError as error:
-        say(f"pinprof: the scenario's facts are not recorded: {error.strerror}: {path}", error=True)
+        say(f"pinprof: the scenario's facts were not recorded: {error.strerror}: {path}", error=True)
         return False
     return True

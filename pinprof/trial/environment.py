@@ -40,7 +40,7 @@ def added(given: Mapping[str, str], settings: Sequence[Setting], libraries: Sequ
         now = changed.get(name, given.get(name, ""))
         if not setting.separator:
             if now and now != setting.value:
-                return f"{name} is set to {now} already."
+                return f"{name} is already set to {now}."
             same += bool(now)
             changed[name] = setting.value
             continue
@@ -54,7 +54,7 @@ def added(given: Mapping[str, str], settings: Sequence[Setting], libraries: Sequ
         return "It is set already."
     if libraries:
         if bad := next((path for path in libraries if set(str(path)) & set(" :")), None):
-            return f"The loader takes no library from {bad.parent}: the path holds a blank or a colon."
+            return f"The loader can't load libraries from {bad.parent}: the path has a space or a colon."
         # Last: what the user preloads stands before it.
         changed[PRELOAD] = ":".join(filter(None, (given.get(PRELOAD, ""), *map(str, libraries))))
     return changed

@@ -52,7 +52,7 @@ class Measure:
             return f"Nothing that the program prints matches {self.argument!r} with a number above 0."
         if self.kind == "range":
             return f"The program has no range {self.argument!r}."
-        return f"The program tells no {self.kind} time."
+        return f"The program's recording has no {self.kind} time."
 
     def of_run(self, run: Ended) -> float | None:
         """The number of a run that was not recorded; None where it tells none. Of several matches the last counts."""
@@ -100,15 +100,17 @@ def parse(text: str) -> Measure:
             groups = re.compile(argument.encode()).groups
         except re.error as error:
             raise UsageError(
-                f"{argument!r} is no regular expression: {error}.", "Quote it for the shell.", "measure"
+                f"{argument!r} is not a valid regular expression: {error}.", "Quote it for the shell.", "measure"
             ) from error
         if groups == 1:
             return Measure("regex", argument)
         raise UsageError(
-            f"{argument!r} has {groups} groups.", "Put one pair of parentheses around the number.", "measure"
+            f"{argument!r} has {groups} groups instead of one.",
+            "Put one pair of parentheses around the number.",
+            "measure",
         )
     raise UsageError(
-        f"{text!r} is nothing to measure.",
+        f"{text!r} is not a measure.",
         "Write wall, work, memory, range:NAME or 'regex:seconds ([0-9.]+)'.",
         "measure",
     )

@@ -119,7 +119,7 @@ def _start(
     except OSError as error:
         problem = f"The program cannot be executed: {error.strerror}."
         raise ProgramNotFound(
-            problem, "A script needs a #! line, a binary this machine's architecture.", "program"
+            problem, "A script needs a #! line; a binary must match this machine's architecture.", "program"
         ) from error
 
 

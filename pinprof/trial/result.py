@@ -95,7 +95,7 @@ class CureResult:
 
     @property
     def no_larger_than(self) -> float | None:
-        """Without significance: no difference larger than this share either way; None where one was found."""
+        """Without significance: no difference above this share either way; None where one was found."""
         if self.ratio is None or self.significant:
             return None
         return max(1 - self.ratio.low, self.ratio.high - 1)
@@ -118,7 +118,7 @@ class TrialResult:
     wanted_error: float
     """Half the width of an interval that was wanted, as a share: 0.02."""
     seed: int
-    """Of the order of runs."""
+    """Seed for the order of runs."""
     cures: tuple[CureResult, ...]
     notes: tuple[str, ...] = ()
 

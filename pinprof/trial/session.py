@@ -93,7 +93,7 @@ def trial(
     """
     unknown(request.cures)
     if not request.record and not request.cures:
-        raise UsageError("Without a recorded run nothing says what to try.", "Name cures with --cure.", "cure")
+        raise UsageError("Without a recorded run, pinprof can't choose cures.", "Name cures with --cure.", "cure")
     with files.temporary_folder() as folder:
         return _Trial(request, given, folder, say, clock).result()
 
@@ -146,10 +146,12 @@ class _Trial:
         ratios = [pairs.ratio(comparisons) for name, pairs in played.pairs.items() if name not in played.failed]
         widest = max((ratio.error for ratio in ratios if ratio), default=0.0)
         if played.interrupted:
-            self._notes.append("The trial was interrupted: it has the rounds until then.")
+            self._notes.append("The trial was interrupted. The result covers the rounds up to then.")
         elif widest > self._request.error:
             asked, known = (format_share(value, 1) for value in (self._request.error, widest))
-            self._notes.append(f"The time ended before every ratio was known to within {asked}: one is to {known}.")
+            self._notes.append(
+                f"The time was up before the error of every ratio reached {asked}; the largest is {known}."
+            )
 
     def _check(self) -> Ended:
         """The program as it is, once, or twice where its output counts; TrialError where it cannot be repeated."""
@@ -163,7 +165,7 @@ class _Trial:
         if ended.read_input:
             raise _not_repeatable("The program reads its standard input", "Give it a file: < FILE, or < /dev/null.")
         if ended.status:
-            raise _not_repeatable(f"As it is, the program {ended.ending}", "Try one that ends with 0.")
+            raise _not_repeatable(f"As it is, the program {ended.ending}", "Try a program that ends with status 0.")
         measure = self._request.measure
         if not measure.recorded and measure.of_run(ended) is None:
             raise _nothing(measure)
@@ -299,7 +301,7 @@ class _Trial:
                 self._check_ending(ended)
                 value = measure.of_run(ended) if not measure.recorded else float(ended.wall_ns)
             if self._reference is not None and measure.masked(ended.output) != self._reference:
-                raise Failed("The program prints something else.")
+                raise Failed("The program's output differs.")
             if value is None:
                 raise Failed(measure.missing)
         return _Run(value, ended.peak_bytes)
@@ -313,7 +315,7 @@ class _Trial:
             if name != AS_IS:
                 raise
             raise TrialError(
-                f"The program does not do the same in every run: {error}",
+                f"The program's output differs from run to run: {error}",
                 "Leave out --same-output, or try a run that repeats.",
                 "not-repeatable",
             ) from error
@@ -371,8 +373,11 @@ def _said(report: Path) -> set[str]:
 def _idle(said: set[str]) -> str:
     """Why a cure by libraries did nothing; empty where it did something."""
     if not said:
-        return "No process of the program loads its library: it is linked statically, another user's, or a shell alone."
-    return "" if "acts" in said else "The program makes no call that it replaces."
+        return (
+            "No process of the program loads its library: it is linked statically, belongs to another user, "
+            "or is only a shell."
+        )
+    return "" if "acts" in said else "The program makes none of the calls that this cure replaces."
 
 
 def _not_repeatable(problem: str, remedy: str) -> TrialError:

@@ -3,7 +3,7 @@
     python tests/bench/bench_page_costs.py [--rounds 7] [--only anon,cow] [--out FILE.json]
 
 For each kind of memory, size of page, access and size: rounds of `page_costs` in turns, fresh and cured, without a
-recorder, in processor time of the thread; then the fresh ones recorded by `pinprof record`, and their samples by cause.
+recorder, in CPU time of the thread; then the fresh ones recorded by `pinprof record`, and their samples by cause.
 Printed are, in ns per KiB: fresh, cured, what the cure saves (median and quartiles of pairs), what the samples show of
 faults (of that zeroing and copying of pages), of freeing and of other kernel work, and the saved part of their sum.
 """
@@ -116,7 +116,7 @@ def _times(command: list[str]) -> list[int]:
 
 
 def _sampled(path: Path) -> Counter[str]:
-    """ns of processor time inside the measured work, by what it was for."""
+    """ns of CPU time inside the measured work, by what it was for."""
     capture = read(path, ReadOptions())
     leaf = attribute(capture).leaf
     samples, stacks = capture.samples, capture.stacks

@@ -1,4 +1,4 @@
-"""What the pytest plugin costs: processor time of a run with many small tests less that of a run with one.
+"""What the pytest plugin costs: CPU time of a run with many small tests less that of a run with one.
 
 usage: python tests/bench/bench_pytest.py [TESTS] [ROUNDS]
 
@@ -51,7 +51,7 @@ def build(folder: Path) -> None:
 
 
 def seconds(folder: Path, case: tuple[str, str, str], tests: int) -> float:
-    """Of processor time, for a run of so many tests."""
+    """Of CPU time, for a run of so many tests."""
     head, keywords, body = case
     mark = f"@pytest.mark.pinprof({keywords})\n" if keywords else ""
     (folder / "test_cost.py").write_text(

@@ -10,7 +10,7 @@
 //   PAGES   small, huge (madvise)
 //   ACCESS  touch (a byte of each page), fill (memset), store, add (from another array), use (memset, then read)
 //   WAY     fresh, cured, both: rounds of the two in turns
-// Prints for each round: way, and nanoseconds of the thread's processor time. Forking itself is not counted.
+// Prints for each round: way, and nanoseconds of the thread's CPU time. Forking itself is not counted.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdio.h>

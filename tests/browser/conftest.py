@@ -45,7 +45,7 @@ def browser() -> Iterator[Browser]:
 class Pages:
     """Pages of the browser that are empty and free, by what they were made for.
 
-    A page that is used again costs a quarter of the processor time of a new one.
+    A page that is used again costs a quarter of the CPU time of a new one.
     """
 
     browser: Browser

@@ -131,7 +131,7 @@ def test_a_recording_without_samples_shows_its_activity(open_page: Open) -> None
     timeline(page)
     assert page.inner_text("h1").startswith("cudaHostAlloc takes 53\u00a0% of the run")
     assert page.inner_text(".facts").split("\n") == ["49 CUDA calls", "5 kernels", "10 copies"]
-    assert "Page faults of the GPU were not recorded." in page.inner_text("#quality")
+    assert "GPU page faults were not recorded." in page.inner_text("#quality")
     assert page.locator("#flame, #causes, .fold:has-text('Full table')").count() == 0
     box = timeline(page)
     drag(page, box, (0.4, 0.6))
@@ -191,12 +191,12 @@ def test_field_shows_places_when_asked_and_details_on_hover(open_page: Open) -> 
     page = open_page(prefetched()).page
     page.wait_for_selector("#field[data-ready]")
     before = pixels(page, "field", "--level-uvm")
-    page.get_by_role("button", name="by place in memory").click()
-    assert page.get_by_role("button", name="by place in memory").get_attribute("aria-pressed") == "true"
+    page.get_by_role("button", name="by address").click()
+    assert page.get_by_role("button", name="by address").get_attribute("aria-pressed") == "true"
     assert pixels(page, "field", "--level-uvm") != before
     page.hover("#field", position={"x": 75, "y": 20})
     detail = page.inner_text("#field-detail")
-    assert detail.startswith("2 MiB to the device · prefetch: asked for · 40 µs at 0 ns")
+    assert detail.startswith("2 MiB to the device · prefetch: requested by the program · 40 µs at 0 ns")
 
 
 def test_timeline_of_perf_alone_shows_ranges_and_causes(open_page: Open) -> None:

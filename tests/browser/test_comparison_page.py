@@ -62,12 +62,12 @@ def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Pag
     assert filling["significant"] == "yes"
     assert pixel(page, 0.3, 2) == colour(page, "--less-3")
     computing = facts(page, 0.7, 2)
-    assert (computing["name"], computing["significant"]) == ("compute", "no: runs of one side differ as much")
+    assert (computing["name"], computing["significant"]) == ("compute", "no: runs on one side differ as much")
     assert pixel(page, 0.7, 2) == colour(page, "--mixed")
     gone = facts(page, 0.97, 2)
-    assert (gone["name"], gone["after"], gone["significant"]) == ("log", "not there", "yes")
+    assert (gone["name"], gone["after"], gone["significant"]) == ("log", "absent", "yes")
     assert page.inner_text("#flame-hidden") == (
-        "Not drawn: 30 ms per iteration in stacks that are there only after. Show the widths after"
+        "Not drawn: 30 ms per iteration in stacks that exist only after. Show the widths after"
     )
     # Leaf up, the same weights.
     page.select_option("#flame-order", label="leaf up")
@@ -78,7 +78,7 @@ def test_both_weights_of_what_is_shown_and_whether_chance_parts_them(opened: Pag
     settle(page)
     assert name_at(page, 0.1, 2) == "compute"
     new = [facts(page, part, 2) for part in (0.75, 0.9) if name_at(page, part, 2) == "publish"]
-    assert [one["before"] for one in new] == ["not there"]
+    assert [one["before"] for one in new] == ["absent"]
     assert "log" in page.inner_text("#flame-hidden") or "25 ms" in page.inner_text("#flame-hidden")
     page.click("#flame-sides button[data-side=both]")
     settle(page)
@@ -105,7 +105,7 @@ def test_one_run_of_a_side_has_no_colour_unless_asked_for_and_names_stay_text(op
     name = "<img src=x onerror='window.owned = 1'>" + "x" * 400
     show(page, render(difference(name, runs=1)), tmp_path, "#flame[data-ready]")
     settle(page)
-    assert facts(page, 0.3, 2)["significant"] == "not tested: it takes two runs on each side"
+    assert facts(page, 0.3, 2)["significant"] == "not tested: a test needs two runs on each side"
     assert pixel(page, 0.3, 2) == colour(page, "--mixed")
     page.select_option("#flame-colour", label="difference, tested or not")
     settle(page)

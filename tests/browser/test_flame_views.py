@@ -429,7 +429,7 @@ def test_matches_are_walked_with_n(page: Page) -> None:
 def test_filters_that_leave_nothing_say_so(page: Page) -> None:
     page.click("#causes svg.big rect >> nth=0")
     choose(page, "range", "\u00a0\u00a0init")
-    assert page.inner_text("#flame-empty") == "No sample passes all filters."
+    assert page.inner_text("#flame-empty") == "No samples match all filters."
 
 
 def test_focus_order_and_names_are_accessible(page: Page) -> None:

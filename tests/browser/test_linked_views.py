@@ -77,7 +77,7 @@ def test_a_cause_of_the_bar_filters_every_view_or_the_view_says_so(open_page: Op
     page.locator("#causes svg.big rect[data-title^='pin.faultin']").click()
     shown(page)
     assert filters(page) == ["cause pin.faultin ×"]
-    assert part(page) == "Chosen, pin.faultin: 644 ms, 35 % of cpu-clock."
+    assert part(page) == "Selected, pin.faultin: 644 ms, 35 % of cpu-clock."
     assert row(page, "ranges", "alloc")[-1] == "pin.faultin 84 %"
     assert row(page, "ranges", "alloc")[3] == "128 ms"
     assert row(page, "ranges", "h2d")[3] == "–"
@@ -86,8 +86,8 @@ def test_a_cause_of_the_bar_filters_every_view_or_the_view_says_so(open_page: Op
     said = limits(page)
     for sentence in (
         "Not filtered by cause or opportunity: copies have no stack.",
-        "Not filtered by cause or opportunity: calls are counted whole; in the bars the other causes step back.",
-        "Not filtered: findings are about the whole recording.",
+        "Not filtered by cause or opportunity: the table counts whole calls. In the bars, other causes are dimmed.",
+        "Not filtered: findings cover the whole recording.",
     ):
         assert sentence in said
 
@@ -132,7 +132,7 @@ def test_a_range_shows_in_every_view_what_the_analysis_says_of_it(open_page: Ope
             assert cells[2] == units.format_bytes(copy.size_bytes.total)
             assert cells[3] == units.format_rate(copy.size_bytes.total, copy.busy_ns)
             assert cells[6] == units.format_ns(copy.host_ns)
-    assert "Of the range" in text(page, "table.calls thead")
+    assert "Of range" in text(page, "table.calls thead")
 
 
 def test_a_brushed_span_shows_in_every_view_what_was_recorded_in_it(open_page: Open) -> None:
@@ -159,7 +159,7 @@ def test_a_brushed_span_shows_in_every_view_what_was_recorded_in_it(open_page: O
     for number, call in enumerate(data.activity.whole.calls[:3]):
         mine = begun & (data.instances.calls.group == number)
         assert row(page, "calls", call.name)[0] == str(int(np.count_nonzero(mine)))
-    assert "Of the span" in text(page, "table.calls thead")
+    assert "Of span" in text(page, "table.calls thead")
     assert row(page, "ranges", "alloc")[0] == "1"
     assert row(page, "ranges", "alloc")[2] == "one call"
     assert page.locator("#timeline-causes").count() == 0
@@ -175,7 +175,7 @@ def test_a_thread_restricts_causes_ranges_and_stacks(open_page: Open) -> None:
     assert row(page, "ranges", "iteration")[3:] == ["150 ms", "", "user.app 100 %"]
     assert row(page, "ranges", "alloc")[3:] == ["–", "", ""]
     assert flame_total(page) == "300 ms · 30 % of all"
-    assert "Counts and wall times are of the ranges as they are, whatever the thread." in limits(page)
+    assert "Counts and wall times are not filtered by thread." in limits(page)
 
 
 def test_a_threads_name_on_the_timeline_chooses_it(open_page: Open) -> None:
@@ -195,7 +195,7 @@ def test_filters_join_and_each_is_taken_back_with_the_keyboard(open_page: Open) 
     page.locator("#flame-legend").get_by_role("button", name="pin.walk").click()
     shown(page)
     assert filters(page) == ["range alloc ×", "cause pin.walk ×"]
-    assert part(page).endswith("Chosen, pin.walk: 79 ms, 10 % of this part.")
+    assert part(page).endswith("Selected, pin.walk: 79 ms, 10 % of this part.")
     page.focus("#filter-chips .chip")
     page.keyboard.press("Enter")
     shown(page)
@@ -301,13 +301,11 @@ def test_managed_memory_follows_ranges_and_tells_blocks_that_went_back_and_forth
     page.wait_for_selector("#blocks[data-ready]")
     assert page.inner_text("#blocks-detail") == "32 of 32 blocks changed direction, at most 3 times."
     page.locator("#blocks").hover(position={"x": 90, "y": 60})
-    assert page.inner_text("#blocks-detail").startswith(
-        "0 B into the memory · 3 changes of direction · 6 MiB to the device"
-    )
+    assert page.inner_text("#blocks-detail").startswith("0 B into memory · 3 direction changes · 6 MiB to the device")
     choose(page, f"range={number}")
     scope = data.activity.ranges[number]
     for moved in scope.migrations:
-        words = {"fault": "a page was touched", "speculative": "around a touched page"}[moved.cause]
+        words = {"fault": "a page was accessed", "speculative": "pages near an accessed page"}[moved.cause]
         way = {"H2D": "host to device", "D2H": "device to host"}[moved.direction]
         cells = page.locator("table.migrations tbody tr", has_text=words).filter(has_text=way).locator("td")
         assert cells.nth(1).inner_text() == units.format_count(moved.count)

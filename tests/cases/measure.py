@@ -4,7 +4,7 @@ usage: python -m tests.cases.measure [NAME…] [--out TABLE.md] [--python PATH] 
 
 Each case runs as is and cured, in turns and without a recorder; then both are recorded. Healthy programs run and are
 recorded alike. What this machine cannot run is skipped, with the reason. On a busy machine wall times say little: the
-table also has the processor time that the cure saves.
+table also has the CPU time that the cure saves.
 """
 
 from __future__ import annotations

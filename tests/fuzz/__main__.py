@@ -47,7 +47,7 @@ def main() -> None:
         state.write_text(json.dumps({"seed": seed, "done": done, "counts": counts.tolist()}))
         rate = (done - before) / (_seconds() - began)
         failed = counts[:, FAILED].sum()
-        print(f"{done:,} inputs, {failed:,} failures, {rate:.0f} a second of processor time", flush=True)
+        print(f"{done:,} inputs, {failed:,} failures, {rate:.0f} a second of CPU time", flush=True)
     print(table(counts))
     failures = options.folder / "failures.jsonl"
     if failures.is_file():

@@ -98,7 +98,7 @@ EVENTED = json.dumps(
 
 
 def perf_by_hand(*, piped: bool) -> bytes:
-    """A recording of two threads: names, mappings, a fork, and samples of processor time and of page faults."""
+    """A recording of two threads: names, mappings, a fork, and samples of CPU time and of page faults."""
     clock = Spec(sample_type=BASIC | rec.ID | rec.ADDR | rec.CPU, ids=(1,))
     faults = Spec(sample_type=clock.sample_type, config=2, period=1, flags=clock.flags, ids=(2,))
     records = [comm(clock, "app", exec_=True), mmap2(clock, 0x400000, 0x10000, "/bin/app"), fork(clock, 8, 7, time=50)]

@@ -36,7 +36,7 @@ class Target:
     large: Callable[[], Sequence[Files]] = tuple
     """Seeds with all that a capture may have, which take ten times as long: four inputs in a thousand."""
     weight: int = 4
-    """How often it is chosen: targets share processor time, not inputs, for some take ten times as long as others."""
+    """How often it is chosen: targets share CPU time, not inputs, for some take ten times as long as others."""
     check: Callable[[Path, check.Thorough, check.Known], bool] = check.report
     """What must hold of a path; whether the input was read."""
 

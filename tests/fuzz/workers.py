@@ -34,7 +34,7 @@ from tests.fuzz.seeds import Files, write
 from tests.fuzz.targets import TARGETS, Target
 
 MOST_SECONDS = 10
-"""Of processor time: a busy machine makes no input slow."""
+"""Of CPU time: a busy machine makes no input slow."""
 MOST_BYTES = 2 << 30
 """Beyond what the process has before its first input."""
 _HUNG_SECONDS = 300

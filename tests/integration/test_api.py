@@ -141,7 +141,7 @@ def test_of_threads_that_begin_at_once_one_records() -> None:
 
 def test_mistakes_are_told_in_a_sentence_and_leave_nothing_behind(elsewhere: Path) -> None:
     with pinprof.record("outer", output="outer") as recording:
-        with pytest.raises(CollectError, match="being recorded already"), pinprof.record("inner"):
+        with pytest.raises(CollectError, match="already being recorded"), pinprof.record("inner"):
             pass
         with pytest.raises(CollectError, match="has not ended"):
             _ = recording.result

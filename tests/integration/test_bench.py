@@ -90,7 +90,7 @@ def test_a_run_compared_with_itself_has_not_changed(measured: subprocess.Complet
         (["--size-min", "100"], "is less than a page"),
         (["--size-max", "900TiB", "--backend", "host"], "of host memory are free"),
         (["--only", "pin.aloc"], "Did you mean pin.alloc?"),
-        (["--only", "uvm.prefetch", "--backend", "host"], "Without a GPU, nothing of this can be measured"),
+        (["--only", "uvm.prefetch", "--backend", "host"], "None of these can be measured without a GPU"),
         (["--size-max", "much"], "is not a size"),
         (["-o", "."], "is a directory"),
         (["-o", "out/run.json"], "exists already"),

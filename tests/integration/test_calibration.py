@@ -16,7 +16,7 @@ from pinprof.rate_book import CALIBRATION, RateBook
 from pinprof.recording import NO_CALIBRATION_VARIABLE
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
-DIM = "Measuring what memory operations cost here"
+DIM = "Measuring memory costs on this machine"
 
 
 def record(tmp_path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -37,7 +37,7 @@ def test_a_program_without_cuda_is_followed_by_a_calibration_of_the_host(tmp_pat
     assert DIM in result.stderr
     report = [sys.executable, "-m", "pinprof", "report", "--format", "text", "out.pinprof"]
     told = subprocess.run(report, cwd=tmp_path, capture_output=True, text=True, check=True, timeout=120).stdout
-    assert "was measured after this recording" in " ".join(told.split())
+    assert "were measured after this recording" in " ".join(told.split())
     capture = read.read(tmp_path / "out.pinprof", read.ReadOptions())
     assert capture.rates is not None
     assert (capture.rates.measured_by, capture.rates.backend) == ("calibration", "host")

@@ -107,7 +107,7 @@ def test_tables_are_asked_in_sql_and_from_python(fleet: Fleet, tmp_path: Path) -
     assert len(opened.captures) == 60
     wall = opened.sql("SELECT sum(weight) AS ns FROM costs WHERE measure = 'wall' AND phase = 'work'").ns[0]
     assert wall == pytest.approx(opened.captures.work_ns.sum(), rel=0.01)
-    with pytest.raises(PinprofError, match="cannot be answered"):
+    with pytest.raises(PinprofError, match="The SQL query failed"):
         opened.sql("SELECT nothing FROM nowhere")
 
 
@@ -201,7 +201,7 @@ def test_captures_in_an_object_store(fleet: Fleet, tmp_path: Path, monkeypatch: 
         }
         here = {Path(one["capture"]).name: one["work_ns"] for one in fleet.found["members"]}
         assert {Path(one["capture"]).name: one["work_ns"] for one in found["members"]}.items() <= here.items()
-        monkeypatch.setattr(engine, "map_source", lambda source: pytest.fail("mapped again"))
+        monkeypatch.setattr(engine, "map_source", lambda source: pytest.fail("reads the captures again"))
         assert asked("s3://captures/h0*/*.pinprof", store)["captures"] == len(found["members"])
         refused = command("fleet", "s3://nowhere/", "--store", store, "--workers", "0")
         assert refused.returncode == 1

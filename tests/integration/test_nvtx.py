@@ -315,7 +315,7 @@ def test_a_library_that_the_user_set_stays(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setenv(nvtx.LIBRARY_VARIABLE, "/their/tool.so")
     setup = joined(tmp_path)
     assert setup.environment == dict(os.environ)
-    assert setup.notes == ["NVTX_INJECTION64_PATH is set: NVTX ranges go to that library, not into the capture."]
+    assert setup.notes == ["NVTX_INJECTION64_PATH is set, so NVTX ranges go to that library and not into the capture."]
     assert joined(tmp_path, "perf", "nsys").notes == []
     assert list(tmp_path.iterdir()) == []
 
@@ -350,7 +350,7 @@ def test_the_library_is_built_once_into_the_users_cache(
     assert made.stat().st_mtime_ns == before
     made.unlink()
     made.parent.chmod(0o777)
-    with pytest.raises(ToolMissing, match="others can write"):
+    with pytest.raises(ToolMissing, match="other users can write"):
         unbuilt.find()
 
 

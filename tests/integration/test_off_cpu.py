@@ -1,6 +1,6 @@
 """A program that sleeps, waits for a lock and for a disk, recorded for real: each wait has its name and length.
 
-The program notes its own thread's processor time in each phase, and how long the thread stood ready without a
+The program notes its own thread's CPU time in each phase, and how long the thread stood ready without a
 processor, so that what is expected is true on a busy machine too. A host that takes processors away from the machine
 counts as neither: the kernel leaves it out of both.
 """
@@ -138,7 +138,7 @@ def test_a_program_that_works_waits_for_nothing_but_a_processor(recorded: Record
 def test_processor_time_and_waits_make_up_the_wall_time(recorded: Recorded, name: str) -> None:
     wall, used_ns = recorded.wall(name), recorded.used_ns[name]
     assert wall.on_cpu_ns + wall.off_cpu_ns + wall.remainder_ns == wall.wall_ns
-    # Waits are traced one by one; only processor time is sampled.
+    # Waits are traced one by one; only CPU time is sampled.
     margin_ns = 0.03 * wall.wall_ns + 2e6
     assert wall.off_cpu_ns < wall.wall_ns - used_ns + margin_ns, (wall, used_ns)
     runnable = wall.off_cpu.get("wait.runnable", 0)
@@ -179,6 +179,6 @@ def test_a_scenarios_wall_time_closes(tmp_path: Path) -> None:
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, timeout=120)
     (whole,) = [entry for entry in analyze(read(tmp_path / "out.pinprof")).ranges if not entry.depth]
     assert whole.wall is not None
-    # On a machine of its own 2 %; a host that takes processors away takes samples of processor time with them.
+    # On a machine of its own 2 %; a host that takes processors away takes samples of CPU time with them.
     assert whole.wall.remainder_ns / whole.wall.wall_ns > -0.05, whole.wall
     assert whole.wall.remainder_ns < 0.05 * whole.wall.wall_ns + whole.wall.on_cpu_ns, whole.wall

@@ -116,7 +116,7 @@ def test_a_recorder_that_dies_costs_its_portion_and_no_other(portions: Portions,
     recorder.send(signal.SIGTERM)
     while not recorder.reap():
         os.sched_yield()
-    with pytest.raises(CollectError, match="ended before the block did"):
+    with pytest.raises(CollectError, match="ended before the block"):
         portion.end(tmp_path / "lost.pinprof")
     portion = portions.begin("again")
     touch(10_000)

@@ -479,7 +479,7 @@ def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:
     # Those with most page faults first, where nobody knows what memory took.
     first = {word.partition("::")[2] for row in rows[:2] for word in row if "::" in word}
     assert first == {"test_share_broken", "test_without_mark"}
-    assert "Exact counts alone: pinprof may not sample programs here" in counted.text
+    assert "Only exact counts: pinprof may not sample programs here" in counted.text
     assert "2 workers ran tests beside each other" in counted.text
 
 
@@ -492,5 +492,5 @@ def test_without_the_kernels_part_counts_hold_and_shares_are_not_judged(installe
     ran = run(tmp_path / "project", installed, "-k", "broken", before=("setpriv", *drop))
     assert BROKEN in ran.failures["test_broken"]
     assert "share of fault is not assessable" in ran.failures["test_share_broken"]
-    assert "`pinprof doctor` says what sampling needs here" in ran.failures["test_share_broken"]
-    assert "time in the kernel (page faults, pinning) and off the processors is missing" in ran.text
+    assert "Run `pinprof doctor` to see what sampling needs here" in ran.failures["test_share_broken"]
+    assert "time in the kernel (page faults, pinning) and off the CPU is missing" in ran.text

@@ -35,7 +35,7 @@ def opportunity(rank: int = 1, title: str = "", text: str = "", samples: frozens
     """One that saves 1.3 of 1.41 s; `text` takes the place of every name from the program."""
     return Opportunity(
         rank=rank,
-        title=title or f"{text or 'alloc_pairs.cu:11'} pins and frees 1,859 buffers of 1 MiB again and again",
+        title=title or f"{text or 'alloc_pairs.cu:11'} pins and frees 1,859 buffers of 1 MiB repeatedly",
         site=Site(text or "step", text or "alloc_pairs.cu", 11, text or "alloc_pairs", text),
         causes={"pin.faultin": 900 * MS, "pin.walk": 510 * MS},
         phase="work",

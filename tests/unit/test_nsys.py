@@ -50,9 +50,9 @@ def tool(path: Path, export: str, version: str = "2022.4.2.1-df9881f") -> Path:
 def test_a_report_without_any_nsys_names_the_version_and_the_way_out(machine: Path) -> None:
     with pytest.raises(ToolMissing) as caught:
         read(REPORT)
-    assert "no nsys here" in caught.value.problem
+    assert "nsys is not installed here" in caught.value.problem
     assert "Nsight Systems 2025.3 or newer" in caught.value.remedy
-    assert "a .sqlite export will do" in caught.value.remedy
+    assert "nsys export --type sqlite" in caught.value.remedy
 
 
 def test_a_report_newer_than_the_tool_names_both_versions(machine: Path) -> None:
@@ -98,7 +98,7 @@ def test_a_variable_that_names_no_program_is_an_error(
     machine: Path, monkeypatch: pytest.MonkeyPatch, variable: str
 ) -> None:
     monkeypatch.setenv(variable, "/nowhere/nsys")
-    with pytest.raises(ToolMissing, match="which is no program"):
+    with pytest.raises(ToolMissing, match="which is not a program"):
         nsys.find_importers(nsys.find_nsys())
 
 

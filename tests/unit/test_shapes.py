@@ -51,17 +51,17 @@ def test_what_json_readers_let_pass_is_no_json(text: str | bytes) -> None:
 @pytest.mark.parametrize(
     ("value", "words"),
     [
-        ([], "it is no object"),
+        ([], "it is not an object"),
         ({"threads": []}, "it has no rows"),
-        ({"threads": [{"pid": 1, "name": "a"}, {"pid": 10, "name": "a"}], "rows": []}, "threads[1].pid is no whole"),
+        ({"threads": [{"pid": 1, "name": "a"}, {"pid": 10, "name": "a"}], "rows": []}, "threads[1].pid is not a whole"),
         ({"threads": [{"pid": True, "name": "a"}], "rows": []}, "threads[0].pid"),
-        ({"threads": [{"pid": 1, "name": 3}], "rows": []}, "threads[0].name is no text"),
+        ({"threads": [{"pid": 1, "name": 3}], "rows": []}, "threads[0].name is not text"),
         ({"threads": [{"pid": 1, "name": "a", "times": [5, 3]}], "rows": []}, "threads[0].times has"),
         ({"threads": [{"pid": 1, "name": "a", "times": [1, True]}], "rows": []}, "threads[0].times is"),
-        ({"threads": [], "rows": [["a", 1], ["a"]]}, "rows[1] is no list of 2"),
-        ({"threads": [], "rows": [["a", 1.5]]}, "rows[0][1] is no number"),
-        ({"threads": [], "rows": [["a", 10**400]]}, "rows[0][1] is no number"),
-        ({"threads": [], "rows": [], "by": 1}, "by is none of"),
+        ({"threads": [], "rows": [["a", 1], ["a"]]}, "rows[1] is not a list of 2"),
+        ({"threads": [], "rows": [["a", 1.5]]}, "rows[0][1] is not a number"),
+        ({"threads": [], "rows": [["a", 10**400]]}, "rows[0][1] is not a number"),
+        ({"threads": [], "rows": [], "by": 1}, "by is not one of"),
     ],
 )
 def test_what_does_not_fit_is_named_with_its_place(value: Any, words: str) -> None:

@@ -125,7 +125,7 @@ def test_a_capture_is_its_owners_alone_whatever_the_umask(tmp_path: Path) -> Non
 
 def test_a_capture_that_is_being_recorded_is_never_replaced(tmp_path: Path) -> None:
     writer = store.CaptureWriter.create(tmp_path / "run", store.new_manifest())
-    with pytest.raises(CollectError, match="being recorded by another"):
+    with pytest.raises(CollectError, match="in use by another"):
         store.CaptureWriter.create(tmp_path / "run", store.new_manifest(), force=True)
     assert store.is_capture(writer.path)
     # What a forked child still holds is not a recording.

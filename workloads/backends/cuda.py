@@ -106,7 +106,7 @@ class CudaBackend:
         array.pageable = True
 
     def pinned(self, size_bytes: int) -> HostMemory:
-        """Page-locked memory of cudaMallocHost."""
+        """Page-locked cudaMallocHost memory."""
         address = int(self._runtime("cudaMallocHost", size_bytes))
         return HostArray(self._allocations, address, size_bytes, lambda: self._runtime("cudaFreeHost", address))
 

@@ -81,7 +81,7 @@ class CudaStream:
     def wait(self, event: Event) -> None:
         """Let what is queued from now on wait for an event."""
         if not isinstance(event, CudaEvent):
-            raise ScenarioError("This is no event of CUDA.", "Take it from a stream's record().", "scenario")
+            raise ScenarioError("This is not a CUDA event.", "Take it from a stream's record().", "scenario")
         self._runtime("cudaStreamWaitEvent", self._handle, event.handle, 0)
 
     def synchronize(self) -> None:

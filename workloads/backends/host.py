@@ -219,7 +219,7 @@ class _AtOnce:
         self._backend.add_two(memory)
 
     def prefetch(self, memory: DeviceMemory, place: Place) -> None:
-        raise ScenarioError("The host backend has no form of prefetching.", "Use --backend cuda.", "no-gpu")
+        raise ScenarioError("The host backend does not support prefetching.", "Use --backend cuda.", "no-gpu")
 
     def record(self) -> Event:
         return self

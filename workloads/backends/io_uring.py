@@ -87,7 +87,7 @@ def _refused(error: OSError) -> ScenarioError:
     else:
         remedy = (
             "Set sysctl kernel.io_uring_disabled=0, or let the container's seccomp profile allow io_uring_setup; "
-            "the scenario pins memory with it and fakes nothing."
+            "the scenario needs it to pin memory."
         )
     return ScenarioError(f"This system does not permit io_uring ({error.strerror}; {sysctl}).", remedy, "io-uring")
 

@@ -16,8 +16,8 @@ def require(what: str, needed_bytes: int, free_bytes: int) -> None:
     """ScenarioError with the figures unless `needed_bytes` fit into the usable share of `free_bytes`."""
     if needed_bytes > USABLE * free_bytes:
         raise ScenarioError(
-            f"This needs {format_bytes(needed_bytes)} of {what} and {format_bytes(free_bytes)} are free, of which a "
-            f"scenario may take {format_share(USABLE, 1)}.",
+            f"This needs {format_bytes(needed_bytes)} of {what}, and {format_bytes(free_bytes)} are free, of which a "
+            f"scenario may use {format_share(USABLE, 1)}.",
             "Give a smaller --size.",
             "size",
         )

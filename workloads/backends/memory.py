@@ -122,7 +122,7 @@ def own(memory: DeviceMemory) -> Allocation:
 
 def not_ours(memory: DeviceMemory) -> ScenarioError:
     """The error for memory that a backend did not hand out."""
-    problem = f"{type(memory).__name__} is no memory of this backend."
+    problem = f"{type(memory).__name__} is not memory of this backend."
     return ScenarioError(problem, "Allocate it from ctx.backend.", "scenario")
 
 

@@ -126,7 +126,7 @@ def _open() -> int:
     number = _SYSCALL.get(platform.machine())
     if number is None:
         raise ScenarioError(
-            f"The uvm emulation does not know userfaultfd on {platform.machine()}.", "Use x86-64 or arm64.", "uffd"
+            f"The uvm emulation does not support userfaultfd on {platform.machine()}.", "Use x86-64 or arm64.", "uffd"
         )
     flags = os.O_CLOEXEC | os.O_NONBLOCK
     try:
@@ -144,7 +144,7 @@ def _open() -> int:
         raise ScenarioError(
             f"This system does not permit userfaultfd ({error.strerror}; {sysctl}).",
             "Set sysctl vm.unprivileged_userfaultfd=1, or let the container's seccomp profile allow userfaultfd; "
-            "the scenario migrates memory with it and fakes nothing.",
+            "the scenario needs it to migrate memory.",
             "uffd",
         ) from error
     try:

@@ -1,4 +1,4 @@
-"""What a program allocates and frees again and again."""
+"""What a program allocates and frees repeatedly."""
 
 from __future__ import annotations
 

@@ -210,7 +210,7 @@ def sampled_calls(capture: Capture, calls: Calls, attribution: Attribution) -> S
     """Samples of the calling thread inside each call, by leaf; None when nothing sampled time on the calls' clock.
 
     The first event that weighs nanoseconds counts, and waits beside it: a thread cannot enter or leave a call while it
-    is off the processors, so that each lies in one call. Samples that cannot show the kernel split nothing.
+    is off the CPU, so that each lies in one call. Samples that cannot show the kernel split nothing.
     """
     event = clock_event(capture.events)
     samples, table = capture.samples, calls.table

@@ -58,15 +58,15 @@ def join(perf: Capture, nsys: Capture) -> Capture:
     """
     if nsys.activity is None:
         raise CaptureError(
-            f"{nsys.path} holds no CUDA activity to join with samples.",
+            f"{nsys.path} has no CUDA activity to join with the samples.",
             "Give an export of Nsight Systems.",
             "clock-join",
         )
     match = match_clocks(perf, nsys)
     if match is None:
         raise CaptureError(
-            f"{perf.path} and {nsys.path} share no clock, or are not of one run.",
-            "Record both at once with `perf record -k CLOCK_MONOTONIC`, best with NVTX ranges and ranges.jsonl.",
+            f"{perf.path} and {nsys.path} have no common clock, or are not from the same run.",
+            "Record both at once with `perf record -k CLOCK_MONOTONIC`, preferably with NVTX ranges and ranges.jsonl.",
             "clock-join",
         )
     samples, left_out = _of_traced(perf, nsys)

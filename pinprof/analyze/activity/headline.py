@@ -39,7 +39,7 @@ def activity_headline(activity: ActivityAnalysis) -> str:
             f"{_gpu_work(activity)}."
         )
     if not activity.whole.calls:
-        return "This recording holds no CUDA calls."
+        return "This recording has no CUDA calls."
     sentence = _gpu_work(activity)
     return f"{sentence[0].upper()}{sentence[1:]}."
 
@@ -95,7 +95,7 @@ def _gpu_work(activity: ActivityAnalysis) -> str:
     """`kernels run 8 ms, copies 2 ms`, of any GPU; what was not recorded is said to be so."""
     whole, unknown = activity.whole, activity.unrecorded
     if not unknown and not activity.transfers.devices:
-        return "the recording holds no work of the GPU"
+        return "the recording has no GPU work"
     known = {"kernels": whole.kernel_ns, "copies": whole.copy_ns}
     times = [f"{what} {format_ns(length)}" for what, length in known.items() if what not in unknown]
     said = ", ".join(times).replace(" ", " run ", 1)

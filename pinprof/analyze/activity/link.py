@@ -57,7 +57,7 @@ def _link(gpu: Mapping[str, Any], *, by_chip: bool) -> Link | None:
     chip = _of_chip(gpu) if by_chip else None
     if chip and not (generation and lanes):
         generation, lanes = generation or chip[0], lanes or chip[1]
-        how = f"link by what the GPU's chip {gpu['chip']} supports, its slot may give it less"
+        how = f"link by what the GPU's chip {gpu['chip']} supports; the slot may provide less"
     if generation is None or lanes is None or generation not in PCIE_X16_GB_PER_S:
         return None
     to_device, to_host = (rate * lanes / 16 for rate in PCIE_X16_GB_PER_S[generation])

@@ -52,7 +52,7 @@ class CallSplit:
     unsampled_ns: int
     """The calls' own time less all of that. Sampling error makes it negative at times."""
     waits: bool = False
-    """Whether waits were recorded: what is left is then not explained, else it is time off the CPU."""
+    """Whether waits were recorded: what is left is then unexplained, else it is time off the CPU."""
 
     @property
     def sampled_ns(self) -> int:

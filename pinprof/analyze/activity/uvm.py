@@ -213,12 +213,12 @@ def _pattern(
     """`seen`: kernels were recorded."""
     to_device = moved.direction == H2D
     if not to_device.any():
-        return "host only", f"Nothing migrated to the device; {format_count(len(moved))} migrations among the rest."
+        return "host only", f"No memory migrated to the device; {format_count(len(moved))} other migrations."
     count, median = int(np.count_nonzero(to_device)), int(np.median(moved.size_bytes[to_device]))
     asked = int(moved.size_bytes[to_device & (moved.cause == MigrationCause.PREFETCH)].sum())
     total = int(moved.size_bytes[to_device].sum())
     inside = int(np.count_nonzero(to_device & moved.in_kernel))
-    moves = f"{format_count(count)} migrations to the device, {format_bytes(median)} in the median"
+    moves = f"{format_count(count)} migrations to the device, median {format_bytes(median)}"
     if seen:
         moves += f", {format_count(inside)} of them inside kernels"
     share = format_share(lost_ns, kernel_ns)

@@ -2,7 +2,7 @@
 
 `walk` is the pass over stacks: a state machine that each node of the prefix tree derives from its parent's state and
 its own frame, level by level. `attribute` then looks stacks up per sample and applies what a stack alone cannot say:
-thread names, the loops of a stripped libcuda (`heuristics`), and whether a thread off the processors could have run on.
+thread names, the loops of a stripped libcuda (`heuristics`), and whether a thread off the CPU could have run on.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ def _claimed_by_thread(tables: Tables) -> Bool:
 def attribute(capture: Capture, tables: Tables = TABLES) -> Attribution:
     """Give every sample its leaf and work attribute: the stack's, then the thread's, then the hot-loop rule.
 
-    Of an interval off the processors the leaf says what the thread waited for.
+    Of an interval off the CPU the leaf says what the thread waited for.
     """
     samples, stacks, role = capture.samples, walk(capture.stacks, tables), tables.role
     node, claimed = samples.stack, _claimed_by_thread(tables)
@@ -241,7 +241,7 @@ def attribute(capture: Capture, tables: Tables = TABLES) -> Attribution:
 
 
 def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8, tables: Tables) -> tuple[Int32, Bool]:
-    """Give intervals off the processors what they waited for; the nodes that decided, and which samples they are.
+    """Give intervals off the CPU what they waited for; the nodes that decided, and which samples they are.
 
     A node that ends stacks of both kinds keeps the one that decided on the processor.
     """

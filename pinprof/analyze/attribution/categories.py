@@ -5,7 +5,7 @@ the order S (specific) → O (UVM owner) → G (generic memory management) → D
 `attribute.walk` is the machine that applies them, `tables` derives what it needs and refuses rows that cannot work.
 Frame names are normalised first (`matching.normalise`), then matched whole.
 
-Intervals off the processors have rows of their own, tier W (wait): the strongest claim on the stack counts.
+Intervals off the CPU have rows of their own, tier W (wait): the strongest claim on the stack counts.
 
 A pattern under `unseen=` comes from reading sources (Linux 4.18–6.12, arm64, other drivers: open modules 515–595, code
 that is inlined or was not run where the captures were made). All others are functions of Linux 6.18 and driver
@@ -24,7 +24,7 @@ LEVELS: tuple[tuple[str, str], ...] = (
     ("free", "freeing pages"),
     ("copy", "copying"),
     ("sync", "waiting"),
-    ("wait", "off the processors"),
+    ("wait", "off the CPU"),
     ("rm", "the NVIDIA driver"),
     ("user", "user code"),
     ("sys", "kernel housekeeping"),
@@ -85,38 +85,41 @@ CATEGORIES: tuple[Category, ...] = (
         shown_under="fault",
     ),
     Category(
-        "fault.core", "G", "fault handling whose kind is not visible", "Fewer, larger pages.",
+        "fault.core", "G", "fault handling whose kind is not visible", "Use fewer, larger pages.",
         k(r"(__)?handle_mm_fault", "handle_pte_fault"), context="exception", strength=10,
     ),
     Category(
-        "fault.entry", "G", "exception entry and VMA lookup of a fault", "Fewer, larger pages.", context="exception",
-        opens=k(
+        "fault.entry", "G", "exception entry and VMA lookup of a fault", "Use fewer, larger pages.",
+        context="exception", opens=k(
             r"asm_exc_page_fault|exc_page_fault",
             r"do_user_addr_fault|page_fault|async_page_fault|(__)?do_page_fault|el0_da|el1_abort|do_mem_abort|do_translation_fault",
         ),
     ),
     Category(
-        "populate", "G", "explicit prefault", "Fine as it is; do it in parallel.", context="populate", opens=k(
+        "populate", "G", "explicit prefault", "No change needed, but do it in parallel.", context="populate", opens=k(
             r"__mm_populate|populate_vma_page_range|faultin_(vma_)?page_range|do_mlock|mlock_fixup|shmem_fallocate"
         ), takes="gup", shown_under="fault",
     ),
     # Pinning: the nearest context outward is get_user_pages; a fault inside it means that pages are being created.
     Category(
-        "pin.faultin", "G", "pages created while being pinned", "Pin memory that is already touched; pool it.",
+        "pin.faultin", "G", "pages created while being pinned", "Pin memory that is already touched, and pool it.",
         context="gup", strength=10, kinds_of="exception", also_in="gup borrow",
     ),
     Category(
-        "pin.walk", "G", "pinning pages that are present", "Register once and keep it.", context="gup", opens=k(
+        "pin.walk", "G", "pinning pages that are present", "Register memory once and keep it "
+            "registered.", context="gup", opens=k(
             r"(pin|get)_user_pages\w*|__get_user_pages\w*|__gup_longterm_locked|gup_fast\w*|follow_page_\w+|try_grab_\w+",
             r"get_user_pages_longterm|internal_get_user_pages_fast|(__)?gup_p.?d_range|__gup_device_\w+",
         ),
     ),
     Category(
-        "pin.migrate", "G", "moving pages out of CMA or movable zones before pinning", "Register once and keep it.",
+        "pin.migrate", "G", "moving pages out of CMA or movable zones before pinning", "Register memory once "
+            "and keep it registered.",
         k("", r"migrate_longterm\w*|check_and_migrate\w*"), context="gup", strength=20, also_in="gup borrow",
     ),
     Category(
-        "pin.account", "G", "page arrays and accounting of a pin", "Register once and keep it.", context="pinner",
+        "pin.account", "G", "page arrays and accounting of a pin", "Register memory once and keep it "
+            "registered.", context="pinner",
         opens=_PINNER,
     ),
     Category(
@@ -127,7 +130,7 @@ CATEGORIES: tuple[Category, ...] = (
         ), not_beneath=_PINNER,
     ),
     Category(
-        "unpin", "S", "releasing pins", "Keep registrations.", (
+        "unpin", "S", "releasing pins", "Keep memory registered.", (
             *k(
                 r"unpin_user_\w+|io_release_ubuf|gup_put_folio",
                 r"put_user_pages\w*|vfio_unpin_\w+|batch_unpin|io_buffer_unmap",
@@ -136,17 +139,18 @@ CATEGORIES: tuple[Category, ...] = (
         ), shown_under="pin",
     ),
     Category(
-        "free.shmem", "G", "freeing shared pages, among them those of cudaMallocHost", "Pool the buffers.",
+        "free.shmem", "G", "freeing shared pages, including those of cudaMallocHost", "Pool the buffers.",
         context="shmem free", opens=k(r"shmem_evict_inode|shmem_undo_range", r"truncate_inode_pages\w*"),
     ),
     Category(
-        "free.unmap", "G", "unmapping pages, TLB flushes", "Pool; raise M_MMAP_THRESHOLD.", context="unmap", opens=k(
+        "free.unmap", "G", "unmapping pages, TLB flushes", "Pool the memory, or raise "
+            "M_MMAP_THRESHOLD.", context="unmap", opens=k(
             r"unmap_vmas|unmap_page_range|vms_\w+|exit_mmap|tlb_finish_mmu|unmap_region|free_pgtables|zap_page_range\w*"
         ), not_beneath=k(r"unmap_mapping_(range|pages|folio)"),
     ),
     # Bus mapping.
     Category(
-        "dma.map", "S", "IOMMU and bus mapping", "Map fewer, larger pieces; IOMMU passthrough.", (
+        "dma.map", "S", "IOMMU and bus mapping", "Map fewer, larger pieces; use IOMMU passthrough.", (
             *k(
                 r"dma_map_\w+|dma_direct_map_\w+",
                 r"__dma_map_\w+|iommu_dma_map\w*|\w*_iommu_map\w*|iommu_map\w*|arm_lpae_map\w*",
@@ -155,7 +159,7 @@ CATEGORIES: tuple[Category, ...] = (
         ),
     ),
     Category(
-        "dma.unmap", "S", "removing IOMMU and bus mappings", "Keep registrations.", (
+        "dma.unmap", "S", "removing IOMMU and bus mappings", "Keep memory registered.", (
             *k(
                 r"dma_unmap_\w+|dma_direct_unmap_\w+",
                 r"__dma_unmap_\w+|iommu_dma_unmap\w*|\w*_iommu_unmap\w*|iommu_unmap\w*|arm_lpae_unmap\w*",
@@ -168,11 +172,11 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     Category(
         "dma.bounce", "S", "copies through the software I/O TLB",
-        "Turn the IOMMU on; under confidential computing this is its cost.", k("", r"swiotlb_\w+"),
+        "Turn the IOMMU on. Under confidential computing, this cost is inherent.", k("", r"swiotlb_\w+"),
     ),
     # Unified memory: the outermost entry point gives the reason.
     Category(
-        "uvm.cpu_fault", "O", "the CPU touched managed memory", "Prefetch to the host; advise.",
+        "uvm.cpu_fault", "O", "the CPU touched managed memory", "Prefetch to the host, or use cudaMemAdvise.",
         uv(r"uvm_vm_fault\w*|uvm_va_space_cpu_fault\w*", r"devmem_fault\w*"),
     ),
     Category(
@@ -182,7 +186,8 @@ CATEGORIES: tuple[Category, ...] = (
         ), role="gpu fault",
     ),
     Category(
-        "uvm.migrate", "O", "prefetch and advise calls", "Fine when overlapped; batch the ranges.",
+        "uvm.migrate", "O", "prefetch and advise calls", "No change needed when it overlaps with work; "
+            "otherwise batch the ranges.",
         uv(r"uvm_api_migrate\w*|uvm_migrate\w*", r"uvm_\w*populate_pageable\w*|uvm_api_(un)?set_\w+"),
     ),
     Category(
@@ -194,26 +199,26 @@ CATEGORIES: tuple[Category, ...] = (
         uv(r"uvm_api_map_external_\w+"),
     ),
     Category(
-        "uvm.setup", "O", "setting unified memory up", "Once per process; keep it out of loops.",
+        "uvm.setup", "O", "setting unified memory up", "This happens once per process; keep it out of loops.",
         uv(r"uvm_api_(un)?register_\w+", r"uvm_(api_)?initialize\w*|uvm_api_mm_initialize|uvm_open\w*|uvm_mmap\w*"),
     ),
     Category("uvm.other", "O", "unified memory, reason not visible", "See the call tree.", role="uvm"),
     # The resource manager, NVIDIA's main kernel module.
     Category(
-        "rm.gsp_rpc", "S", "the CPU spins for the GPU's firmware (GSP)", "Fewer allocations and initialisations.",
+        "rm.gsp_rpc", "S", "the CPU spins for the GPU's firmware (GSP)", "Allocate and initialise less often.",
         nv(r"_issueRpc\w*|_kgspRpc\w*|rpc\w*_GSP|kgspHealthCheck\w*|GspMsgQueue\w*"),
     ),
     Category(
-        "rm.sysmem", "S", "the driver's own host pages", "Fewer, larger allocations; reuse.",
+        "rm.sysmem", "S", "the driver's own host pages", "Use fewer, larger allocations, and reuse them.",
         nv(r"nv_alloc_\w*pages|osAllocPages\w*", r"nv_mem_pool_\w+"),
     ),
     Category(
-        "rm.isr", "D", "the driver's interrupt handling", "Cost of GPU events.", nv(r"\w*_isr\w*"), strength=150,
-        role="driver interrupt",
+        "rm.isr", "D", "the driver's interrupt handling", "This is the cost of GPU events.", nv(r"\w*_isr\w*"),
+        strength=150, role="driver interrupt",
     ),
     Category(
-        "rm.mmap", "D", "mapping driver memory", "Fewer allocations; reuse.", nv(r"nvidia_mmap\w*", "nvidia_fault"),
-        strength=140,
+        "rm.mmap", "D", "mapping driver memory", "Allocate less often, and reuse memory.",
+        nv(r"nvidia_mmap\w*", "nvidia_fault"), strength=140,
     ),
     Category(
         "rm.free", "D", "freeing driver objects", "Pool the buffers.", nv(r"rmapiFree\w*|nv_free_\w+"), strength=130,
@@ -222,14 +227,16 @@ CATEGORIES: tuple[Category, ...] = (
         "rm.opaque", "D", "the proprietary driver, functions without names",
         "Use the open kernel modules to see more.", nv("", r"_nv\d{4,6}rm"), strength=120,
     ),
-    Category("rm.other", "D", "the driver, reason not visible", "See the call tree.", strength=110, role="nvidia"),
+    Category(
+        "rm.other", "D", "the NVIDIA driver, reason not visible", "See the call tree.", strength=110, role="nvidia",
+    ),
     # Copies.
     Category(
         "copy.user", "U", "memcpy, memmove, memset", "Copy less; use non-temporal or parallel copies.",
         fn(r"_*(w?mem(p?cpy|move|set)|bcopy|bzero)(@.*|_\w+|)(@plt)?"),
     ),
     Category(
-        "copy.staging", "U", "libcuda copies through its bounce buffer", "Pinned memory and asynchronous copies.",
+        "copy.staging", "U", "libcuda copies through its bounce buffer", "Use pinned memory and asynchronous copies.",
         near_libcuda="copy.user",
     ),
     Category(
@@ -245,32 +252,33 @@ CATEGORIES: tuple[Category, ...] = (
     ),
     # Waiting.
     Category(
-        "sync.poll", "U", "spinning until the GPU is done", "Blocking synchronisation; overlap work.", role="polling",
+        "sync.poll", "U", "spinning until the GPU is done", "Use blocking synchronisation, and overlap "
+            "work.", role="polling",
         near_libcuda="user.clock",
     ),
     Category(
-        "sync.block", "D", "sleeping until something happens", "Fine; overlap work.", k(
+        "sync.block", "D", "sleeping until something happens", "No change needed; overlap work if possible.", k(
             r"sys_(poll|ppoll|select|pselect6|epoll_p?wait2?|nanosleep|clock_nanosleep|sched_yield|pause)"
             r"|do_sys_poll|do_select|do_epoll_wait|hrtimer_nanosleep|do_nanosleep|do_sched_yield"
         ), strength=80,
     ),
     Category(
-        "sync.ipc", "D", "pipes, futexes, sockets", "Blocking synchronisation; fewer messages.", k(
+        "sync.ipc", "D", "pipes, futexes, sockets", "Use blocking synchronisation, and send fewer messages.", k(
             r"pipe_\w+|anon_pipe_\w+|futex_\w+|do_futex|sys_futex\w*|eventfd_\w+|unix_\w+|sock_(send|recv|read|write)\w*"
             r"|sys_(sendto|recvfrom|sendmsg|recvmsg|connect|accept4?)"
         ), strength=100,
     ),
     # No kernel frame: whose code.
-    Category("user.app", "U", "the program and its libraries", "The program's own work.", role="program"),
+    Category("user.app", "U", "the program and its libraries", "This is the program's own work.", role="program"),
     Category(
-        "user.libcuda", "U", "the CUDA libraries", "Fewer, larger calls; CUDA graphs.",
+        "user.libcuda", "U", "the CUDA libraries", "Make fewer, larger calls, or use CUDA graphs.",
         (
             *so("libcuda|libcudart|libnvidia|libnvrtc|libcublas|libcudnn|libnccl|libcupti|libnvJitLink|libnvtx"),
             *fn(r"(__)?libcudart_static_\w+|cudart::.*|cuda[A-Z]\w+", inside="user.app"),
         ),
     ),
     Category(
-        "user.python", "U", "the Python interpreter", "Vectorise, or move the loop out of Python.",
+        "user.python", "U", "the Python interpreter", "Vectorise the code, or move the loop out of Python.",
         (*fn(r"py::[\s\S]*"), *so(r"libpython|python\d?(\.\d+)?t?$")), role="python",
     ),
     Category(
@@ -297,28 +305,28 @@ CATEGORIES: tuple[Category, ...] = (
     Category("user.unknown", "U", "code without a file", "Record with symbols or a perf map.", role="anonymous"),
     # Kernel housekeeping and remainders.
     Category(
-        "mm.vma", "D", "changing the address space", "Fewer mmap, munmap, mprotect and brk calls.", k(
+        "mm.vma", "D", "changing the address space", "Make fewer mmap, munmap, mprotect and brk calls.", k(
             r"sys_(mmap|mmap_pgoff|munmap|mprotect|brk|mremap|madvise|mlock2?|munlock|mbind|move_pages|ftruncate)"
             r"|ksys_mmap_pgoff|vm_mmap_pgoff|(__)?mmap_region|do_(mmap|munmap|vmi_\w+|brk_flags|madvise|mprotect_pkey)"
             r"|__vm_munmap|unmap_mapping_(range|pages|folio)"
         ), strength=50, role="address space", shown_under="sys",
     ),
-    Category("sys.irq", "D", "interrupts and softirqs", "Not the program's doing.", role="interrupt"),
+    Category("sys.irq", "D", "interrupts and softirqs", "The program does not cause this.", role="interrupt"),
     Category(
-        "sys.idle", "D", "idle CPU", "Nothing ran.", k(
+        "sys.idle", "D", "idle CPU", "The CPU was idle.", k(
             r"do_idle|cpu_startup_entry|default_idle\w*|cpuidle_\w+|arch_cpu_idle|pv_native_safe_halt|intel_idle\w*",
             r"native_safe_halt|mwait_idle\w*|acpi_idle\w*|cpu_do_idle",
         ), strength=70, role="idle",
     ),
     Category(
-        "sys.sched", "D", "scheduling and context switches", "Fewer threads than cores.", k(
+        "sys.sched", "D", "scheduling and context switches", "Use fewer threads than cores.", k(
             r"schedule|__schedule|schedule_\w+|preempt_schedule\w*|try_to_wake_up|wake_up_\w+|__wake_up\w*"
             r"|finish_task_switch|schedule_tail|sched_balance_\w+|__cond_resched",
             "load_balance|newidle_balance",
         ), strength=30,
     ),
     Category(
-        "sys.entry", "D", "entering and leaving the kernel", "Fewer system calls.", (*ENTRY, *HELPERS), strength=0,
+        "sys.entry", "D", "entering and leaving the kernel", "Make fewer system calls.", (*ENTRY, *HELPERS), strength=0,
     ),
     Category(
         "sys.proc", "D", "starting and ending processes", "Start fewer processes.", k(
@@ -328,13 +336,14 @@ CATEGORIES: tuple[Category, ...] = (
         ), strength=40,
     ),
     Category(
-        "sys.reclaim", "D", "reclaiming and compacting memory", "Leave memory free; defer+madvise for huge pages.", k(
+        "sys.reclaim", "D", "reclaiming and compacting memory", "Leave more memory free; set huge-page "
+            "defragmentation to defer+madvise.", k(
             r"kswapd|kcompactd|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*|balance_pgdat"
             r"|khugepaged\w*|migrate_pages\w*"
         ), strength=60,
     ),
     Category(
-        "other.kernel", "D", "kernel work without a row of its own", "See the call tree.", strength=10, role="kernel",
+        "other.kernel", "D", "kernel work without its own category", "See the call tree.", strength=10, role="kernel",
     ),
     Category("other.driver", "D", "other kernel modules", "See the call tree.", strength=20, role="module"),
     Category(
@@ -343,19 +352,21 @@ CATEGORIES: tuple[Category, ...] = (
     # Off the processors: what a thread waited for, by the stack with which it left.
     Category(
         "wait.gpu", "W", "blocked inside the CUDA driver library until the GPU is done",
-        "Overlap work with the GPU; as waits go, this is the cheap one.", role="gpu wait",
+        "Overlap work with the GPU. This wait costs no CPU time.", role="gpu wait",
     ),
     Category(
         "wait.runnable", "W", "ready to run, while the processor ran something else",
-        "Fewer threads than cores; keep other programs off them.", k("do_sched_yield|sys_sched_yield"), strength=90,
+        "Use fewer threads than cores, and keep other programs off "
+            "them.", k("do_sched_yield|sys_sched_yield"), strength=90,
         by_system_call=True, role="runnable",
     ),
     Category(
-        "wait.lock", "W", "a lock or a condition of another thread (futex)", "Hold locks for less time; share less.",
+        "wait.lock", "W", "a lock or a condition of another thread (futex)", "Hold locks for a shorter time, "
+            "and share less.",
         k(r"futex_\w+|do_futex|__futex_\w+|sys_futex\w*"), strength=80, by_system_call=True,
     ),
     Category(
-        "wait.disk", "W", "a disk or a file system", "Read ahead, write behind; keep files in memory.", k(
+        "wait.disk", "W", "a disk or a file system", "Read ahead, write behind, or keep files in memory.", k(
             r"io_schedule\w*|bit_wait_io\w*|folio_wait_\w+|__folio_lock\w*|filemap_\w+|__filemap_\w+|file_write_and_wait_range"
             r"|submit_bio_wait|blkdev_\w+|jbd2_\w+|do_fsync|sys_(fsync|fdatasync|syncfs|sync_file_range)"
             r"|ext4_\w+|iomap_\w+|__iomap_dio_rw|balance_dirty_pages\w*|blk_mq_get_tag|rq_qos_wait|__wait_on_buffer"
@@ -365,26 +376,26 @@ CATEGORIES: tuple[Category, ...] = (
         ), strength=110,
     ),
     Category(
-        "wait.sleep", "W", "asleep for a set time", "The program asked for it.",
+        "wait.sleep", "W", "asleep for a set time", "The program sleeps on purpose.",
         k(r"do_nanosleep|hrtimer_nanosleep|sys_(clock_)?nanosleep|sys_pause|sys_rt_sigsuspend|sys_rt_sigtimedwait"
           r"|do_sigtimedwait|msleep\w*|usleep_range_state|timerfd_\w+"),
         strength=50, by_system_call=True,
     ),
     Category(
-        "wait.poll", "W", "poll, epoll, select or io_uring: any of several things",
-        "Look at what feeds the files that it watches.",
+        "wait.poll", "W", "poll, epoll, select or io_uring: waiting for one of several events",
+        "Check the other end of the files that it watches.",
         k(r"do_sys_poll|do_select|core_sys_select|do_epoll_wait|sys_(poll|ppoll|select|pselect6|epoll_p?wait2?)"
           r"|io_cqring_wait|sys_io_uring_enter", "do_poll|ep_poll"),
         strength=60, by_system_call=True,
     ),
     Category(
-        "wait.ipc", "W", "a pipe, a socket or a terminal", "Larger messages, fewer round trips; shared memory.",
+        "wait.ipc", "W", "a pipe, a socket or a terminal", "Use larger messages, fewer round trips, or shared memory.",
         k(r"pipe_\w+|anon_pipe_\w+|fifo_open|unix_\w+|sk_wait_data|sk_stream_\w+|__skb_wait_for_more_packets|sock_\w+|inet_\w+"
           r"|tcp_\w+|udp_\w+|netlink_\w+|eventfd_\w+|n_tty_\w+|sys_(recvfrom|recvmsg|sendto|sendmsg|accept4?|connect)"),
         strength=70, by_system_call=True,
     ),
     Category(
-        "wait.child", "W", "a child process: wait, or vfork until it runs", "Start fewer processes.",
+        "wait.child", "W", "a child process (wait or vfork)", "Start fewer processes.",
         k(r"do_wait|kernel_wait4|kernel_waitid|sys_wait4|sys_waitid|kernel_clone"), strength=40,
     ),
     Category(
@@ -412,35 +423,37 @@ CATEGORIES: tuple[Category, ...] = (
         nv(r"\w+"), strength=140,
     ),
     Category(
-        "wait.cuda_thread", "W", "threads of the CUDA driver library itself, without work", "Nothing waits for them.",
+        "wait.cuda_thread", "W", "idle threads of the CUDA driver library", "No change needed: no other thread "
+            "waits for these.",
         role="cuda thread",
     ),
     Category(
-        "wait.reclaim", "W", "the kernel making room: reclaim, compaction, page migration, memory limits",
+        "wait.reclaim", "W", "the kernel freeing memory: reclaim, compaction, page migration, memory limits",
         "Leave memory free; raise the memory limit.",
         k(r"reclaim_throttle|throttle_direct_reclaim|shrink_\w+|(do_)?try_to_free_\w+|try_to_compact_pages|compact_zone\w*"
           r"|\w*mem_cgroup_handle_over_high|migration_entry_wait\w*", "congestion_wait|wait_iff_congested"),
         strength=120,
     ),
     Category(
-        "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "Not the program's doing.",
+        "wait.stopped", "W", "stopped by a signal, a debugger or a freezer", "The program does not cause this.",
         k(r"get_signal|ptrace_stop|do_signal_stop|__refrigerator|ptrace_notify"), strength=20,
     ),
     Category(
-        "wait.exit", "W", "while a thread or process ends", "Free memory before.", k("do_exit|do_group_exit"),
+        "wait.exit", "W", "while a thread or process ends", "Free memory before exit.", k("do_exit|do_group_exit"),
         strength=30,
     ),
     Category(
-        "wait.other", "W", "a wait without a row of its own", "See the call tree.", strength=0, by_system_call=True,
+        "wait.other", "W", "a wait without its own category", "See the call tree.", strength=0, by_system_call=True,
         role="wait",
     ),
     Category(
-        "wait.idle", "W", "threads of the program's pools, without work", "Nothing waits for them.", role="idle thread",
+        "wait.idle", "W", "idle threads of the program's thread pools", "No change needed: no other thread "
+            "waits for these.", role="idle thread",
     ),
     # The recorder: an event of its own (recorder.py).
     Category(
-        "self.probe", "S", "the probes with which pinprof traces calls",
-        "Not the program's: --probe-budget bounds it.", k(
+        "self.probe", "S", "the probes that pinprof uses to trace calls",
+        "The program does not cause this; --probe-budget limits it.", k(
             r"asm_exc_int3|exc_int3|uprobe_notify_resume|uprobe_dispatcher|uprobe_handle_trampoline|uretprobe_dispatcher"
             r"|uprobe_pre_sstep_notifier|uprobe_post_sstep_notifier|arch_uprobe_\w+|arch_uretprobe_\w+",
             r"handle_swbp|handler_chain|uprobe_breakpoint_handler|uprobe_single_step_handler|sys_uretprobe|sys_uprobe",

@@ -15,11 +15,11 @@ from pinprof.model import KERNEL, NO_NODE, Event, Frame
 from pinprof.units import format_count, format_share, format_weight
 
 TIERS = {
-    "S": "the innermost frame of these decides, whatever encloses it",
-    "O": "the outermost [nvidia_uvm] frame of these decides",
-    "G": "the nearest memory-management context outward decides, with what lies inside it",
+    "S": "the innermost of these frames decides, whatever encloses it",
+    "O": "the outermost of these [nvidia_uvm] frames decides",
+    "G": "the nearest enclosing memory-management context decides, together with the frames inside it",
     "D": "no stronger rule applies; the strongest of these frames decides",
-    "W": "off the processors; the strongest of these frames decides",
+    "W": "off the CPU; the strongest of these frames decides",
     "U": "no kernel frame; the innermost function's file and name decide",
 }
 
@@ -70,7 +70,7 @@ class Explanation:
         ]
         if self.heuristic:
             lines.append(
-                f"Of it {self._of(self.heuristic)} by the hot-loop rule (heuristic: no frame's name proves it)."
+                f"The hot-loop rule decided {self._of(self.heuristic)} of it (a heuristic: no frame name proves it)."
             )
         if self.deciding:
             lines += ["", "Decided by:"]
@@ -83,7 +83,7 @@ class Explanation:
             if hidden:
                 lines.append(f"      … {hidden} more callers")
         if not self.weight:
-            lines += ["", "No sample of this recording has this cause."]
+            lines += ["", "This recording has no samples with this cause."]
         return "\n".join(lines)
 
     def _of(self, weight: int) -> str:
@@ -95,16 +95,18 @@ def explain(analysis: Analysis, leaf: str, top: int = TOP_STACKS) -> Explanation
     if leaf not in LEAF:
         of_level = [name for name in LEAF if name.startswith(f"{leaf.rstrip('.*')}.")]
         if of_level:
-            raise UsageError(f"{leaf!r} is a level of causes.", f"Choose one of {', '.join(of_level)}.", "explain")
+            raise UsageError(f"{leaf!r} is a group of causes.", f"Choose one of {', '.join(of_level)}.", "explain")
         near = difflib.get_close_matches(leaf, LEAF, 3, 0.5)
         hint = f"Did you mean {' or '.join(near)}?" if near else f"Leaves are {', '.join(LEAF)}."
-        raise UsageError(f"{leaf!r} is no cause of the taxonomy.", hint, "explain")
+        raise UsageError(f"{leaf!r} is not a cause of the taxonomy.", hint, "explain")
     samples, attribution = analysis.capture.samples, analysis.attribution
     main = analysis.main
     candidates = [result for result in analysis.events if leaf in result.by_leaf]
     result = main if main in candidates or not candidates else candidates[0]
     if result is None:
-        raise UsageError("The recording has no samples to explain.", "Record again while the program works.", "explain")
+        raise UsageError(
+            "The recording has no samples to explain.", "Record again while the program is working.", "explain"
+        )
     event = next(number for number, other in enumerate(analysis.events) if other is result)
     rows = np.flatnonzero((attribution.leaf == LEAF[leaf]) & (samples.event == event))
     node, inverse = np.unique(samples.stack[rows], return_inverse=True)

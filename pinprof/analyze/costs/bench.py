@@ -82,8 +82,8 @@ def study(rates: Rates, unstable: int = 0) -> Study:
 
 def _withheld(rates: Rates, unstable: int) -> str:
     if rates.backend != "cuda":
-        return "Without a GPU, pinning and copying are emulated: what they cost here says nothing of CUDA."
+        return "Without a GPU, pinning and copying are emulated, so their costs do not apply to CUDA."
     if unstable > MOST_UNSTABLE * len(rates.rates):
         count = f"{format_count(unstable)} of {format_counted(len(rates.rates), 'benchmark is', 'benchmarks are')}"
-        return f"{count} unstable: measure again while nothing else runs, or for longer (--time)."
+        return f"{count} unstable. Measure again while nothing else runs, or for longer (--time)."
     return ""

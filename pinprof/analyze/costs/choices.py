@@ -46,8 +46,8 @@ def _pin(rows: tuple[BreakEven, ...]) -> Answer | None:
     copies, size = row.copies(row.pin_ns), format_bytes(row.size_bytes)
     costs = f"At {size}, pinning and freeing costs {format_ns(row.pin_ns or 0)}"
     if copies is None:
-        question = "Will the same buffer be copied to the device again and again?"
-        why = f"{costs}, and a copy from pinned memory takes no less time than one from pageable memory."
+        question = "Will the same buffer be copied to the device repeatedly?"
+        why = f"{costs}, and a copy from pinned memory is no faster than one from pageable memory."
         return Answer(question, "leave it pageable", why)
     saved = format_ns(row.pageable_ns - row.pinned_ns)
     repaid = _counted(copies, "copy repays", "copies repay")
@@ -102,7 +102,7 @@ def _prefault(rates: Rates, times: Times) -> Answer | None:
     )
     question = "Does a large pinned allocation hold up the start of the program?"
     if best >= alloc:
-        return Answer(question, "allocate it pinned", f"{figures}: on this machine that is no gain.")
+        return Answer(question, "allocate it pinned", f"{figures}. There is no gain on this machine.")
     choice = f"touch huge pages with {_counted(threads, 'thread', 'threads')}, then register"
     return Answer(question, choice, f"{figures}: {alloc / best:.1f} × faster.")
 
@@ -133,7 +133,7 @@ def _write_combined(times: Times) -> Answer | None:
     question = "Does the CPU only write the buffer, and never read it?"
     if gain < 0.03:
         return Answer(
-            question, "plain pinned memory will do", f"{figures}: nothing to gain, and CPU reads are very slow."
+            question, "use plain pinned memory", f"{figures}, so there is no gain, and CPU reads are very slow."
         )
     return Answer(
         question, "allocate it write-combined", f"{figures}: {format_share(gain, 1)} more, but CPU reads are very slow."
@@ -152,12 +152,12 @@ def _zero_copy(times: Times) -> Answer | None:
         f"around the same kernel {format_ns(copied)}, each further pass {format_ns(kernel)}."
     )
     if passes is None:
-        return Answer("Does the GPU go over the data only once?", "let the kernel reach into mapped memory", figures)
+        return Answer("Does the GPU go over the data only once?", "let the kernel access mapped memory", figures)
     if passes < 1:
-        return Answer("Does the GPU go over the data only once?", "copy it all the same", figures)
+        return Answer("Does the GPU go over the data only once?", "copy it anyway", figures)
     often = "only once" if passes == 1 else f"{passes:,} times at most"
     question = f"Does the GPU go over the data {often}?"
-    return Answer(question, "let the kernel reach into mapped memory", figures)
+    return Answer(question, "let the kernel access mapped memory", figures)
 
 
 def _prefetch(times: Times) -> Answer | None:

@@ -39,33 +39,34 @@ MODES: tuple[Mode, ...] = (
     Mode("pageable", "pageable memory", _MALLOC, "h2d.pageable", "d2h.pageable", creates_on_write=True),
     Mode(
         "staged", "pageable memory staged through reused pinned chunks", _MALLOC, "h2d.staged", "d2h.pageable",
-        creates_on_write=True, assumes="The way back is taken as the driver's own staging.",
+        creates_on_write=True, assumes="assumes that copies back use the driver's staging.",
     ),
-    Mode("pinned", "memory of cudaMallocHost", ("pin.alloc", "free.pinned"), "h2d.pinned", "d2h.pinned"),
+    Mode("pinned", "cudaMallocHost memory", ("pin.alloc", "free.pinned"), "h2d.pinned", "d2h.pinned"),
     Mode(
         "register", "malloc memory registered after its first touch",
         (*_MALLOC, "pin.register-touched", "free.unregister"), "h2d.pinned", "d2h.pinned", creates_on_write=True,
     ),
     Mode(
         "prefault", "huge pages touched by {threads}, then registered", ("prefault.tN", "free.unregister"),
-        "h2d.pinned", "d2h.pinned", assumes="Giving the huge pages back is left out.",
+        "h2d.pinned", "d2h.pinned", assumes="releasing the huge pages is not included.",
     ),
     Mode("pooled", "pinned memory that is allocated once and reused", (), "h2d.pinned", "d2h.pinned",
          once=("pin.alloc",)),
     Mode(
-        "zerocopy", "mapped pinned memory that the kernel works in over the link (zero-copy)",
+        "zerocopy", "mapped pinned memory that the kernel accesses over the link (zero-copy)",
         ("pin.alloc", "free.pinned"), kernel="zerocopy.pass",
-        assumes="Each kernel reads and writes every element once.",
+        assumes="assumes that each kernel reads and writes every element once.",
     ),
     Mode(
-        "managed", "managed memory, on demand", _MANAGED, to_host="uvm.cpu-readback", kernel="uvm.ondemand",
-        managed=True, assumes="Each kernel works on every element once; allocating and freeing are left out.",
+        "managed", "managed memory, migrated on demand", _MANAGED, to_host="uvm.cpu-readback", kernel="uvm.ondemand",
+        managed=True, assumes="assumes that each kernel accesses every element once. Allocating and freeing are "
+            "not included.",
     ),
     Mode(
-        "prefetch", "managed memory prefetched both ways", _MANAGED, "uvm.prefetch", "uvm.prefetch",
+        "prefetch", "managed memory, prefetched both ways", _MANAGED, "uvm.prefetch", "uvm.prefetch",
         "uvm.prefetched-kernel",
         managed=True,
-        assumes="The way back is taken to be as fast as the way there; allocating and freeing are left out.",
+        assumes="assumes that both directions are equally fast. Allocating and freeing are not included.",
     ),
 )  # fmt: skip
 """In the order in which reports show them where they cost the same."""

@@ -66,7 +66,7 @@ def _prefault_sentence(capture: Capture, phases: Mapping[str, RangeResult], size
     by = f" with {threads_text(threads)}" if isinstance(threads, int) else ""
     pages = "small" if variant == "small" else "huge"
     return (
-        f"prefault{by} on {pages} pages: {format_ns(whole)}/GiB from first call to usable pinned memory, of which "
+        f"prefault{by} on {pages} pages: {format_ns(whole)}/GiB from the first call to usable pinned memory, of which "
         f"{_call(capture, 'register')} is {format_ns(register)}."
     )
 
@@ -78,17 +78,15 @@ def _register_sentence(capture: Capture, phases: Mapping[str, RangeResult], main
     created = register.event(main.event).share("pin.faultin")
     cost = f"{call} takes {format_ns(per_gib)}/GiB"
     if created >= 0.5:
-        return (
-            f"{cost}, {format_share(created, 1)} of it for creating the pages: pinning alone, of pages that are there, "
-            "is what remains."
-        )
+        return f"{cost}, and {format_share(created, 1)} of it is for creating the pages. Only the rest is for pinning."
     before = _each(init) * init.event(main.event).share(*_CREATING) / size * GIB
     if before <= 0:
-        return f"{cost} for pages that are there already; creating pages is {format_share(created, 1)} of it."
+        return f"{cost} for pages that already exist; creating pages is {format_share(created, 1)} of it."
     return (
-        f"{cost} because the pages are there already: creating them cost {format_ns(before)}/GiB in init and is "
-        f"{'none' if created < NOTHING else format_share(created, 1)} of the call, so what makes pinned memory slow is "
-        "page creation, not pinning."
+        f"{cost} because the pages already exist. Creating them took {format_ns(before)}/GiB in init and is "
+        f"{'none' if created < NOTHING else format_share(created, 1)} of the call, so page creation makes pinned "
+        "memory "
+        "slow, not pinning."
     )
 
 

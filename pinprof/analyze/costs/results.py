@@ -93,6 +93,6 @@ class PinningCurve:
         factor = whole / best.median_ns if best.median_ns else 0.0
         return (
             f"prefault with {threads_text(best.threads)} on huge pages: {format_ns(self.per_gib(best.median_ns))}/GiB "
-            f"from first call to usable pinned memory; {self.call}: {format_ns(self.per_gib(whole))}/GiB, "
+            f"from the first call to usable pinned memory; {self.call}: {format_ns(self.per_gib(whole))}/GiB, "
             f"{factor:.1f} times as long."
         )

@@ -1,4 +1,4 @@
-"""Memory of CUDA that is made again and again, pages created inside pins, and contexts created amid the work."""
+"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created amid the work."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _KINDS = (
 
 
 def pairs(scene: Scene) -> Iterator[Candidate]:
-    """Memory that is allocated and freed again and again, by the site that allocates it and its size."""
+    """Memory that is allocated and freed repeatedly, by the site that allocates it and its size."""
     calls = scene.calls
     if calls is None:
         return
@@ -86,7 +86,7 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
     error = ERROR * cost
     remains = Estimate(kept * opening_ns, max(kept * opening_ns - error, 0), kept * opening_ns + error, RUN)
     return Candidate(
-        title=f"{site.place} {kind.verbs} {format_counted(count, 'buffer', 'buffers')} of {size} again and again.",
+        title=f"{site.place} {kind.verbs} {format_counted(count, 'buffer', 'buffers')} of {size} repeatedly.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,
@@ -96,8 +96,8 @@ def _repeated(scene: Scene, kind: _Kind, opened: Int64, closed: Int64, count: in
         count=count,
         bytes=amount,
         basis=(
-            (f"At most {format_counted(live, 'of them is', 'of them are')} alive; a pool makes no more,"
-            f" for {format_ns(round(remains.ns))}."),
+            (f"At most {format_counted(live, 'of them is', 'of them are')} in use at the same time. A pool of that size"
+            f" takes {format_ns(round(remains.ns))}."),
         ),
         evidence=(
             Evidence(f"{format_counted(len(opened), 'allocation takes', 'allocations take')} {format_ns(opening_ns)},"
@@ -130,7 +130,7 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
         site = scene.site_of_calls(group, rows)
         remains = each.times(len(group))
         yield Candidate(
-            title=f"{site.place} pins {format_bytes(amount)} and creates the pages while it does.",
+            title=f"{site.place} pins {format_bytes(amount)} and creates the pages at the same time.",
             site=site,
             phase=scene.phase_of(rows),
             rows=scene.beside_context(rows),
@@ -139,10 +139,10 @@ def page_creation(scene: Scene) -> Iterator[Candidate]:
             cure=cure("touch-then-register", scene.framework),
             count=len(group),
             bytes=amount,
-            basis=((f"Touching {format_bytes(amount)} in huge pages by several threads and registering it takes"
+            basis=((f"Touching {format_bytes(amount)} in huge pages with several threads and registering it takes"
                    f" {format_ns(round(remains.ns))} ({remains.source})."),),
-            evidence=(Evidence(f"{format_share(created, scene.ns(rows))} of the time in these calls is the creation of"
-                               f" pages, {format_ns(cost)} in all."),),
+            evidence=(Evidence(f"Creating pages takes {format_share(created, scene.ns(rows))} of the time in these"
+                               f" calls, {format_ns(cost)} in total."),),
         )  # fmt: skip
 
 
@@ -240,8 +240,8 @@ def blocking_pins(scene: Scene) -> Iterator[Candidate]:
             cure=cure("pin-in-pieces", scene.framework),
             count=len(group),
             bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
-            basis=("The driver lets other calls in between pins, so small ones hold up little.",),
-            evidence=(Evidence(f"{format_ns(cost)} of waiting in {waiting.place} lies inside these pins."),),
+            basis=("The driver runs other calls between pins, so small pins block them only briefly.",),
+            evidence=(Evidence(f"{format_ns(cost)} of waiting in {waiting.place} is during these pins."),),
         )
 
 
@@ -261,7 +261,7 @@ def late_context(scene: Scene) -> Iterator[Candidate]:
             continue  # A program that does not say what it times may well create it when it gets there.
         site = scene.site_of_calls(calls, rows)
         yield Candidate(
-            title=f"{site.place} creates the CUDA context amid the work.",
+            title=f"{site.place} creates the CUDA context during the work.",
             site=site,
             phase="context",
             rows=rows,
@@ -269,6 +269,6 @@ def late_context(scene: Scene) -> Iterator[Candidate]:
             remains=Estimate(0, 0, 0.2 * cost, RUN),
             cure=cure("context-early", scene.framework),
             count=1,
-            basis=("The time moves to start-up, or beside other start-up work; it does not vanish.",),
-            evidence=(Evidence(f"The work had lasted {format_ns(before)} by then."),),
+            basis=("The time moves to start-up, or overlaps with other start-up work.",),
+            evidence=(Evidence(f"The work had been running for {format_ns(before)}."),),
         )

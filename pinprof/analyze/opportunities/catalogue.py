@@ -35,8 +35,8 @@ class Entry:
 CURES: Mapping[str, Entry] = MappingProxyType(
     {
         "touch-then-register": Entry(
-            "Create the pages first: ask for huge pages, touch them by several threads, then register the memory.",
-            "touching huge pages by several threads and then registering",
+            "Create the pages first: request huge pages, touch them with several threads, then register the memory.",
+            "touching huge pages with several threads, then registering",
             {
                 NATIVE: (
                     "void *p = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);\n"
@@ -76,7 +76,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "pin-in-pieces": Entry(
-            "Pin in pieces of at most 256 MiB, or before other threads work: calls of CUDA get through between them.",
+            "Pin in pieces of at most 256 MiB, so that other CUDA calls can run in between, or pin before other "
+            "threads start to work.",
             "pinning in pieces",
             {
                 NATIVE: (
@@ -86,12 +87,12 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "pin-less": Entry(
-            "Pin what is copied, and no more.",
+            "Pin only the memory that is copied.",
             "pinning less",
             {PYTORCH: "staging = torch.empty(size_of_one_batch, dtype=torch.uint8, pin_memory=True)"},
         ),
         "pin-exact": Entry(
-            "Pin what is asked for: tell the allocator not to round large blocks up to a power of two, or register"
+            "Pin the exact size: configure the allocator not to round large blocks up to a power of two, or register"
             " memory of the right size.",
             "pinning the exact size",
             {
@@ -108,7 +109,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             {NATIVE: "cudaHostRegister(p, size, cudaHostRegisterDefault);  // once, before the loop"},
         ),
         "pool-device": Entry(
-            "Take device memory from a pool that keeps what is freed.",
+            "Take device memory from a pool that keeps freed memory.",
             "a memory pool",
             {
                 NATIVE: (
@@ -124,11 +125,11 @@ CURES: Mapping[str, Entry] = MappingProxyType(
         ),
         "pool-managed": Entry("Allocate managed memory once and reuse it.", "allocating once"),
         "pinned-buffer": Entry(
-            "Copy through pinned memory that is allocated once and reused.",
+            "Copy through pinned memory that you allocate once and reuse.",
             "a reused pinned buffer",
             {
                 NATIVE: (
-                    "cudaMallocHost(&host, size);  // once, in the place of malloc\n"
+                    "cudaMallocHost(&host, size);  // once, instead of malloc\n"
                     "cudaMemcpyAsync(device, host, size, cudaMemcpyHostToDevice, stream);"
                 ),
                 PYTORCH: (
@@ -142,7 +143,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "pin-source": Entry(
-            "Pin the memory that is copied again and again, once.",
+            "Pin the memory once, because it is copied repeatedly.",
             "pinning the source once",
             {
                 NATIVE: "cudaHostRegister(host, size, cudaHostRegisterDefault);  // once, before the loop",
@@ -155,7 +156,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "huge-pages": Entry(
-            "Back large memory with huge pages: one fault then makes 2 MiB instead of 4 KiB.",
+            "Use huge pages for large memory: each page fault then maps 2 MiB instead of 4 KiB.",
             "using huge pages",
             {
                 NATIVE: "void *p = aligned_alloc(2 << 20, size); madvise(p, size, MADV_HUGEPAGE);",
@@ -166,23 +167,23 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "Keep large buffers and write into them, instead of allocating new ones each time.",
             "reusing the memory",
             {
-                NATIVE: "static std::vector<float> buffer; buffer.resize(n);  // grows once, is never given back",
+                NATIVE: "static std::vector<float> buffer; buffer.resize(n);  // grows once, is never freed",
                 NUMPY: "np.multiply(a, b, out=buffer)  # buffer = np.empty_like(a), once",
                 PYTORCH: "torch.mul(a, b, out=buffer)  # buffer = torch.empty_like(a), once",
             },
             {NATIVE: KEEP_FREED_MEMORY},
         ),
         "spawn": Entry(
-            "Start the process before the memory is filled, or without copying it.",
+            "Start the process before you fill the memory, or start it without copying the memory.",
             "spawning instead of forking",
             {
-                NATIVE: "posix_spawn(&pid, path, NULL, NULL, argv, environ);  // in the place of fork and exec",
+                NATIVE: "posix_spawn(&pid, path, NULL, NULL, argv, environ);  // instead of fork and exec",
                 PYTHON: "context = multiprocessing.get_context('forkserver')  # or 'spawn'",
                 PYTORCH: "DataLoader(dataset, num_workers=n, multiprocessing_context='forkserver')",
             },
         ),
         "map-at-once": Entry(
-            "Map the file's pages all at once, or read it into a buffer that is reused.",
+            "Map all pages of the file at once, or read the file into a reused buffer.",
             "mapping all pages at once",
             {
                 NATIVE: "void *p = mmap(NULL, size, PROT_READ, MAP_PRIVATE | MAP_POPULATE, fd, 0);",
@@ -190,7 +191,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "read-file": Entry(
-            "Read the file into a buffer that is reused and begins at a page, instead of a private mapping.",
+            "Read the file into a reused, page-aligned buffer instead of a private mapping.",
             "reading into a reused buffer",
             {
                 NATIVE: "pread(fd, buffer, size, offset);  // buffer = aligned_alloc(4096, size), once",
@@ -198,30 +199,31 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "prefetch": Entry(
-            "Move managed memory before it is used: to the GPU before the kernel, to the host before the CPU reads it.",
+            "Prefetch managed memory before its use: to the GPU before the kernel, and to the host before the CPU "
+            "reads it.",
             "prefetching",
             {
                 NATIVE: (
                     "cudaMemLocation gpu{cudaMemLocationTypeDevice, 0}, host{cudaMemLocationTypeHost, 0};\n"
                     "cudaMemPrefetchAsync(p, size, gpu, 0, stream);   // before the kernel\n"
                     "cudaMemPrefetchAsync(p, size, host, 0, stream);  // after it, before cudaStreamSynchronize\n"
-                    "// CUDA 12 takes the device's number instead, cudaCpuDeviceId for the host"
+                    "// CUDA 12 takes a device number instead; cudaCpuDeviceId is the host"
                 ),
             },
         ),
         "batch-copies": Entry(
-            "Copy once instead of many times: place the pieces side by side and copy them together.",
+            "Copy once instead of many times: make the pieces contiguous and copy them together.",
             "one large copy",
             {
                 NATIVE: (
                     "cudaMemcpyAsync(device, host, rows * size, cudaMemcpyHostToDevice, stream);\n"
-                    "// where pieces do not lie side by side: cudaMemcpy2DAsync, or cudaMemcpyBatchAsync (CUDA 12.8)"
+                    "// if the pieces are not contiguous: cudaMemcpy2DAsync, or cudaMemcpyBatchAsync (CUDA 12.8)"
                 ),
                 PYTORCH: "batch = torch.cat(rows).pin_memory().to('cuda', non_blocking=True)",
             },
         ),
         "sync-less": Entry(
-            "Synchronise less often: keep results on the GPU and read them every many steps.",
+            "Synchronise less often: keep results on the GPU and read them only every 100 steps or so.",
             "synchronising less often",
             {
                 NATIVE: "if (step % 100 == 99) cudaStreamSynchronize(stream);",
@@ -229,8 +231,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "use-streams": Entry(
-            "Let copies and kernels overlap: queue each step on one of several streams, with memory of its own on the"
-            " GPU, and wait for results later.",
+            "Overlap copies and kernels: queue each step on one of several streams, each with its own GPU memory, and"
+            " wait for the results later.",
             "overlapping them on streams",
             {
                 NATIVE: (
@@ -256,8 +258,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "keep-resident": Entry(
-            "Leave the data on the GPU between the steps; copy it to the host once, at the end.",
-            "leaving it on the GPU",
+            "Keep the data on the GPU between steps, and copy it to the host once, at the end.",
+            "keeping it on the GPU",
             {
                 NATIVE: (
                     "cudaMemcpy(device, host, size, cudaMemcpyHostToDevice);  // once, before the steps\n"
@@ -270,16 +272,17 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "context-early": Entry(
-            "Create the context before the work that is timed or waited for.",
+            "Create the context before the timed work begins.",
             "creating it earlier",
             {NATIVE: "cudaFree(0);  // at start-up", PYTORCH: "torch.cuda.init()  # at start-up"},
         ),
         "reuse-shared-memory": Entry(
-            "Let workers write into shared memory that is made once, instead of new memory for each batch.",
+            "Let workers write into shared memory that is allocated once, instead of allocating new memory for each "
+            "batch.",
             "reusing shared memory",
             {
                 PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # once, in turns",
-                PYTORCH: "# workers fill tensors that were made once with share_memory_()\n"
+                PYTORCH: "# workers fill tensors that were allocated once with share_memory_()\n"
                 "DataLoader(dataset, num_workers=n, persistent_workers=True)",
             },
         ),

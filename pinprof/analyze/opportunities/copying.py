@@ -79,7 +79,7 @@ def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:
     if not count:
         return ()
     what = format_counted(roughly(count), "of the copies was", "of the copies were")
-    return (f"About {what} not traced, and cost {format_ns(cost_ns)} by samples.",)
+    return (f"About {what} not traced; samples put the cost at {format_ns(cost_ns)}.",)
 
 
 def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
@@ -116,7 +116,7 @@ def _reads_scalars(group: CopyGroup) -> bool:
 
 
 def read_scalars(scene: Scene) -> Iterator[Candidate]:
-    """Single values that are read back again and again: each waits until the GPU has done all before."""
+    """Single values that are read back repeatedly: each waits until the GPU has done all before."""
     for kind in (MemoryKind.PAGEABLE, MemoryKind.PINNED, MemoryKind.UNKNOWN):
         for group in scene.copy_groups(kind):
             calls = np.concatenate([group.calls, _syncs_beside(scene, group)])
@@ -137,10 +137,10 @@ def read_scalars(scene: Scene) -> Iterator[Candidate]:
                 count=group.count,
                 bytes=group.bytes,
                 basis=(
-                    "While the thread waits it starts no work, and the GPU runs dry.",
-                    "What the GPU needs anyway was not recorded: half of the time is taken.",
+                    "While the thread waits, it starts no work, and the GPU becomes idle.",
+                    "The GPU's own time was not recorded; the estimate uses half of the waiting time.",
                 ),
-                evidence=(Evidence(f"Waiting takes {format_ns(waits // group.count)} each time."),),
+                evidence=(Evidence(f"Each wait takes {format_ns(waits // group.count)}."),),
             )
 
 
@@ -168,7 +168,7 @@ def _cost_without_tracing(scene: Scene, group: CopyGroup) -> tuple[int, float]:
 def _without_tracing(scene: Scene) -> tuple[str, ...]:
     if not scene.overhead_ns:
         return ()
-    return (f"The cost is without the {format_ns(scene.around_ns)} a call that tracing takes.",)
+    return (f"The cost excludes the {format_ns(scene.around_ns)} per call that tracing takes.",)
 
 
 def pageable(scene: Scene) -> Iterator[Candidate]:
@@ -203,7 +203,7 @@ def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, 
     blocking = group.table.asynchronous.mean() > 0.5 and 2 * len(_syncs_beside(scene, group)) < group.count
     what = "fresh pageable memory" if fresh else "pageable memory"
     preposition = "from" if group.way == "h2d" else "into"
-    promise = ", though they are meant to be asynchronous" if blocking else ""
+    promise = ", although the copies are meant to be asynchronous" if blocking else ""
     return Candidate(
         title=f"{site.place} copies {format_bytes(group.bytes)} {group.words} {preposition} {what}{promise}.",
         site=site,
@@ -219,7 +219,7 @@ def _staged(scene: Scene, group: CopyGroup, pinned: Estimate, staged: Estimate, 
             f" ({pinned.source})."),
             *((f"Pinning {format_bytes(held)} once takes {format_ns(round(more.ns))} more.",)
               if more and round(more.ns) else ()),
-            (f"Of the {format_ns(group.cost_ns)} in these calls {format_ns(cost)} are the copies"
+            (f"These calls take {format_ns(group.cost_ns)}. The copies are {format_ns(cost)} of that"
             f" ({staged.source}); the rest waits for the GPU."),
         ),
         evidence=(
@@ -256,7 +256,7 @@ def _into_small_pages(scene: Scene, group: CopyGroup, cost: int, faults: int) ->
         cure=cure("huge-pages", scene.framework),
         count=group.count,
         bytes=group.bytes,
-        basis=(f"The memory stays in use, so nothing can be reused; {format_ns(faults)} of the time are page faults.",),
+        basis=(f"The memory stays in use, so it can't be reused. Page faults take {format_ns(faults)} of the time.",),
         evidence=(Evidence(f"The process grows by most of the {format_bytes(group.bytes)} meanwhile."),),
     )
 
@@ -305,7 +305,7 @@ def mapped_files(scene: Scene) -> Iterator[Candidate]:
             cure=cure("map-at-once", scene.framework),
             count=group.count,
             bytes=group.bytes,
-            basis=((f"Reading it into two pinned buffers in turns takes {format_ns(round(remains.ns))}"
+            basis=((f"Reading it into two alternating pinned buffers takes {format_ns(round(remains.ns))}"
                    f" ({remains.source})."),),
             evidence=(Evidence(f"{format_counted(group.count, 'copy takes', 'copies take')}"
                                f" {format_ns(group.cost_ns)}."),),

@@ -56,12 +56,12 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
             count=_faults(scene, group),
             bytes=amount,
             basis=(
-                (f"By the time it takes, about {format_bytes(amount)} come back; prefetching as much"
+                (f"Judging by the time, about {format_bytes(amount)} come back. Prefetching as much"
                 f" {'both ways ' if again else ''}takes {format_ns(round(remains.ns))} ({remains.source})."),
             ),
             evidence=(
                 Evidence(f"Faults of the CPU on managed memory take {format_ns(cost)} there."),
-                *((Evidence(f"The GPU has to fetch the same pages again: {format_ns(again)} of waiting for it."),)
+                *((Evidence(f"The GPU has to fetch the same pages again, which adds {format_ns(again)} of waiting."),)
                   if again else ()),
             ),
             causes=scene.causes(group) | ({"sync.poll": again} if again else {}),
@@ -106,7 +106,9 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
                 ),
             ),
             evidence=(
-                Evidence(f"The thread waits {format_ns(scene.ns(waits))} for the GPU, and nothing is prefetched."),
+                Evidence(
+                    f"The thread waits {format_ns(scene.ns(waits))} for the GPU, and the program prefetches no memory."
+                ),
             ),
         )
 

@@ -54,13 +54,15 @@ class _Kind:
     """Zeroing a huge page brings it into the cache, which the first writes would have to do otherwise."""
 
 
-_AGAIN = _Kind("reuse-memory", "fills new memory each time.", (0.77, 0.9, 1.0))
+_AGAIN = _Kind("reuse-memory", "allocates and fills new memory each time.", (0.77, 0.9, 1.0))
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
-_FORKS = _Kind("spawn", "forks while it has much memory: page tables are copied and torn down again.", (0.7, 0.9, 1.0))
-_COW = _Kind("spawn", "writes memory that a fork shares: each page is copied at its first write.", (0.8, 0.91, 1.0))
-_PRIVATE = _Kind("read-file", "writes to a private mapping of a file: each page is copied first.", (0.7, 0.85, 0.95))
+_FORKS = _Kind(
+    "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.7, 0.9, 1.0)
+)
+_COW = _Kind("spawn", "writes to memory shared by a fork, so each page is copied at its first write.", (0.8, 0.91, 1.0))
+_PRIVATE = _Kind("read-file", "writes to a private mapping of a file, so each page is copied first.", (0.7, 0.85, 0.95))
 _PINS_AGAIN = _Kind("pool-pinned", "pins new memory each time.", (0.77, 0.9, 1.0))
-_PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages while it does.", (0.5, 0.7, 0.85))
+_PINS_ONCE = _Kind("touch-then-register", "pins memory and creates its pages at the same time.", (0.5, 0.7, 0.85))
 _SHARES = _Kind("reuse-shared-memory", "fills new shared memory each time.", (0.8, 0.9, 0.95))
 _MAPS = _Kind("map-at-once", "maps a file and touches it page by page.", (0.3, 0.6, 0.85))
 
@@ -197,8 +199,8 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        basis=(f"Pages cost {format_ns(cost)} there: {first}.",),
-        evidence=(Evidence(f"{format_share(cost, max(scene.phase_ns('work'), 1))} of the work is this."),),
+        basis=(f"Page handling costs {format_ns(cost)} here: {first}.",),
+        evidence=(Evidence(f"This is {format_share(cost, max(scene.phase_ns('work'), 1))} of the work."),),
     )
 
 

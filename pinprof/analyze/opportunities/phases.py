@@ -55,7 +55,7 @@ class Pieces:
     end: Int64
     label: Int8
     waits: Bool
-    """Whether the thread was off the processors."""
+    """Whether the thread was off the CPU."""
 
 
 def pieces_of(capture: Capture, critical: Critical) -> Pieces:

@@ -183,7 +183,7 @@ class Opportunity:
     rank: int
     """1 for the largest saving."""
     title: str
-    """One sentence without the saving: `a.cu:11 pins and frees 1,859 buffers of 1 MiB again and again`."""
+    """One sentence without the saving: `a.cu:11 pins and frees 1,859 buffers of 1 MiB repeatedly`."""
     site: Site
     causes: Mapping[str, int]
     """Leaf of the taxonomy → wall time, heaviest first."""

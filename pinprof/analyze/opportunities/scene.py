@@ -130,7 +130,7 @@ class Scene:
         return np.asarray(self.course.wall.phase == PHASE_NAMES.index("work"))
 
     def waits(self) -> Bool:
-        """The wall rows of time off the processors, by what the thread waited for and not by what that did."""
+        """The wall rows of time off the CPU, by what the thread waited for and not by what that did."""
         spans = np.array([event.spans for event in self.capture.events], np.bool_)
         return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
 

@@ -101,7 +101,7 @@ def _busy_machine(scene: Scene, phase: PhaseName) -> tuple[str, ...]:
     if lost < DISTURBED_SHARE * whole:
         return ()
     spent = f"{format_ns(lost)} of {format_ns(whole)} of {phase}"
-    why = f"Processors ran something else for {spent}, while the thread was ready: the saving leaves that out."
+    why = f"The CPUs ran other programs for {spent} while the thread was ready to run. The saving excludes that time."
     return (why,)
 
 
@@ -111,7 +111,7 @@ def _command(scene: Scene, candidate: Candidate) -> tuple[Evidence, ...]:
     if not heaviest:
         return ()
     share = format_share(causes[heaviest], sum(causes.values()))
-    return (Evidence(f"{share} of the sampled time there is {heaviest}.", f"explain {heaviest}"),)
+    return (Evidence(f"{share} of the sampled time here is {heaviest}.", f"explain {heaviest}"),)
 
 
 def _refused(candidate: Candidate, saving: Saving) -> Refused:
@@ -132,7 +132,7 @@ def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) ->
         spent = int(scene.course.wall.ns[memory].sum())
         # A cost without a cure is a cost all the same.
         unexplained = spent >= UNEXPLAINED_SHARE * scene.undisturbed_ns("work") and not refused
-        verdict = "No cure is known for what host memory costs" if unexplained else "Nothing to gain in host memory"
+        verdict = "pinprof knows no cure for the host-memory costs" if unexplained else "Nothing to gain in host memory"
         return (
             f"{verdict}: faults, pins and copies take {format_ns(spent)}"
             f" of {format_ns(work)} of work ({format_share(spent, max(work, 1))})."
@@ -176,17 +176,19 @@ def _unseen(scene: Scene) -> tuple[str, ...]:
     """What this recording could not show, and so was not searched."""
     missing = []
     if not any(event.spans for event in scene.capture.events):
-        missing.append("Waits were not recorded: what the thread waits for is not searched.")
+        missing.append("Waits were not recorded, so the search excludes what the thread waits for.")
     activity = scene.capture.activity
     if activity is None and scene.uses_cuda:
-        missing.append("CUDA calls were not recorded: pins and copies are judged by samples alone.")
+        missing.append("CUDA calls were not recorded, so pins and copies are judged only by samples.")
     elif activity is not None and "cuda" not in activity.recorded and len(activity.calls):
-        missing.append("What the GPU did was not recorded: how long it waits for the host is not known.")
+        missing.append("The GPU's work was not recorded, so it is not known how long the GPU waits for the host.")
     if activity is not None and (count := activity.untraced()):
         about = format_counted(roughly(count), "CUDA call was", "CUDA calls were")
-        missing.append(f"About {about} not traced: what they cost is known from samples alone.")
+        missing.append(f"About {about} not traced; only samples show their cost.")
     if what := _lacking(scene.capture):
-        missing.append(f"There are no {what}: who causes what is not searched. {_REMEDIES[what]}")
+        missing.append(f"There are no {what}, so the callers of costs are unknown. {_REMEDIES[what]}")
     if not scene.capture.kernel_chains or scene.capture.manifest.kernel_left_out:
-        missing.append("The kernel was not recorded: page faults and pins cannot be told from the code around them.")
+        missing.append(
+            "The kernel was not recorded, so page faults and pins can't be separated from the code around them."
+        )
     return tuple(missing)

@@ -53,7 +53,7 @@ def round_trips(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
         spare = int(line.outside(down[mine], up[mine]).mean())
         site = scene.site_of_calls(calls, scene.rows_inside(calls))
         yield Candidate(
-            title=f"{site.place} sends {format_bytes(each)} back to the GPU that has just come from there,"
+            title=f"{site.place} copies {format_bytes(each)} to the host and straight back to the GPU,"
             f" {format_count(int(mine.sum()))} times.",
             site=site,
             phase=scene.phase_of(rows),
@@ -65,13 +65,13 @@ def round_trips(scene: Scene, line: ThreadLine) -> Iterator[Candidate]:
             bytes=amount,
             basis=(
                 (
-                    f"Between both copies the thread has {format_ns(spare)} for itself, too little to write"
-                    f" {format_bytes(each)}: what it changes there, if anything, is small."
+                    f"Between the two copies, the thread has {format_ns(spare)}, too little time to write"
+                    f" {format_bytes(each)}, so it changes little or none of the data."
                 ),
             ),
             evidence=(
-                Evidence(f"{format_counted(len(both), 'copy takes', 'copies take')} {format_ns(cost)}: each of the"
-                         f" {format_bytes(amount)} goes both ways."),
+                Evidence(f"{format_counted(len(both), 'copy takes', 'copies take')} {format_ns(cost)}. All"
+                         f" {format_bytes(amount)} go both ways."),
             ),
         )  # fmt: skip
 
@@ -173,8 +173,8 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
     rows = scene.rows_inside(line.call[inside & np.isin(line.kind, (UPLOAD, DOWNLOAD, WAIT))])
     site = scene.site_of_calls(group.calls, group.rows)
     return Candidate(
-        title=f"{site.place} copies and computes in turns: {format_counted(count, 'step waits', 'steps wait')} for"
-        " the one before, without need.",
+        title=f"{site.place} alternates between copying and computing:"
+        f" {format_counted(count, 'step waits', 'steps wait')} unnecessarily for the previous one.",
         site=site,
         phase=scene.phase_of(rows),
         rows=rows,
@@ -186,15 +186,15 @@ def _in_turns(scene: Scene, line: ThreadLine, group: CopyGroup, steps: Int64, ke
         basis=(
             (
                 f"Copies to the GPU take {format_ns(up)}, copies to the host {format_ns(down)}, other waiting for the"
-                f" GPU {format_ns(waits)}; side by side the longest remains."
+                f" GPU {format_ns(waits)}; when they overlap, only the longest remains."
             ),
             (
-                "What kernels need of each other was not recorded: where each needs the result of the one before, less"
-                " is saved."
+                "Dependencies between kernels were not recorded. If each kernel needs the result of the previous one,"
+                " the saving is smaller."
             ),
         ),
-        evidence=(Evidence("No step sends what the one before has brought back, nor has the thread time in between to"
-                           " make what it sends from that."),),
+        evidence=(Evidence("No step uploads the results of the previous step, and the thread has no time in between"
+                           " to compute new data from them."),),
     )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Intervals off the processors, cut where ranges begin and end.
+"""Intervals off the CPU, cut where ranges begin and end.
 
 Afterwards every interval lies inside a range or outside it, so that sums over a range, a filter of the page or an
 export count exactly the part that overlaps, by its begin, like any other sample.

@@ -96,7 +96,7 @@ def summarise(
 def _weights(capture: Capture, tally: _Tally, members: Membership) -> list[dict[int, tuple[int, int]]]:
     """Per scope, code → (weight, samples)."""
     samples, scopes = capture.samples, members.of_samples
-    # An interval off the processors that was cut counts as a sample once, where it began.
+    # An interval off the CPU that was cut counts as a sample once, where it began.
     begun = (
         np.ones(len(samples), np.int64) if samples.wait is None else (samples.wait & CONTINUED == 0).astype(np.int64)
     )

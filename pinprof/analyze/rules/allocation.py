@@ -1,4 +1,4 @@
-"""The rule about allocating and freeing again and again: by CUDA calls, and by the names of ranges."""
+"""The rule about allocating and freeing repeatedly: by CUDA calls, and by the names of ranges."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ALLOC_PAIRS = 3
 
 
 def by_calls(view: View) -> Verdict:
-    """1: memory of one kind and size is allocated and freed again and again."""
+    """1: memory of one kind and size is allocated and freed repeatedly."""
     wall = view.wall_ns
     missing = ""
     if any(loop.up_to_bytes is None for loop in view.activity.loops):
@@ -25,7 +25,7 @@ def by_calls(view: View) -> Verdict:
     repeated = [loop for loop in view.activity.loops if loop.pairs >= ALLOC_PAIRS]
     if not repeated:
         return clear(
-            "No memory is allocated and freed again and again.",
+            "The program does not allocate and free memory repeatedly.",
             f"Fewer than {ALLOC_PAIRS} pairs of one kind and size after {began}.",
             missing=missing,
         )
@@ -41,7 +41,7 @@ def by_calls(view: View) -> Verdict:
 
 
 def by_ranges(view: View) -> Verdict:
-    """1: allocating and freeing, or registering and unregistering, again and again."""
+    """1: allocating and freeing, or registering and unregistering, repeatedly."""
     measured = measured_iterations(view.capture)
     pairs = []
     for opening, closing in (("alloc", "free"), ("register", "unregister")):
@@ -55,7 +55,7 @@ def by_ranges(view: View) -> Verdict:
                     # Measuring a program several times repeats what it does once.
                     count //= measured
                 pairs.append((count, entry.wall_ns + twin.wall_ns, entry))
-    missing = "Buffer sizes and the time of the first kernel: pairs are counted by range names only."
+    missing = "Buffer sizes and the time of the first kernel; pairs are counted only by range names."
     if not pairs:
         return lacks("Ranges named alloc and free (or register and unregister) around the calls.")
     count, cost, entry = max(pairs, key=lambda pair: (pair[0] >= ALLOC_PAIRS, pair[1]))
@@ -67,7 +67,7 @@ def by_ranges(view: View) -> Verdict:
         f"together they take {_states(cost, whole)}"
     )
     if count < ALLOC_PAIRS:
-        return clear("Allocation is not repeated.", evidence, missing=missing)
+        return clear("The program does not repeat allocations.", evidence, missing=missing)
     return _fired(cost, whole, evidence, missing=missing)
 
 
@@ -92,7 +92,7 @@ def _states(cost: int, whole: int) -> str:
 
 def _fired(cost: int, whole: int, *evidence: str, missing: str) -> Verdict:
     return fired(
-        "The same buffers are allocated and freed again and again.",
+        "The program allocates and frees the same buffers repeatedly.",
         *evidence,
         advice="Allocate once and reuse, or take buffers from a pool.",
         stake=Stake(cost, whole),

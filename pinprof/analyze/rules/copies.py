@@ -22,16 +22,16 @@ def async_from_pageable(view: View) -> Verdict:
     copies, wall = view.activity.transfers.pageable_async, view.wall_ns
     what = f"pageable memory by *Async calls (above {format_bytes(PAGEABLE_ASYNC_BYTES)}, or to the host)"
     if not copies.count:
-        return clear("Asynchronous copies use memory that allows it.", f"No copies of {what}.")
+        return clear("Asynchronous copies use pinned memory.", f"No copies of {what}.")
     evidence = (
-        f"{format_count(copies.count)} copies of {what} keep their callers {format_ns(copies.host_ns)}, "
+        f"{format_count(copies.count)} copies of {what} block their callers for {format_ns(copies.host_ns)}, "
         f"{format_share(copies.host_ns, wall)} of {format_ns(wall)}; threshold {percent(PAGEABLE_ASYNC_SHARE)}."
     )
     if copies.host_ns >= PAGEABLE_ASYNC_SHARE * wall:
         return fired(
             "Asynchronous copies of pageable memory block the caller.",
             evidence,
-            advice="Copy from pinned memory: a small pinned ring that data is staged through is enough.",
+            advice="Copy from pinned memory. A small pinned staging ring is enough.",
             stake=view.stake(copies.host_ns),
         )
     return clear("Asynchronous copies of pageable memory cost little.", evidence)
@@ -42,7 +42,7 @@ def staged(view: View) -> Verdict:
     transfers, wall = view.activity.transfers, view.wall_ns
     copies = transfers.pageable_sync
     if not copies.count:
-        return clear("The driver stages no synchronous copies.", "No synchronous copies of pageable memory.")
+        return clear("The driver does not stage synchronous copies.", "No synchronous copies of pageable memory.")
     # Of copies without a call the time of the callers is not known: it is at least the copy's.
     spent = max(copies.host_ns, copies.busy_ns)
     evidence = [
@@ -63,11 +63,11 @@ def staged(view: View) -> Verdict:
         return fired(
             "The driver copies pageable memory through its own pinned buffer while the caller waits.",
             *evidence,
-            advice="Use pinned buffers (cudaMallocHost, pin_memory=True), or register memory that is copied again and "
-            "again (cudaHostRegister); for one-off transfers staging may still be the cheaper way.",
+            advice="Use pinned buffers (cudaMallocHost, pin_memory=True), or register memory that is copied "
+            "repeatedly (cudaHostRegister); for one-off transfers, staging may still be cheaper.",
             stake=view.stake(spent),
         )
-    return clear("Staging copies by the driver do not stand out.", *evidence)
+    return clear("Staging copies by the driver take little time.", *evidence)
 
 
 def tiny_copies(view: View) -> Verdict:
@@ -80,9 +80,9 @@ def tiny_copies(view: View) -> Verdict:
     ]
     limits = f"{format_count(TINY_COPIES)} copies, median below {format_bytes(TINY_MEDIAN_BYTES)}"
     if not many:
-        return clear("Copies are not many and tiny.", f"No direction has {limits}.")
+        return clear("There are few small copies.", f"No copy direction has {limits}.")
     if transfers.link is None:
-        return lacks("Which link the GPU has, and so what it could do.", title=_TINY_COST)
+        return lacks("The type of the GPU's link, which determines its rate.", title=_TINY_COST)
     evidence, slow = [], False
     for entry in many:
         rate = transfers.link.rate(entry.direction) or 0.0
@@ -97,7 +97,7 @@ def tiny_copies(view: View) -> Verdict:
         return fired(
             "Many small copies leave the link idle.",
             *evidence,
-            advice="Pack the data and copy it at once, or batch the copies.",
+            advice="Pack the data and copy it in one piece, or batch the copies.",
             stake=view.stake(sum(max(entry.busy_ns, entry.host_ns) for entry in many)),
         )
     return clear("Small copies use the link well enough.", *evidence)
@@ -110,16 +110,17 @@ def sync_serialisation(view: View) -> Verdict:
     if serial.devices > 1:
         span = f"the {format_ns(serial.span_ns)} of {format_count(serial.devices)} GPUs together"
     evidence = (
-        f"{format_count(serial.count)} copies that are waited for run {format_ns(serial.copy_ns)}, "
+        f"{format_count(serial.count)} copies that the program waits for take {format_ns(serial.copy_ns)}, "
         f"{format_share(serial.copy_ns, serial.span_ns)} of {span} "
         f"(threshold {percent(SERIAL_SHARE)}); kernels overlap {format_share(serial.overlapped_ns, serial.copy_ns)} "
         f"of that (threshold {percent(SERIAL_OVERLAP)})."
     )
     if serial.copy_ns >= SERIAL_SHARE * serial.span_ns and serial.overlapped_ns < SERIAL_OVERLAP * serial.copy_ns:
         return fired(
-            "Copies and kernels take turns: the program waits for each copy.",
+            "Copies and kernels alternate: the program waits for each copy.",
             evidence,
-            advice="Split the work, and copy one part on its own stream while another is computed (double buffering).",
+            advice="Split the work, and copy one part on its own stream while the GPU computes another (double "
+            "buffering).",
             stake=view.stake(serial.copy_ns - serial.overlapped_ns),
         )
     return clear("Waiting for copies does not keep the GPU from computing.", evidence)
@@ -163,9 +164,9 @@ def transfer_dominates(view: View) -> Verdict:
         )
     if whole.copy_ns > whole.kernel_ns:
         return fired(
-            "The GPU spends more time on moving data than on computing.",
+            "The GPU spends more time moving data than computing.",
             *evidence,
             advice="Keep data on the GPU between steps, fuse steps, batch copies, overlap them with kernels.",
             stake=view.stake(whole.copy_ns),
         )
-    return clear("The GPU computes longer than it moves data.", *evidence)
+    return clear("The GPU spends more time computing than moving data.", *evidence)

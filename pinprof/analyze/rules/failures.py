@@ -26,18 +26,20 @@ def failed_calls(view: View) -> Verdict:
     evidence = [failure(call, error) for call in failed for error in call.errors][:_NAMED]
     asked = [failure(call, error) for call in calls if call not in failed for error in call.errors][:_NAMED]
     if not failed and not EVERY_CALL.met(view):
-        title = "Whether CUDA calls failed is not known."
-        return lacks(EVERY_CALL.missing, "No call failed that was traced.", title=title)
+        title = "It is not known whether CUDA calls failed."
+        return lacks(EVERY_CALL.missing, "No traced call failed.", title=title)
     if not failed:
-        return clear("No CUDA call failed.", *asked, "What asks a question may answer with an error.")
-    advice = "Check the return value of every call: what follows a failed one works on what is not there."
+        return clear("No CUDA call failed.", *asked, "Query calls may return an error as their answer.")
+    advice = (
+        "Check the return value of every call. After a failed call, later calls use memory or data that does not exist."
+    )
     if any(error.status == OUT_OF_MEMORY for call in failed for error in call.errors):
-        advice += " Ask for less memory, in smaller pieces, or free what is not needed before."
+        advice += " Request less memory or smaller pieces, or free unused memory first."
     severity: Severity = "critical" if any(map(_stops, failed)) else "warning"
     return fired(
         evidence[0],
         *evidence[1:],
-        "Bytes of failed calls count nowhere.",
+        "Totals exclude the bytes of failed calls.",
         advice=advice,
         stake=None,
         severity=severity,
@@ -48,15 +50,15 @@ def failed_pinned(view: View) -> Verdict:
     """A program whose pin failed often goes on with pageable memory, and says nothing."""
     pins = view.activity.failed_pins
     if not pins and not EVERY_ALLOCATION.met(view):
-        title = "Whether page-locking failed is not known."
-        return lacks(EVERY_ALLOCATION.missing, "No call failed that was traced.", title=title)
+        title = "It is not known whether page-locking failed."
+        return lacks(EVERY_ALLOCATION.missing, "No traced call failed.", title=title)
     if not pins:
         return clear("No page-locking failed.", "Every call that allocates or registers pinned memory succeeded.")
     fallen = [pin for pin in pins if pin.copies]
     first = max(fallen or pins, key=lambda pin: (pin.copying_ns, pin.asked_bytes))
     evidence = [_failed_pin(pin) for pin in pins[:_NAMED]]
     evidence += [
-        f"After it, {format_counted(pin.copies, 'copy', 'copies')} of pageable memory of that size moved "
+        f"After that, {format_counted(pin.copies, 'copy', 'copies')} of pageable memory of that size moved "
         f"{format_bytes(pin.copied_bytes)} in {format_ns(pin.copying_ns)}."
         for pin in fallen[:_NAMED]
     ]
@@ -81,14 +83,17 @@ def _failed_pin(pin: FailedPin) -> str:
 
 
 def _cure(statuses: set[int]) -> str:
-    advice = ["Check the return value of every call that page-locks memory, and report when pageable memory is used."]
+    advice = ["Check the return value of every call that page-locks memory, and log a fallback to pageable memory."]
     if OUT_OF_MEMORY in statuses:
         advice.append(
-            "Pin less, or in pieces of at most 2 GiB; compare with `ulimit -l`, the container's memory limit and the "
+            "Pin less, or pin in pieces of at most 2 GiB. Check `ulimit -l`, the container's memory limit and the "
             "free memory of the NUMA node."
         )
     if NOT_SUPPORTED in statuses:
-        advice.append("Registering is not supported here (confidential computing, some virtual machines): allocate.")
+        advice.append(
+            "Registering is not supported on this machine (confidential computing, some virtual machines). Allocate "
+            "pinned memory instead."
+        )
     return " ".join(advice)
 
 

@@ -23,7 +23,7 @@ def of_managed_memory(judge: Callable[[View, UvmAnalysis], Verdict]) -> Callable
     def judged(view: View) -> Verdict:
         if view.activity.uvm is not None:
             return judge(view, view.activity.uvm)
-        return clear("The program uses no managed memory.", "No managed allocation, no migration.")
+        return clear("The program uses no managed memory.", "No managed allocations or migrations.")
 
     return judged
 
@@ -34,16 +34,16 @@ def gpu_fault_storm(view: View, uvm: UvmAnalysis) -> Verdict:
     kernels = uvm.kernels
     storm = is_storm(kernels)
     thresholds = f"thresholds {STORM_MIGRATIONS} faulted migrations in a kernel, {percent(STORM_SHARE)} of it lost"
-    missing = "" if uvm.gpu_fault_groups is not None else "GPU page faults: time is judged by migrations alone."
+    missing = "" if uvm.gpu_fault_groups is not None else "GPU page faults; time is judged only by migrations."
     if not storm.any():
-        return clear("No kernel is slowed by a storm of page faults.", f"{uvm.summary} {thresholds}.", missing=missing)
+        return clear("Page-fault storms do not slow down kernels.", f"{uvm.summary} {thresholds}.", missing=missing)
     total = int((kernels.end_ns - kernels.start_ns)[storm].sum())
     lost = int(kernels.lost_ns[storm].sum())
     migrations = format_count(int(kernels.fault_migrations[storm].sum()))
     evidence = [
         (
-            f"{format_counted(int(storm.sum()), 'kernel', 'kernels')} with {migrations} faulted migrations: "
-            f"{format_share(lost, total)} of {format_ns(total)} is lost to faults ({thresholds})."
+            f"{format_counted(int(storm.sum()), 'kernel has', 'kernels have')} {migrations} faulted migrations. "
+            f"Faults take {format_share(lost, total)} of {format_ns(total)} ({thresholds})."
         ),
         (
             f"{at_most(uvm)}{format_share(uvm.lost_ns, uvm.kernel_ns)} of {format_ns(uvm.kernel_ns)} kernel time is "
@@ -56,9 +56,9 @@ def gpu_fault_storm(view: View, uvm: UvmAnalysis) -> Verdict:
             f"{format_ns(uvm.gpu_fault_ns or 0)}."
         )
     return fired(
-        "Kernels stop for page faults on managed memory again and again.",
+        "Kernels stop repeatedly for page faults on managed memory.",
         *evidence,
-        advice="cudaMemPrefetchAsync before the launch; else let one warp touch each 64 KiB page.",
+        advice="Call cudaMemPrefetchAsync before the launch, or let one warp touch each 64 KiB page.",
         stake=view.stake(lost),
         missing=missing,
     )
@@ -71,7 +71,9 @@ def prefetch_missing(view: View, uvm: UvmAnalysis) -> Verdict:
     moved, touched = int(kernels.uvm_bytes.sum()), int(kernels.fault_bytes.sum())
     asked = int(kernels.prefetch_bytes.sum())
     if not moved:
-        return clear("Kernels find managed memory in place.", "Nothing migrated to the device in a kernel.")
+        return clear(
+            "Managed memory is in place when kernels start.", "No memory migrated to the device during a kernel."
+        )
     prefetched = format_bytes(asked) if asked else "nothing"
     evidence = [
         (
@@ -80,7 +82,7 @@ def prefetch_missing(view: View, uvm: UvmAnalysis) -> Verdict:
         )
     ]
     if touched < PREFETCH_MISSING * moved or asked:
-        return clear("Kernels do not rely on page faults alone.", *evidence)
+        return clear("Kernels do not depend on page faults alone.", *evidence)
     rate, known = _pinned_rate(view)
     missing, saving = "", float(uvm.kernel_ns)
     if rate:
@@ -91,12 +93,13 @@ def prefetch_missing(view: View, uvm: UvmAnalysis) -> Verdict:
             f"{rate:.3g} GB/s ({known}): prefetching saves up to {format_ns(saving)}."
         )
     else:
-        missing = "A pinned copy's bandwidth, to say what prefetching would save."
+        missing = "The bandwidth of a pinned copy, to predict what prefetching saves."
     evidence += _serial(uvm)
     return fired(
-        "Managed memory reaches the GPU by page faults; nothing is prefetched.",
+        "Managed memory reaches the GPU only by page faults, without prefetching.",
         *evidence,
-        advice="cudaMemPrefetchAsync to the device before the launch; CUDA 13 takes a cudaMemLocation for the target.",
+        advice="Call cudaMemPrefetchAsync to the device before the launch. In CUDA 13, the target is a "
+        "cudaMemLocation.",
         stake=view.stake(saving),
         missing=missing,
     )
@@ -111,7 +114,7 @@ def _serial(uvm: UvmAnalysis) -> list[str]:
         return []
     name = kernels.names[kernels.name[longest]] if kernels.name[longest] >= 0 else "the longest kernel"
     with_threads = format_counted(threads, "thread", "threads")
-    return [f"{name} runs {format_ns(duration)} on {with_threads}: most of that is its own computing, one by one."]
+    return [f"{name} runs {format_ns(duration)} on {with_threads}: most of that is its own sequential computing."]
 
 
 def _pinned_rate(view: View) -> tuple[float, str]:
@@ -135,11 +138,11 @@ def ping_pong(view: View, uvm: UvmAnalysis) -> Verdict:
     missing = (
         ""
         if "memory" in view.activity.recorded
-        else ("Allocations: memory freed and allocated again at the same address counts as the same.")
+        else ("Allocations; memory freed and reallocated at the same address counts as the same memory.")
     )
     evidence = (
-        f"{uvm.flips_per_block:.3g} changes of direction per 2 MiB block and allocation (threshold {FLIPS_PER_BLOCK}); "
-        f"{uvm.moved_per_byte:.3g} bytes moved for each distinct one (threshold {MOVED_PER_BYTE})."
+        f"{uvm.flips_per_block:.3g} direction changes per 2 MiB block and allocation (threshold {FLIPS_PER_BLOCK}); "
+        f"{uvm.moved_per_byte:.3g} bytes moved per distinct byte (threshold {MOVED_PER_BYTE})."
     )
     if uvm.flips_per_block >= FLIPS_PER_BLOCK or uvm.moved_per_byte >= MOVED_PER_BYTE:
         return fired(
@@ -150,7 +153,7 @@ def ping_pong(view: View, uvm: UvmAnalysis) -> Verdict:
             stake=view.stake(_migrating_ns(view)),
             missing=missing,
         )
-    return clear("Managed memory does not go back and forth.", evidence, missing=missing)
+    return clear("Managed memory does not move back and forth.", evidence, missing=missing)
 
 
 @of_managed_memory
@@ -164,17 +167,17 @@ def eviction(view: View, uvm: UvmAnalysis) -> Verdict:
         f"{format_share(uvm.eviction_share, 1)} of migrated bytes are evictions (threshold {percent(EVICTED)})."
     ]
     if capacity and live:
-        evidence.append(f"{format_bytes(live)} of managed memory at most, on a device of {format_bytes(capacity)}.")
+        evidence.append(f"Managed memory peaks at {format_bytes(live)}; the device has {format_bytes(capacity)}.")
     missing = f"Not known: {', '.join(unknown)}." if unknown else ""
     if uvm.eviction_share >= EVICTED or (capacity and live > capacity):
         return fired(
-            "Managed memory does not fit on the device; pages are evicted to make room.",
+            "Managed memory does not fit on the device, so the driver evicts pages to make room.",
             *evidence,
-            advice="Work in tiles that fit, or leave what is rarely used on the host (zero-copy, accessed-by).",
+            advice="Work in tiles that fit, or keep rarely used data on the host (zero-copy, accessed-by).",
             stake=view.stake(_migrating_ns(view)),
             missing=missing,
         )
-    return clear("The device holds what it works on.", *evidence, missing=missing)
+    return clear("The working set fits on the device.", *evidence, missing=missing)
 
 
 @of_managed_memory
@@ -182,7 +185,7 @@ def cpu_fault_drain(view: View, uvm: UvmAnalysis) -> Verdict:
     """18: the CPU fetches results back page by page."""
     wall = view.wall_ns
     evidence = (
-        f"{format_bytes(uvm.drain_bytes)} came back to the host by touch, outside kernels, in runs of "
+        f"{format_bytes(uvm.drain_bytes)} came back to the host by CPU faults, outside kernels, in "
         f"{format_ns(uvm.drain_ns)}: {format_share(uvm.drain_ns, wall)} of {format_ns(wall)} (threshold "
         f"{percent(DRAIN)})."
     )
@@ -190,7 +193,7 @@ def cpu_fault_drain(view: View, uvm: UvmAnalysis) -> Verdict:
         return fired(
             "The CPU reads results back page by page.",
             evidence,
-            advice="cudaMemPrefetchAsync to the host (cudaCpuDeviceId) before reading.",
+            advice="Call cudaMemPrefetchAsync to the host (cudaCpuDeviceId) before reading.",
             stake=view.stake(uvm.drain_ns),
         )
     return clear("Reading results on the CPU costs little.", evidence)

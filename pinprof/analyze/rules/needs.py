@@ -12,8 +12,8 @@ from pinprof.cuda_functions import MEMORY
 from pinprof.model import KERNEL
 from pinprof.units import format_bytes
 
-_NO_SAMPLES = "Without samples this cannot be judged."
-_NO_KERNEL = "Without kernel call chains this cannot be judged."
+_NO_SAMPLES = "Without samples, this can't be judged."
+_NO_KERNEL = "Without kernel call chains, this can't be judged."
 
 
 def _stops_at_the_kernel(view: View) -> bool:
@@ -38,31 +38,31 @@ SAMPLES = Need(
 ON_CPU = Need(lambda view: view.sampled is not None and not view.sampled.event.spans, SAMPLES.missing, _NO_SAMPLES)
 PERMITTED = Need(
     lambda view: not view.capture.manifest.kernel_left_out,
-    "The kernel's part, which was not permitted to sample: `pinprof doctor` says how.",
+    "Kernel samples, which were not permitted: run `pinprof doctor` for the fix.",
     _NO_KERNEL,
 )
 STACKS = Need(
     lambda view: has_call_chains(view.capture, view.main_number),
-    "Call chains: most samples say only where they were taken. Record with `perf record -g`.",
-    "Without call chains this cannot be judged.",
+    "Call chains; most samples have none. Record with `perf record -g`.",
+    "Without call chains, this can't be judged.",
 )
 KERNEL_NAMES = Need(
     lambda view: has_kernel_names(view.capture, view.main_number),
     "Names of kernel functions: give the recording kernel's kallsyms with --kallsyms.",
-    "Without names of kernel functions this cannot be judged.",
+    "Without names of kernel functions, this can't be judged.",
 )
 CALL_CHAINS = Need(
     lambda view: not _stops_at_the_kernel(view),
-    "Kernel call chains: samples of nsys end at the kernel's door. Record with perf as well.",
+    "Kernel call chains; nsys samples end at the kernel entry. Record with perf as well.",
     _NO_KERNEL,
 )
 KERNEL_SAMPLES = Need(
-    _may_hold_the_kernel, "Kernel call chains: these samples hold user code only. Record with perf.", _NO_KERNEL
+    _may_hold_the_kernel, "Kernel call chains; these samples cover only user code. Record with perf.", _NO_KERNEL
 )
 ENOUGH = Need(
     lambda view: not view.main.too_few,
     f"At least {MIN_SAMPLES} samples: record for longer, or with a higher --frequency.",
-    "From so few samples this cannot be judged.",
+    "There are too few samples to judge this.",
 )
 _ON_CPU_SAMPLES = (SAMPLES, PERMITTED, CALL_CHAINS, ENOUGH, ON_CPU)
 CPU_SAMPLES = (*_ON_CPU_SAMPLES, STACKS)
@@ -74,17 +74,18 @@ CUDA = Need(lambda view: view.knows_cuda, _NO_ACTIVITY)
 CALLS = Need(lambda view: view.knows_calls, _NO_ACTIVITY)
 """CUDA calls, by whichever tool; perhaps without what the GPU did."""
 _OVER_BUDGET = (
-    "{}: tracing them would have cost more than --probe-budget, and some were not traced. Record again with more of it."
+    "{}: some were not traced, because tracing them would have exceeded --probe-budget. Record again with a larger "
+    "budget."
 )
 EVERY_CALL = Need(lambda view: not view.untraced(), _OVER_BUDGET.format("All CUDA calls"))
 EVERY_ALLOCATION = Need(lambda view: not view.untraced(MEMORY), _OVER_BUDGET.format("All allocations"))
 ANY_CALL = Need(lambda view: view.has_calls, "CUDA calls.")
 CALLS_OR_CUDA = Need(lambda view: view.knows_cuda or view.has_calls, _NO_ACTIVITY)
-_NO_GPU = "{}: calls asked the GPU for them, and the recording holds none. Record again with nsys --trace=cuda."
+_NO_GPU = "{}: calls requested them, but the recording has none. Record again with nsys --trace=cuda."
 KERNELS_SEEN = Need(lambda view: "kernels" not in view.activity.unrecorded, _NO_GPU.format("Kernels"))
 COPIES_SEEN = Need(lambda view: "copies" not in view.activity.unrecorded, _NO_GPU.format("Copies"))
 """Where CUDA was traced, migrations stand beside copies."""
-ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work: the recording holds none.")
+ANY_GPU_WORK = Need(lambda view: bool(view.activity.transfers.devices), "GPU work; the recording has none.")
 COPIES = (CUDA, COPIES_SEEN, ANY_GPU_WORK)
 MOVES = (
     Need(lambda view: view.knows_cuda or (view.knows_migrations and view.has_calls), _NO_ACTIVITY),

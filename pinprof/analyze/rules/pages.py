@@ -48,13 +48,15 @@ class Sizes:
 def no_huge_pages(view: View) -> Verdict:
     """13: large buffers in small pages; fires only where nothing that was recorded says otherwise."""
     log = summarise_memory(view.capture)
-    history = "AnonHugePages of the process over time; page-faults cannot see pages created inside a pin."
+    history = (
+        "AnonHugePages of the process over time, because the page-fault event does not see pages created during a pin."
+    )
     missing = history if log is None or "huge" not in log.peak else ""
     scope, share = view.worst("fault.anon", "pin.faultin")
     shares = scope.states("fault.anon + pin.faultin", share)
     if share < HUGE_PAGES_SHARE:
         below = f"{shares}; threshold {percent(HUGE_PAGES_SHARE)}."
-        return clear("Creating pages costs little.", below, missing=missing)
+        return clear("Creating pages takes little time.", below, missing=missing)
     inside_pins = scope.part.share("pin.faultin") > scope.part.share("fault.anon")
     # What a pin creates is no page fault: faults then tell of other memory.
     known = [] if inside_pins else [sizes for sizes in _of_faults(view.capture, log) if sizes.tells]
@@ -64,12 +66,12 @@ def no_huge_pages(view: View) -> Verdict:
         return lacks(f"A page-faults event with addresses over at least {least}, or {history}", f"{shares}.")
     evidence = [f"{shares}; threshold {percent(HUGE_PAGES_SHARE)}.", *(sizes.words for sizes in known)]
     if not all(sizes.is_small for sizes in known):
-        return clear("Most of the memory is mapped in large pieces.", *evidence, missing=missing)
-    advice = "madvise(MADV_HUGEPAGE) before the first touch, or hugetlbfs."
+        return clear("Most of the memory uses large pages.", *evidence, missing=missing)
+    advice = "Call madvise(MADV_HUGEPAGE) before the first touch, or use hugetlbfs."
     if inside_pins:
-        advice += " cudaMallocHost takes small pages: touch huge ones of your own, then register them."
+        advice += " cudaMallocHost uses small pages: touch your own huge pages, then register them."
     stake = view.sampled_stake(share * scope.part.total)
-    return fired("Large buffers are made of small pages.", *evidence, advice=advice, stake=stake, missing=missing)
+    return fired("Large buffers use small pages.", *evidence, advice=advice, stake=stake, missing=missing)
 
 
 def _of_faults(capture: Capture, log: MemoryResult | None) -> Iterator[Sizes]:
@@ -93,7 +95,7 @@ def _of_faults(capture: Capture, log: MemoryResult | None) -> Iterator[Sizes]:
         yield Sizes(
             small, large,
             f"By their number, the program's page faults made at least {format_bytes(small)} in small pages; "
-            f"{format_count(got_huge)} faults of the machine got a huge page, {format_bytes(large)} ({threshold}).",
+            f"{format_count(got_huge)} faults on the machine got a huge page, {format_bytes(large)} ({threshold}).",
         )  # fmt: skip
 
 

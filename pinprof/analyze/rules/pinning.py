@@ -26,7 +26,7 @@ def first_touch_in_pin(view: View) -> Verdict:
     """12: the pinning call creates the pages it pins."""
     calls = _pinning_calls(view)
     if not calls:
-        return clear("No call spends its time pinning.", _NO_PINNING)
+        return clear("No call spends much time pinning.", _NO_PINNING)
     scope, pinning = max(calls, key=lambda call: call[0].part.by_leaf.get("pin.faultin", 0))
     # Without ranges the call's own time is not known: pinning itself is the best measure.
     whole = scope.part.total if scope.range else pinning
@@ -39,20 +39,20 @@ def first_touch_in_pin(view: View) -> Verdict:
         return lacks(_FEW_OF_PINNING, evidence)
     if created >= FIRST_TOUCH_IN_PIN * whole:
         return fired(
-            "Pinning is cheap; here the call creates the pages, and that is what takes the time.",
+            "Pinning itself is cheap. This call also creates the pages, and that takes the time.",
             evidence,
-            advice="Touch the memory first, in parallel and in huge pages, then register it; pool pinned buffers. In "
-            "PyTorch: PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
+            advice="Touch the memory first, in parallel and in huge pages, then register it. Pool pinned buffers. In "
+            "PyTorch, set PYTORCH_CUDA_ALLOC_CONF=pinned_use_cuda_host_register:True,pinned_num_register_threads:8.",
             stake=view.sampled_stake(created),
         )
-    return clear("The pages were there before they were pinned.", evidence)
+    return clear("The pages existed before they were pinned.", evidence)
 
 
 def compaction(view: View) -> Verdict:
     """14: making room for the pages costs more than a little of pinning."""
     calls = _pinning_calls(view)
     if not calls:
-        return clear("No call spends its time pinning.", _NO_PINNING)
+        return clear("No call spends much time pinning.", _NO_PINNING)
     judged = [call for call in calls if call[0].enough(call[1])]
     if not judged:
         return lacks(_FEW_OF_PINNING)
@@ -66,10 +66,11 @@ def compaction(view: View) -> Verdict:
         return fired(
             "The kernel compacts or reclaims memory to find pages for the pin.",
             evidence,
-            advice="Reserve hugetlbfs pages, or set transparent huge page defrag to defer+madvise; leave memory free.",
+            advice="Reserve hugetlbfs pages, or set the defragmentation of transparent huge pages to "
+            "defer+madvise. Leave more memory free.",
             stake=view.sampled_stake(reclaiming),
         )
-    return clear("Pages for the pin were at hand.", evidence)
+    return clear("Free pages for the pin were available.", evidence)
 
 
 def _pinning_calls(view: View) -> list[tuple[Scope, int]]:
@@ -95,13 +96,13 @@ def over_pinned(view: View) -> Verdict:
     )
     if memory.pinned_bytes > limit * total:
         return fired(
-            "Pinned memory leaves little for everything else.",
+            "Pinned memory leaves little memory for everything else.",
             evidence,
-            advice="Cap it: stage through a ring of a few pinned buffers.",
+            advice="Limit it: stage through a ring of a few pinned buffers.",
             stake=None,
             severity="critical" if memory.pinned_bytes > PINNED_CRITICAL * total else "warning",
         )
-    return clear("Pinned memory leaves room for the rest.", evidence)
+    return clear("Pinned memory leaves enough memory for the rest.", evidence)
 
 
 def giant_pin(view: View) -> Verdict:
@@ -120,4 +121,4 @@ def giant_pin(view: View) -> Verdict:
             stake=None,
             severity="critical" if memory.largest_pin_bytes >= FAILING_PIN_BYTES else "warning",
         )
-    return clear("No single pin is very large.", evidence)
+    return clear("No single call pins a very large buffer.", evidence)

@@ -22,19 +22,23 @@ def context_init(view: View) -> Verdict:
     thresholds = f"thresholds {format_ns(CONTEXT_INIT_NS)} and {CONTEXT_INIT_FACTOR} × later calls"
     evidence = [
         f"{entry.name} takes {format_ns(entry.duration_ns)}"
-        + (f", later ones {format_ns(entry.typical_ns)}" if entry.typical_ns is not None else "; there is no later one")
+        + (
+            f", later ones {format_ns(entry.typical_ns)}"
+            if entry.typical_ns is not None
+            else "; there are no later ones"
+        )
         + f" ({thresholds})."
         for entry in view.activity.context_init
     ]
     if evidence:
         return fired(
-            "The first CUDA call creates the context; it is kept out of everything else here.",
+            "The first CUDA call creates the context. Other figures exclude it.",
             *evidence,
-            advice="Call cudaFree(0) before what you time.",
+            advice="Call cudaFree(0) before the code that you time.",
             stake=None,
             severity="info",
         )
-    return clear("No call creates a context while it was recorded.", f"No first call meets {thresholds}.")
+    return clear("No recorded call creates a context.", f"No first call exceeds {thresholds}.")
 
 
 def sampling_gap(view: View) -> Verdict:
@@ -52,9 +56,9 @@ def sampling_gap(view: View) -> Verdict:
     gaps = [f"{format_share(part, whole)} {what}." for what, part, whole in shares if part > SAMPLING_GAP * whole > 0]
     if view.main.too_few:
         taken = format_counted(view.main.drawn or 0, "sample was", "samples were")
-        gaps.insert(0, f"Only {taken} taken of {view.main.event.name}: no cause is judged below {MIN_SAMPLES}.")
+        gaps.insert(0, f"Only {taken} taken of {view.main.event.name}: judging causes needs {MIN_SAMPLES}.")
     if view.capture.manifest.kernel_left_out:
-        gaps.insert(0, "The kernel was not sampled: time in page faults, pinning and copies there is missing.")
+        gaps.insert(0, "The kernel was not sampled, so its time in page faults, pinning and copies is missing.")
     compared = [
         (entry.wall.remainder_ns if entry.wall else entry.wall_ns - entry.own_thread_ns, entry)
         for entry in view.ranges
@@ -70,16 +74,16 @@ def sampling_gap(view: View) -> Verdict:
         ]
         more = f" and {len(waiting) - GAPS_NAMED} more" if len(waiting) > GAPS_NAMED else ""
         known = any(entry.wall for _, entry in waiting)
-        what = "Neither on the CPU nor known to wait" if known else "Not on the CPU"
+        what = "Neither on the CPU nor in a known wait" if known else "Not on the CPU"
         gaps.append(f"{what}: {', '.join(named)}{more}. {_why_off_cpu(view.capture)}".rstrip())
     missing = "" if compared else f"Ranges of at least {format_ns(GAP_WALL_NS)} with thread ids, to compare the clocks."
     if gaps:
         blind = view.capture.manifest.kernel_left_out
-        advice = "Permit it: `pinprof doctor` says how. " if blind else ""
+        advice = "Run `pinprof doctor` for the fix. " if blind else ""
         advice += "Record for longer, or with a higher --frequency. " if view.main.too_few else ""
-        advice += "Read shares with this in mind; --system-wide sees kernel threads, symbols come with --symfs."
+        advice += "Shares are less certain. Use --system-wide to include kernel threads, and --symfs to find symbols."
         return fired(
-            "The samples do not show everything.",
+            "The samples are incomplete.",
             *gaps,
             f"Threshold {percent(SAMPLING_GAP)} each.",
             advice=advice,
@@ -87,7 +91,7 @@ def sampling_gap(view: View) -> Verdict:
             missing=missing,
             severity="warning" if blind else "info",
         )
-    return clear("Losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
+    return clear("Sample losses and gaps are below 5 %.", f"{format_count(count)} samples.", missing=missing)
 
 
 def _why_off_cpu(capture: Capture) -> str:

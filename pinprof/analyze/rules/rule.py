@@ -28,7 +28,7 @@ class Stake:
             return ""
         least = f"{percent(LEAST_SHARE)} and {format_ns(LEAST_NS)}" if self.unit == "ns" else percent(LEAST_SHARE)
         cost, whole = (format_weight(amount, self.unit) for amount in (self.cost, self.whole))
-        return f"It is about {cost} of {whole}: below {least} no advice is given."
+        return f"It is about {cost} of {whole}; there is no advice below {least}."
 
 
 @dataclass(frozen=True)
@@ -232,7 +232,7 @@ class Rule:
     needs: tuple[Need, ...]
     """In the order in which a missing one is told; `judge` reads nothing that they do not promise."""
     subject: str = "This"
-    """Begins the sentence `… cannot be judged.`"""
+    """Begins the sentence `… can't be judged.`"""
     otherwise: Rule | None = None
     """Judges where a need is not met: the same question by poorer data."""
 
@@ -242,5 +242,5 @@ class Rule:
         if need and self.otherwise:
             return self.otherwise.verdict(view)
         said = lacks(need.missing, title=need.title) if need else self.judge(view)
-        title = said.title or f"{self.subject} cannot be judged."
+        title = said.title or f"{self.subject} can't be judged."
         return Finding(self.name, said.severity, title, said.evidence, said.advice, said.missing, self.name)

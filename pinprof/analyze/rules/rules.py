@@ -36,12 +36,12 @@ from pinprof.model import Capture
 
 _REPEATED = "Repeated allocation"
 _STAGING = "Staging by the driver"
-_LINK_SPEED = "Whether the link is as fast as it should be"
-_PINNED = "How much of the machine's memory is pinned"
+_LINK_SPEED = "The speed of the link"
+_PINNED = "The share of memory that is pinned"
 
 RULES: tuple[Rule, ...] = (
-    Rule(FAILED_CALLS, failures.failed_calls, (CALLS, ANY_CALL), "Whether CUDA calls failed"),
-    Rule("failed-pinned", failures.failed_pinned, (CALLS, ANY_CALL), "Whether page-locking failed"),
+    Rule(FAILED_CALLS, failures.failed_calls, (CALLS, ANY_CALL), "Failed CUDA calls"),
+    Rule("failed-pinned", failures.failed_pinned, (CALLS, ANY_CALL), "Failed page-locking"),
     Rule("first-touch-in-pin", pinning.first_touch_in_pin, KERNEL_CAUSES),
     Rule("first-touch", shares.first_touch, KERNEL_CAUSES),
     Rule(
@@ -54,18 +54,18 @@ RULES: tuple[Rule, ...] = (
         otherwise=Rule("alloc-loop", allocation.by_ranges, (SAMPLES, PERMITTED, CALL_CHAINS), _REPEATED),
     ),
     Rule("freeing", shares.freeing, KERNEL_CAUSES),
-    Rule("no-huge-pages", pages.no_huge_pages, KERNEL_CAUSES, "Whether huge pages back the large buffers"),
+    Rule("no-huge-pages", pages.no_huge_pages, KERNEL_CAUSES, "The use of huge pages"),
     Rule("compaction", pinning.compaction, KERNEL_CAUSES),
     Rule("sampling-gap", quality.sampling_gap, (SAMPLES,)),
     Rule("context-init", quality.context_init, (CALLS, ANY_CALL), "Context initialisation"),
-    Rule("async-from-pageable", copies.async_from_pageable, COPIES, "Whether asynchronous copies block"),
+    Rule("async-from-pageable", copies.async_from_pageable, COPIES, "Blocking by asynchronous copies"),
     Rule("tiny-copies", copies.tiny_copies, COPIES, "The size of copies"),
     Rule("sync-serialisation", copies.sync_serialisation, (*GPU, GPU_SPAN), "Waiting for copies"),
     Rule("slow-link", copies.slow_link, (*COPIES, LARGE_COPIES, LINK), _LINK_SPEED),
-    Rule("transfer-dominates", copies.transfer_dominates, (*GPU, GPU_WORK), "Copying against computing"),
+    Rule("transfer-dominates", copies.transfer_dominates, (*GPU, GPU_WORK), "The ratio of copying to computing"),
     Rule("gpu-fault-storm", managed.gpu_fault_storm, (*GPU, MIGRATIONS), "Page faults of the GPU"),
     Rule("prefetch-missing", managed.prefetch_missing, (*GPU, MIGRATIONS), "Prefetching of managed memory"),
-    Rule("ping-pong", managed.ping_pong, (*MOVES, MIGRATIONS), "Managed memory going back and forth"),
+    Rule("ping-pong", managed.ping_pong, (*MOVES, MIGRATIONS), "Back-and-forth movement of managed memory"),
     Rule("eviction", managed.eviction, (*MOVES, MIGRATIONS), "Eviction of managed memory"),
     Rule("cpu-fault-drain", managed.cpu_fault_drain, (*MOVES, MIGRATIONS), "Reading managed memory back"),
     Rule("over-pinned", pinning.over_pinned, (CALLS, ALLOCATIONS, EVERY_ALLOCATION, HOST_MEMORY), _PINNED),

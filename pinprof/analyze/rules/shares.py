@@ -35,7 +35,7 @@ class ShareOf:
         if share < self.threshold:
             return clear(self.clear, *evidence, missing=self.missing)
         if scope.part.heuristic and "copy.staging" in self.leaves:
-            evidence.append("The copy loop is told by the hot-loop rule (heuristic): libcuda has no symbols.")
+            evidence.append("The hot-loop rule (a heuristic) identifies the copy loop, because libcuda has no symbols.")
         stake = view.sampled_stake(share * scope.part.total)
         heaviest = max(self.leaves, key=lambda leaf: scope.part.by_leaf.get(leaf, 0))
         advice = self.otherwise[1] if heaviest == self.otherwise[0] else self.advice
@@ -46,12 +46,15 @@ first_touch = ShareOf(
     ("fault.anon", "fault.file", "fault.entry", "fault.core"),
     FIRST_TOUCH,
     "First touch (fault.anon, fault.file, fault.entry, fault.core)",
-    "The first touch of fresh memory takes a large part of the time.",
-    "The first touch of fresh memory is no large part of the time.",
-    "Reuse buffers instead of allocating new ones; madvise(MADV_HUGEPAGE); touch pages early and in parallel.",
+    "First touches of new memory take a large part of the time.",
+    "First touches of new memory take little time.",
+    "Reuse buffers instead of allocating new ones, use madvise(MADV_HUGEPAGE), or touch pages early and in parallel.",
     otherwise=(
         "fault.file",
-        "Keep shared memory and reuse it (DataLoader workers fill new memory in /dev/shm each time); read() files.",
+        (
+            "Keep and reuse shared memory (DataLoader workers fill new memory in /dev/shm each time). Read files with "
+            "read()."
+        ),
     ),
 )
 
@@ -60,8 +63,8 @@ staging = ShareOf(
     STAGING,
     "copy.staging",
     "The driver copies pageable memory through its own pinned buffer.",
-    "Staging copies by the driver do not stand out.",
-    "Copy from pinned memory, asynchronously; for one-off transfers staging may still be the cheaper way.",
+    "Staging copies by the driver take little time.",
+    "Copy from pinned memory, asynchronously; for one-off transfers, staging may still be cheaper.",
     "Sizes and kinds of the transfers (nsys).",
 )
 
@@ -70,17 +73,18 @@ managed_cpu_faults = ShareOf(
     MANAGED_CPU_FAULTS,
     "uvm.cpu_fault",
     "The CPU faults on managed memory.",
-    "CPU faults on managed memory do not stand out.",
-    "cudaMemPrefetchAsync to the host before reading; initialise on the GPU, or in ordinary memory.",
-    "Direction and cause of the migrations (nsys): creating pages and fetching them back look alike here.",
+    "CPU faults on managed memory take little time.",
+    "Call cudaMemPrefetchAsync to the host before reading. Initialise data on the GPU or in ordinary memory.",
+    "Direction and cause of the migrations (nsys); without them, creating pages and fetching them back look the same.",
 )
 
 freeing = ShareOf(
     ("free.*", "unpin"),
     FREEING,
     "Freeing and unpinning (free.*, unpin)",
-    "Giving memory back takes a noticeable part of the time.",
-    "Giving memory back does not stand out.",
-    "Keep buffers; for malloc raise M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.",
-    "Teardown at exit: recent kernels stop per-task sampling before it (record --system-wide, or free explicitly).",
+    "Freeing memory takes a noticeable part of the time.",
+    "Freeing memory takes little time.",
+    "Keep buffers. For malloc, raise M_MMAP_THRESHOLD and M_TRIM_THRESHOLD.",
+    "Teardown at exit, because recent kernels stop per-task sampling before it. Record with --system-wide, or free "
+    "the memory explicitly.",
 )

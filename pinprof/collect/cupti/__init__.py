@@ -49,22 +49,22 @@ def _check(request: RecordRequest) -> None:
         return
     if request.pid or request.own_process:
         raise CollectError(
-            "CUPTI records a program from its start, and this one runs already.",
+            "CUPTI can record a program only from its start, but this one is already running.",
             "Start the program with `pinprof record -- …`, or leave out --gpu cupti.",
             "gpu",
         )
     if reason := _refusal(request, os.environ):
-        raise CollectError(reason, "Leave out --gpu cupti, or remove what is named.", "gpu")
+        raise CollectError(reason, "Leave out --gpu cupti, or remove that tool.", "gpu")
     CUPTI.find()
 
 
 def _refusal(request: RecordRequest, environment: Mapping[str, str]) -> str:
     """Why the work of the GPU is left to another tool; empty where it is not."""
     if any(part.traces_cuda for part in chosen(request)):
-        return "Nsight Systems records what the GPU does, and no other tool can beside it."
+        return "Nsight Systems already records the GPU's work, and two tools can't do so at once."
     given = environment.get(LIBRARY_VARIABLE, "")
     if given and not Path(given).name.startswith(CUPTI.prefix):
-        return f"{LIBRARY_VARIABLE} is set: another tool records what the GPU does."
+        return f"{LIBRARY_VARIABLE} is set: another tool records the GPU's work."
     return ""
 
 
@@ -77,16 +77,16 @@ def _join(setup: Setup) -> Sequence[Tool]:
     if request.gpu == "off" or request.pid or request.own_process or any(part.traces_cuda for part in chosen(request)):
         return []
     if reason := _refusal(request, environment):
-        setup.notes.append(f"What the GPU did was not recorded. {reason}")
+        setup.notes.append(f"The GPU's work was not recorded. {reason}")
         return []
     try:
         library = CUPTI.find()
         folder = (setup.directory / store.GPU).resolve()
         folder.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
     except ToolMissing as error:
-        setup.notes.append(f"What the GPU did was not recorded: {error}")
+        setup.notes.append(f"The GPU's work was not recorded: {error}")
     except OSError as error:
-        setup.notes.append(f"What the GPU did was not recorded: {error.strerror}.")
+        setup.notes.append(f"The GPU's work was not recorded: {error.strerror}.")
     else:
         found = candidates(find_program(request.command[0]), environment)
         environment |= {

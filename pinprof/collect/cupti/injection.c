@@ -225,7 +225,7 @@ struct header {
     uint64_t dropped;            /* records that CUPTI had no buffer for */
     uint32_t api, state;
     uint32_t unified, unknown; /* whether counters of unified memory were on; records of unknown kinds */
-    uint64_t cost_ns;          /* processor time of translating and writing */
+    uint64_t cost_ns;          /* CPU time of translating and writing */
     uint64_t stopped_ns;       /* when recording ended before the process did; 0: it did not */
     uint64_t reserved[7];
 };

@@ -82,7 +82,7 @@ class Attached(Tool):
         try:
             self.recorder = start(orders, control, self._log, "pinprof-native", fork=not request.own_process)
         except OSError as error:
-            problem = f"The collector cannot be started: {error.strerror}."
+            problem = f"The collector can't start: {error.strerror}."
             raise _failed(problem, "`pinprof doctor` checks this machine.") from error
 
     def await_ready(self, waiter: Waiter) -> None:
@@ -137,7 +137,7 @@ class Attached(Tool):
             raise self._start_failure()
         if time.monotonic() > deadline:
             problem = f"The collector was not ready after {START_TIMEOUT_S:.0f} s."
-            raise _failed(problem, "Try again when the machine is less busy, or without --system-wide.")
+            raise _failed(problem, "Try again when the machine is less busy, or leave out --system-wide.")
 
     def _start_failure(self) -> CollectError:
         """Why the collector ended before the program began."""
@@ -151,7 +151,7 @@ class Attached(Tool):
         if what == "the ring" and number in (errno.EPERM, errno.ENOMEM):
             return permission.memory_refusal("pinprof")
         if number == errno.EMFILE:
-            problem = "pinprof may not open enough files: it needs a few for each CPU."
+            problem = "pinprof can't open enough files: it needs a few for each CPU."
             return _failed(problem, "Raise the limit: `ulimit -n 65536`.")
         if number in (errno.EPERM, errno.EACCES, errno.ENOSYS):
             return permission.refusal(number, system_wide=self._request.system_wide, user=not self._kernel)
@@ -213,7 +213,7 @@ def user_only_note() -> str:
     """What is missing where the kernel's part may not be sampled, and the remedy."""
     error = permission.refusal(permission.sampling_errno() or errno.EACCES, system_wide=False)
     return (
-        "Samples hold the program's own code only; time in the kernel (page faults, pinning) and off the processors is "
+        "Samples hold the program's own code only. Time in the kernel (page faults, pinning) and off the CPU is "
         f"missing: {error}"
     )
 

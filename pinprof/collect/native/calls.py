@@ -31,8 +31,8 @@ from pinprof.store import CALLS_DATA, CALLS_LOG
 
 _START_TIMEOUT_S = 20.0
 CRASHED = (
-    "CUDA calls were not traced: the kernel has crashed since it was started, and may not survive probes; restart the "
-    "machine for them."
+    "CUDA calls were not traced: the kernel has crashed since it started, and may not survive probes. Restart the "
+    "machine to trace them."
 )
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "call_overhead_ns", "probes")
 
@@ -149,16 +149,14 @@ class CallTracer(Tool):
 
 
 def _untraced(reason: str) -> CollectError:
-    return CollectError(
-        f"CUDA calls were not traced: {reason}.", "`pinprof doctor` says what that takes.", "cuda-calls"
-    )
+    return CollectError(f"CUDA calls were not traced: {reason}.", "Run `pinprof doctor` for the fix.", "cuda-calls")
 
 
 def _reason(said: Mapping[str, Any]) -> str:
     """Why the process ended, in words."""
     number = int(said.get("errno") or 0)
     if number in (errno.EPERM, errno.EACCES):
-        return "that needs root (tracefs and uprobes)"
+        return "pinprof needs root for uprobes"
     if number in (errno.ENODEV, errno.ENOENT):
         return "this kernel has no uprobe events"
     return str(said.get("refused") or said.get("failed") or "the collector ended early").rstrip(".")

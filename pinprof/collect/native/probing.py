@@ -34,7 +34,7 @@ _WINDOW_S = 0.005
 _LEAST_RAN_NS = 200_000
 """From a shorter time on the processor within a window no rate is told."""
 _CPU_READ_NS, _CPU_TIME = 20_000_000, 2
-"""Between two readings of the program's processor time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
+"""Between two readings of the program's CPU time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
 _FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 40_000_000, 500_000_000
 """Between two windows in which the calls of a kind that is given up are counted: each twice as long, up to this."""
 _MOST_THREADS = 1024
@@ -73,11 +73,11 @@ class _Kind:
     counted: int = 0
     """Of the event that tells the calls, at the last look."""
     rate: float = 0.0
-    """Calls in a second of the program's processor time, while it is given up."""
+    """Calls in a second of the program's CPU time, while it is given up."""
     counted_ns: int = 0
     """When the calls were summed last,"""
     cpu_ns: int = 0
-    """and the program's processor time then."""
+    """and the program's CPU time then."""
     seen: bool = False
     """A window has shown the rate; else it is what the calls came to while they were traced."""
     window_ns: int = 0
@@ -365,7 +365,7 @@ class Probes:
     def _estimate(self, kind: _Kind, now: int, rate: float) -> float:
         """Sum the calls of a kind that is given up since the last sum, and return them by the second.
 
-        They go with the program's processor time, since it may wait for a processor; the rate went evenly to this one.
+        They go with the program's CPU time, since it may wait for a processor; the rate went evenly to this one.
         """
         assert kind.episode
         calls = (kind.rate + rate) / 2 * max(self._cpu_ns - kind.cpu_ns, 0) * 1e-9
@@ -375,7 +375,7 @@ class Probes:
         return by_the_second
 
     def _read_cpu_time(self) -> None:
-        """Note the processor time of the program's processes; what has ended does not count."""
+        """Note the CPU time of the program's processes; what has ended does not count."""
         self._cpu_read_ns, found = time.monotonic_ns(), 0
         for pid in tree(self._pid, _MOST_THREADS, _MOST_THREADS):
             with contextlib.suppress(OSError):

@@ -162,7 +162,7 @@ class Sampler:
                 elif file == 0:
                     self._ended = True
                 elif file != wake and happened & (select.POLLHUP | select.POLLERR):
-                    # Its task has ended, which poll would tell again and again.
+                    # Its task has ended, which poll would tell repeatedly.
                     self._poll.unregister(file)
                     self._interval_ms = _POLL_BLIND_MS
             written = self._drain()
@@ -183,7 +183,7 @@ class Sampler:
         self._file.finish(self._features())
         notes = self._opened.notes
         if online_cpus() != self._cpus:
-            notes.append("CPUs came or went while recording; what ran on those that came is missing.")
+            notes.append("CPUs were added or removed during the recording. Samples from added CPUs are missing.")
         return {
             "lost_records": lost,
             "recording_cpu_ns": _cpu_ns() - self._start_cpu_ns,

@@ -72,7 +72,7 @@ class Unwinder:
         self._out = ctypes.create_string_buffer(1 << 20)
 
     def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event as it was opened; MemoryError when there is no room for them."""
+        """More ids of an event as it was opened; MemoryError when there is not enough memory for them."""
         for number in numbers:
             kind = ctypes.c_uint64(spec.attr.sample_type)
             if not self._library.pinprof_unwind_add(self._state, ctypes.c_uint64(number), kind):

@@ -32,7 +32,7 @@ def _join(setup: Setup) -> Sequence[Tool]:
     if any(part.traces_cuda for part in chosen(setup.request)):
         return []
     if given is not None and not (nested and Path(given).name.startswith(NVTX.prefix)):
-        reason = f"{LIBRARY_VARIABLE} is set: NVTX ranges go to that library, not into the capture."
+        reason = f"{LIBRARY_VARIABLE} is set, so NVTX ranges go to that library and not into the capture."
     else:
         try:
             library = NVTX.find()

@@ -49,7 +49,7 @@ class Watch:
         self._names: dict[tuple[int, int], str] = {}
         self._failed = 0
         self._usual_s = 1e-4
-        """The processor time of a look."""
+        """The CPU time of a look."""
 
     def stop(self, *_: object) -> None:
         """Finish soon."""
@@ -105,7 +105,7 @@ class Watch:
         segment.save(self._output, time.monotonic_ns())
 
     def _look(self, due_ns: int) -> float:
-        """Look at everything once; the processor time it took."""
+        """Look at everything once; the CPU time it took."""
         begun = time.thread_time()
         timeline = self._timeline
         for pid, interpreter in list(self._processes.interpreters.items()):

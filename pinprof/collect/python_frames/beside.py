@@ -85,13 +85,13 @@ class Lines(Tool):
         facts, notes = self.under_way().facts, []
         if unknown := sorted(set(re.findall(rf"^{UNKNOWN}([ -~]+)$", self._said(), re.MULTILINE))):
             notes.append(
-                f"No Python lines of {', '.join(unknown)}: pinprof reads CPython 3.11 to 3.15 itself; older ones have "
-                "lines with --python py-spy."
+                f"There are no Python lines for {', '.join(unknown)}. pinprof reads CPython 3.11 to 3.15; for older "
+                "versions, use --python py-spy."
             )
         if not self.recorder.ended_well or self.recorder.died_first:
             # By the SIGINT that asks it to finish, it ends well: of a program that was over before it could listen.
             what = "Python lines are missing from then on" if self._output.exists() else "Python lines are missing"
-            notes.append(f"The reader of Python lines ended before the program did: {what}.")
+            notes.append(f"The reader of Python lines ended before the program. {what}.")
         return ToolResult(facts, tuple(notes))
 
     def _stored(self) -> int:

@@ -21,7 +21,7 @@ class _Piece(ctypes.Structure):
 
 
 class Gather:
-    """Places in another process, read again and again into one buffer, end to end."""
+    """Places in another process, read repeatedly into one buffer, end to end."""
 
     def __init__(self, pid: int, places: Sequence[tuple[int, int]]) -> None:
         """`places`: (address, bytes), at most as many as one system call takes (IOV_MAX, 1024)."""

@@ -16,7 +16,7 @@ _SOON_S, _SELDOM_S = 0.02, 0.5
 _SHARE = 0.02
 """The part of the time that the search may take in the long run."""
 _AT_ONCE_S = 0.2
-"""The processor time that it may take at once: the first look into an interpreter's file takes tens of milliseconds."""
+"""The CPU time that it may take at once: the first look into an interpreter's file takes tens of milliseconds."""
 _SETTLED_S = 0.1
 """Once it has been tried for so long, a process has become what it is."""
 _OURS = b"\0pinprof.collect"
@@ -33,7 +33,7 @@ class Processes:
         """Processes that will run Python but do not yet."""
         self._searched = self._next = 0.0
         self._owed_s = 0.0
-        """The processor time that the search took and the time since then does not yet allow."""
+        """The CPU time that the search took and the time since then does not yet allow."""
         self._attempts: dict[int, tuple[float, float]] = {}
         """pid → (when to try next, how long to wait then)."""
         self.unknown: set[str] = set()

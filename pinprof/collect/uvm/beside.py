@@ -64,9 +64,11 @@ class ManagedMemory(Tool):
             for reason in sorted(set(re.findall(rf"^{REFUSED}([ -~]+)$", said, re.MULTILINE)))
         ]
         if self._asked and not any(self._folder.glob("*.bin")) and not notes:
-            notes.append("No process of the program used unified memory's driver: no migrations were recorded.")
+            notes.append(
+                "No process of the program used the unified-memory driver, so there are no migrations in the recording."
+            )
         if not self.recorder.ended_well or self.recorder.died_first:
-            notes.append("The follower of managed memory ended before the program did: its events are missing since.")
+            notes.append("The follower of managed memory ended before the program. Later events are missing.")
         return ToolResult(facts, tuple(notes))
 
     def _said(self) -> str:
@@ -84,12 +86,12 @@ def problem() -> tuple[str, str]:
     if not driver.DEVICE.exists():
         return (
             f"{driver.DEVICE} is not there.",
-            "Make it with `nvidia-modprobe -u -c=0`; it comes with NVIDIA's driver.",
+            "Create it with `nvidia-modprobe -u -c=0`, which comes with the NVIDIA driver.",
         )
     if not os.access(driver.DEVICE, os.R_OK | os.W_OK):
         return f"{driver.DEVICE} may not be opened.", f"Run pinprof as root, or `sudo chmod a+rw {driver.DEVICE}`."
     if reason := forbidden() or descriptors.impossible():
-        return f"pinprof may not take the program's descriptor of unified memory: {reason}.", ALLOW
+        return f"pinprof can't get the program's descriptor for unified memory: {reason}.", ALLOW
     return "", ""
 
 
@@ -98,7 +100,7 @@ def _check(request: RecordRequest) -> None:
     if request.gpu != "uvm":
         return
     if _left_to_nsys(request):
-        text = "Nsight Systems records managed memory itself."
+        text = "Nsight Systems already records managed memory."
         raise CollectError(text, "Leave out --gpu uvm, or nsys.", "gpu")
     text, remedy = problem()
     if text:

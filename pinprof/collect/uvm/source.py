@@ -55,7 +55,7 @@ class Source:
         """`uvm`: our copy of the program's descriptor, closed by whoever gave it after `finish`.
 
         `budget`: the part of the program's time that events may cost. Refused when it cannot be followed; OSError when
-        there is no room for its file.
+        there is not enough memory for its file.
         """
         self.pid, self._uvm, self._budget_s = pid, uvm, budget * PERIOD_S
         self.queue = Queue(uvm)
@@ -74,7 +74,7 @@ class Source:
         self._spent_s = 0.0
         self._processors = b""
         self._judged = time.monotonic(), 0, 0.0
-        """When the period began, with the migrations and the processor time until then."""
+        """When the period began, with the migrations and the CPU time until then."""
         os.lseek(self._file, HEADER_BYTES, os.SEEK_SET)
         self._save_header()
 

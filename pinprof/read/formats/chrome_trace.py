@@ -182,7 +182,7 @@ class _Trace:
     def capture(self, path: str, source: str, base_ns: int, damage: str) -> Capture:
         """The tables, with times from `base_ns` on."""
         unclosed = sum(map(len, self.open.values()))
-        notes = ["A trace has no samples: what happened inside a range is known from its calls and GPU work only."]
+        notes = ["A trace has no samples, so only calls and GPU work show what happened inside a range."]
         if unclosed:
             notes.append(f"{unclosed} slices never ended; left out.")
         if self.broken:

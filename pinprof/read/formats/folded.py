@@ -87,11 +87,11 @@ def _whole_lines(carry: bytes, chunk: bytes, tally: _Tally) -> tuple[list[bytes]
 
 
 def _notes(tally: _Tally, damage: str) -> tuple[str, ...]:
-    notes = ["Folded stacks do not say what their counts count, nor when and in which thread: they stand as samples."]
+    notes = ["Folded stacks have no units, times or threads, so counts are taken as samples."]
     if tally.skipped:
         notes.append(f"{tally.skipped} of {tally.skipped + tally.lines} lines have no stack or no count; left out.")
     if tally.rounded:
-        notes.append(f"{tally.rounded} counts were fractions and are rounded.")
+        notes.append(f"{tally.rounded} fractional counts were rounded.")
     notes += tally.frames.notes()
     if damage:
         notes.append(f"The file ends early: {damage}.")

@@ -12,8 +12,12 @@ import re
 from pinprof.model import KERNEL, USER, Dso
 from pinprof.read.assembly import UNKNOWN, UNRECORDED, StackBuilder, dso_of, is_kernel_entry, kernel_dso
 
-BY_ENTRY = "Kernel functions are told by the function that enters the kernel; the file does not mark them."
-BY_NAME = "Functions of NVIDIA's kernel modules are told by their names; the file does not say where they lie."
+BY_ENTRY = (
+    "Kernel functions are identified by the function that enters the kernel, because the file does not mark them."
+)
+BY_NAME = (
+    "Functions of NVIDIA kernel modules are identified by their names, because the file does not name their modules."
+)
 
 Context = tuple[int, bool]
 """What callers say about a function: the mode they run in, and whether the kernel was entered by a known function."""

@@ -36,7 +36,7 @@ def document(path: Path, what: str) -> dict[str, Any]:
 
 def not_json(path: Path, what: str, offset: int, found: str) -> FormatError:
     """The error of a file that is not the JSON its format says."""
-    remedy = "Write the file again with the tool it comes from."
+    remedy = "Write the file again with the tool that made it."
     return FormatError(str(path), expected=f"{what} JSON", found=found, offset=offset, remedy=remedy, slug="json")
 
 
@@ -72,7 +72,7 @@ class ArrayStream:
         try:
             yield from self._array() if first == "[" else self._object()
         except (ValueError, RecursionError):
-            self.damage = f"the JSON breaks off or is damaged at character {self._consumed + self._at}"
+            self.damage = f"the JSON ends or is damaged at character {self._consumed + self._at}"
         if self._source.damage:
             self.damage = self._source.damage
 

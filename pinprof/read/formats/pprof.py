@@ -95,7 +95,7 @@ def read(path: Path) -> Capture:
             expected="a pprof profile with sample types and strings",
             found="something else" if not rest else "damaged bytes",
             offset=len(data) - rest,
-            remedy="Write the profile again with the tool it comes from.",
+            remedy="Write the profile again with the tool that made it.",
             slug="pprof",
         )
     return importer.capture(rest, source.damage)
@@ -197,7 +197,7 @@ class _Importer:
                 chains.clear()
         check_sum(self.path, sum(columns.weight), "pprof")
         columns.stack.extend(self.builder.stacks(chains).tolist())
-        notes = ["pprof profiles have no times: ranges cannot be told apart.", *self.names.notes()]
+        notes = ["pprof profiles have no times, so ranges can't be separated.", *self.names.notes()]
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged, negative or refer to nothing; left out.")
         if damage:

@@ -229,10 +229,10 @@ class _Importer:
         if self.broken:
             notes.append(f"{self.broken} entries of the file are damaged or refer to nothing; left out.")
         if self.rounded:
-            notes.append(f"{self.rounded} weights were fractions and are rounded.")
+            notes.append(f"{self.rounded} fractional weights were rounded.")
         timed = self.timed and not self.timeless
         if not timed:
-            notes.append("Sampled speedscope profiles have no times: ranges cannot be told apart.")
+            notes.append("Sampled speedscope profiles have no times, so ranges can't be separated.")
             del self.columns.time_ns[:]
         losses = Losses(
             unknown_records=self.broken,

@@ -114,14 +114,14 @@ def _check_tables(source: Source) -> None:
     known = schema.KNOWN_TABLES & source.tables.keys()
     if known <= {schema.STRINGS[0]} and len(source.tables) > len(known):
         raise CaptureError(
-            f"{source.path} is no export of Nsight Systems: it has none of its tables.",
+            f"{source.path} is not an Nsight Systems export: it has none of the tables.",
             "Give a .sqlite that `nsys export --type sqlite` wrote.",
             "not-nsys",
         )
     if not known & (schema.EVENT_TABLES | schema.SESSION_TABLES):
         raise CaptureError(
-            f"{source.path} is the stub of an export that broke off: it has {len(source.tables)} tables and no events.",
-            f"nsys leaves one when the report is newer than itself. {EXPORT_AGAIN}",
+            f"{source.path} is the start of an incomplete export: it has {len(source.tables)} tables and no events.",
+            f"nsys writes such a file when the report is newer than nsys. {EXPORT_AGAIN}",
             "nsys-stub",
         )
 
@@ -234,19 +234,17 @@ def _notes(
     notes = []
     parts = (activity.calls, activity.gpu_ops, activity.faults, activity.memory, activity.os_calls, activity.sched)
     if not any(len(part) for part in (*parts, activity.marks, ranges, cpu.samples)):
-        notes.append(
-            "The report holds no event at all: the program ended before the recording began, or was not traced."
-        )
+        notes.append("The report has no events: the program ended before the recording began, or was not traced.")
     if _schema_number(schema_version) > schema.NEWEST:
         newest = ".".join(map(str, schema.NEWEST))
-        notes.append(f"The export has schema {schema_version}; this pinprof knows {newest}: what is new is ignored.")
+        notes.append(f"The export has schema {schema_version}; this pinprof knows {newest}, so it ignores newer data.")
     if "gpu_faults" not in activity.recorded and np.any(activity.gpu_ops.kind == OpKind.MIGRATION):
         notes.append(
             "GPU page faults were not recorded (nsys profile --cuda-um-gpu-page-faults=true records them): "
-            "unified memory is judged by the causes of its migrations alone."
+            "unified memory is judged only by the causes of its migrations."
         )
     if options.ranges is not None:
-        notes.append("The ranges file was not used: its clock is not the one of the report.")
+        notes.append("The ranges file was not used, because its clock is not that of the report.")
     return notes
 
 

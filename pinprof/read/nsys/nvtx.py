@@ -36,7 +36,7 @@ def read_nvtx(tables: Tables, end_ns: int) -> tuple[RangeTable, MarkTable, dict[
     unclosed = end == schema.MISSING
     if open_ranges := int(np.count_nonzero(unclosed)):
         end = np.where(unclosed, np.maximum(start, end_ns), end)
-        tables.notes.append(f"{open_ranges} ranges never ended; they are taken to end with the recording.")
+        tables.notes.append(f"{open_ranges} ranges have no end; they are assumed to end with the recording.")
     backward = end < start
     if bad := int(np.count_nonzero(backward)):
         tables.bad_rows += bad

@@ -56,9 +56,11 @@ def read_samples(
     stack, ip, cut, unresolved = _stacks(tables, chains, count, builder, resolver)
     notes = []
     if count and not np.any(address_column(chains["ip"]) >> np.uint64(63)):
-        notes.append("nsys sampled user code only: no CPU sample lies in the kernel, so kernel time is not in them.")
+        notes.append("nsys sampled only user code, so kernel time is missing.")
     if count and (nth := facts.get(schema.SAMPLES_PER_CHAIN, "1")) != "1":
-        notes.append(f"nsys kept a callchain for one CPU sample in {nth}, of the others the innermost function alone.")
+        notes.append(
+            f"nsys kept a call chain for one CPU sample in {nth}; the others have only the innermost function."
+        )
     samples = SampleTable.of(
         count,
         time_ns=raw["start"],

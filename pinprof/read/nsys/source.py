@@ -86,13 +86,13 @@ def check_whole(path: Path) -> None:
         if beside.is_file() and beside.stat().st_size:
             raise CaptureError(
                 f"{path} is half-written: {beside.name} lies beside it.",
-                f"Wait until nsys has finished; if it was interrupted, export again. {EXPORT_AGAIN}",
+                f"Wait until nsys has finished. If it was interrupted, export again. {EXPORT_AGAIN}",
                 "nsys-half-written",
             )
     with path.open("rb") as file:
         head = file.read(100)
     if head[:16] != MAGIC or len(head) < 100:
-        raise _damaged(path, "a header of SQLite", f"{len(head)} bytes that are none", 0)
+        raise _damaged(path, "a header of SQLite", f"{len(head)} bytes without one", 0)
     page = int.from_bytes(head[16:18], "big")
     expected = (65536 if page == 1 else page) * int.from_bytes(head[28:32], "big")
     size = path.stat().st_size
@@ -112,7 +112,7 @@ def _readable(path: Path) -> Iterator[None]:
         yield
     except (sqlite3.Error, UnicodeDecodeError) as error:
         # Messages of SQLite quote the damaged file, and Python takes them for UTF-8.
-        reason = "its table definitions are no text" if isinstance(error, UnicodeDecodeError) else str(error)[:200]
+        reason = "its table definitions are not text" if isinstance(error, UnicodeDecodeError) else str(error)[:200]
         raise CaptureError(f"{path} is a damaged SQLite file: {reason}.", EXPORT_AGAIN, "nsys-damaged") from error
 
 
@@ -187,7 +187,7 @@ class SqliteSource:
                 block = np.fromiter(islice(cells, _ROWS * len(words)), np.int64).reshape(-1, len(words))
             except (TypeError, ValueError, OverflowError) as error:
                 raise CaptureError(
-                    f"{self.path} holds something else than integers in {table}: {error}.", EXPORT_AGAIN, "nsys-damaged"
+                    f"{self.path} has values that are not integers in {table}: {error}.", EXPORT_AGAIN, "nsys-damaged"
                 ) from error
             for number, word in enumerate(words):
                 shift = 0

@@ -51,12 +51,17 @@ class LoadedNvtx:
     def notes(self) -> tuple[str, ...]:
         """Sentences for the reader about what was left out or assumed."""
         counts = (
-            (self.open_ranges, "NVTX range", "NVTX ranges", "never ended: taken to end with the process."),
+            (self.open_ranges, "NVTX range", "NVTX ranges", "without an end: assumed to end with the process."),
             (self.unmatched, "end of an NVTX range", "ends of NVTX ranges", "without a beginning: left out."),
             (self.too_deep, "NVTX range", "NVTX ranges", f"inside more than {DEEPEST} others: left out."),
-            (self.lost, "NVTX event", "NVTX events", "not recorded: no room in the file, or a signal came amid it."),
+            (
+                self.lost,
+                "NVTX event",
+                "NVTX events",
+                "not recorded: the file was full, or a signal interrupted the event.",
+            ),
             (self.damaged, "damaged part", "damaged parts", "of the NVTX recording left out."),
-            (self.cut, "NVTX text", "NVTX texts", "of more than 1024 bytes cut there, which `…` shows."),
+            (self.cut, "NVTX text", "NVTX texts", "cut after 1024 bytes (marked by `…`)."),
         )
         return tuple(f"{format_counted(count, one, many)} {what}" for count, one, many, what in counts if count)
 

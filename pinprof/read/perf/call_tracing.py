@@ -55,7 +55,10 @@ def notes(episodes: Iterable[GivenUp], begun_ns: int, percent: float | None) -> 
         what = "not traced" if untraced else "traced without their callers"
         about = "About " if untraced else ""
         when = f"from {format_ns(max(since - begun_ns, 0))} on, for {format_ns(length)}{times}"
-        said.append(f"{about}{count} were {what}, {when}: it would have cost more than {budget} (--probe-budget).")
+        said.append(
+            f"{about}{count} were {what}, {when}, because tracing them would have cost more than {budget} "
+            "(--probe-budget)."
+        )
     return tuple(said)
 
 

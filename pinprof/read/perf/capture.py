@@ -57,7 +57,7 @@ def read_file(path: Path, options: ReadOptions) -> Capture:
     resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs)
     ranges, notes = _ranges(options.ranges)
     if kallsyms is None:
-        notes = (*notes, "Kernel functions have no names: give the recording boot's kallsyms with --kallsyms.")
+        notes = (*notes, "Kernel functions have no names. Give the kallsyms of the recording boot with --kallsyms.")
     return _finish(recording, resolver, None, ranges, notes, options)
 
 
@@ -78,8 +78,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     """A capture directory; options given beside it win over what lies inside."""
     if not store.is_capture(directory) and _in_pieces(directory):
         raise CaptureError(
-            f"{directory} is a recording of `perf record --threads`, which lies in several files.",
-            "Record without --threads, or give pinprof what `perf script -i` prints of it.",
+            f"{directory} is a recording of `perf record --threads`, which has several files.",
+            "Record without --threads, or give pinprof the output of `perf script -i`.",
             "not-a-capture",
         )
     manifest = store.read_manifest(directory)
@@ -88,13 +88,13 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         if manifest.collectors and manifest.outcome.get("state") in ("complete", "interrupted"):
             names = ", ".join(str(collector.get("name")) for collector in manifest.collectors)
             raise CaptureError(
-                f"{directory} holds no samples: none of its collectors ({names}) takes any.",
-                "Look into the capture itself, or record with a sampler too, for example native.",
+                f"{directory} has no samples: its collectors ({names}) do not sample.",
+                "Check the capture's files, or also record with a sampler, for example native.",
                 "no-samples",
             )
         raise CaptureError(
-            f"{directory} holds no {store.PERF_DATA}: its recording ended before the first sample.",
-            "See its collector.log, and record again.",
+            f"{directory} has no {store.PERF_DATA}: its recording ended before the first sample.",
+            "Check its collector.log, and record again.",
             "no-samples",
         )
     symbols = store.part(directory, store.SYMBOLS)
@@ -107,7 +107,7 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
     if resolver.kernel_hidden:
         notes = (
             *notes,
-            "Kernel addresses were hidden while recording (kptr_restrict): kernel functions have no names.",
+            "Kernel addresses were hidden during the recording (kptr_restrict), so kernel functions have no names.",
         )
     capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
     if calls := store.part(directory, store.CALLS_DATA):
@@ -147,7 +147,7 @@ def _lines_left(resolver: Resolver) -> tuple[str, ...]:
     if not resolver.lines.left:
         return ()
     what = format_counted(resolver.lines.left, "address has", "addresses have")
-    return (f"{what} no source line: looking lines up stops after {SECONDS:.0f} seconds.",)
+    return (f"{what} no source line, because the search for lines stops after {SECONDS:.0f} seconds.",)
 
 
 def _in_pieces(directory: Path) -> bool:
@@ -230,7 +230,7 @@ def _finish(
             remedy="Try `perf script -i` on it, and record again with --call-graph fp if that fails too.",
             slug="perf-script",
         )
-    note = "Call chains were made by perf script from copied stacks or branch records."
+    note = "perf script made the call chains from copied stacks or branch records."
     made = perf_data.synthesized_manifest(recording.header) if manifest is None else manifest
     return replace(capture, manifest=made).with_notes(*recording.header.notes, note, *notes)
 

@@ -66,7 +66,7 @@ def load(
     try:
         recording = perf_data.load(path)
     except PinprofError as error:
-        return CudaCalls(Activity(SOURCE), (f"CUDA calls cannot be read: {error.problem}",))
+        return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     if _ENTER not in names or _LEAVE not in names or not len(raw.payload):
@@ -99,13 +99,13 @@ def load(
     open_calls = int((~_across(given_up, samples.clock[still], end, samples.source[still], kinds)).sum())
     if open_calls:
         what = format_counted(open_calls, "CUDA call", "CUDA calls")
-        notes.append(f"{what} had not returned when the recording ended; left out.")
+        notes.append(f"{what} had not returned when the recording ended, and were left out.")
     if cut := int((arguments.pieces > READ_PIECES).sum()):
         what = format_counted(cut, "batched call has", "batched calls have")
-        notes.append(f"{what} more than {READ_PIECES} pieces: the sizes of these count, and not those of the others.")
+        notes.append(f"{what} more than {READ_PIECES} pieces; only that many sizes count.")
     if raw.lost_samples:
         what = format_counted(raw.lost_samples, "record of CUDA calls was", "records of CUDA calls were")
-        notes.append(f"{what} lost: the calls' counts are too low.")
+        notes.append(f"{what} lost, so the counts of calls are too low.")
     activity = Activity(
         SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
         given_up=tuple(_outermost(part, memory.calls) for part in given_up),

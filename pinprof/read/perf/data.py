@@ -58,7 +58,7 @@ CLOCK_MONOTONIC = 1
 _CLOCK_NAMES = {0: "realtime", CLOCK_MONOTONIC: "monotonic", 4: "monotonic-raw", 7: "boottime", 11: "tai"}
 
 _UNALIGNED = (
-    "Sample times count in the clock {}, not CLOCK_MONOTONIC, so ranges cannot be aligned with them; record with "
+    "Sample times count in the clock {}, not CLOCK_MONOTONIC, so ranges can't be aligned with them. Record with "
     "`perf record -k CLOCK_MONOTONIC`."
 )
 
@@ -97,7 +97,7 @@ def load(path: Path) -> Recording:
             expected="at least one event",
             found="none",
             offset=header.data_offset,
-            remedy="The file is cut short before its first event; record again.",
+            remedy="The file ends before its first event. Record again.",
             slug="perf-data-format",
         )
     return recording
@@ -131,9 +131,9 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     if clock.source != "monotonic":
         notes.append(_UNALIGNED.format(clock.source))
     if not any(source.attr.sample_type & rec.CALLCHAIN for source in header.sources):
-        notes.append("The recording has no call chains; record with `perf record -g`.")
+        notes.append("The recording has no call chains. Record with `perf record -g`.")
     if not raw.timed:
-        notes.append("The samples have no times, so ranges cannot be told apart.")
+        notes.append("The samples have no times, so ranges can't be separated.")
     return Capture(
         path=str(recording.path),
         manifest=facts,
@@ -226,7 +226,7 @@ def _of_program(
         return samples, 0, []
     tree = program_tree(tasks, _known_pids(manifest, ranges) & set(pids), manifest.command)
     if not tree:
-        return samples, 0, ["The recording is system-wide and names no program, so every process is shown."]
+        return samples, 0, ["The recording is system-wide and does not name a program, so it shows every process."]
     kept = [pid for pid in pids if pid in tree or pid == IDLE_PID or (pid > 0 and not spaces.has_mappings(pid))]
     rows = np.isin(samples.pid, np.array(kept, np.int32))
     if rows.all():
@@ -277,7 +277,7 @@ def _weigh_waits(weights: Int64, samples: RawSamples, off_cpu: list[int], raw: R
 def _events(
     sources: list[EventSource], source: Int32, off_cpu: Collection[int] = ()
 ) -> tuple[tuple[Event, ...], Int16]:
-    """The events that can have samples, and per sample its index among them; time off the processors comes last."""
+    """The events that can have samples, and per sample its index among them; time off the CPU comes last."""
     shown = [
         index for index, entry in enumerate(sources) if not entry.attr.is_dummy and entry.name not in wakeups.ALONE
     ]

@@ -111,7 +111,7 @@ def read_header(file: BinaryIO, path: str) -> Header:
             "little-endian perf.data",
             "the other byte order",
             0,
-            "Run `perf script` where it was recorded and give pinprof its output.",
+            "Run `perf script` on the machine of the recording, and give pinprof the output.",
         )
     if magic != MAGIC or len(head) < 16:
         raise _format_error(
@@ -139,7 +139,7 @@ def read_header(file: BinaryIO, path: str) -> Header:
     return header
 
 
-_RECORD_AGAIN = "The file is cut short or damaged; copy it again or record again."
+_RECORD_AGAIN = "The file is truncated or damaged. Copy it again, or record again."
 
 
 def name_sources(header: Header) -> None:
@@ -192,7 +192,7 @@ def _read_features(file: BinaryIO, header: Header, bits: int) -> None:
             damaged = True
     if damaged:
         header.notes.append(
-            "The sections behind the samples are missing or damaged, so machine facts, event names or build ids may "
+            "The sections after the samples are missing or damaged, so machine facts, event names or build ids may "
             "be missing."
         )
 

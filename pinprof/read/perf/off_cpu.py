@@ -1,4 +1,4 @@
-"""Intervals off the processors: from a thread's switch-out, sampled with its stack, to its next switch-in.
+"""Intervals off the CPU: from a thread's switch-out, sampled with its stack, to its next switch-in.
 
     context-switches, period 1      a sample in the thread that leaves a processor, just before it does: why it waits
     PERF_RECORD_SWITCH(_CPU_WIDE)   out (preempted or not) and in, without a stack: how long
@@ -110,7 +110,7 @@ class SwitchGatherer:
 def waits(
     time_ns: Int64, pid: Int32, tid: Int32, switches: Switches, exits: dict[tuple[int, int], int], end_ns: int
 ) -> Waits:
-    """How long each sampled switch-out kept its thread off the processors; `end_ns` is the recording's end."""
+    """How long each sampled switch-out kept its thread off the CPU; `end_ns` is the recording's end."""
     thread, number = np.unique(np.concatenate([pack(switches.pid, switches.tid), pack(pid, tid)]), return_inverse=True)
     known, mine = np.split(number.reshape(-1), [len(switches)])
     order = np.lexsort((switches.time_ns, known))

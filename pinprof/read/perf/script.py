@@ -216,7 +216,7 @@ class _Text:
         clock, notes = self._clock_of(samples, ranges, clock)
         notes = (*notes, *cut)
         if not self._timed:
-            notes = (*notes, "Some samples were printed without a time and count as taken at time 0.")
+            notes = (*notes, "Some samples have no time and count as samples at time 0.")
         losses = Losses(
             truncated_chains=self._truncated,
             corrupt_bytes=self._corrupt_bytes,
@@ -247,7 +247,7 @@ class _Text:
         if ranges is not None and len(ranges) and len(samples):
             first, last = int(samples.time_ns[0]), int(samples.time_ns[-1])
             if int(ranges.start_ns[0]) <= last and first <= int(ranges.end_ns.max()):
-                return "monotonic", ("The text does not name its clock; it is taken to be that of the ranges.",)
+                return "monotonic", ("The text does not name its clock. pinprof assumes that of the ranges.",)
         return "unknown", ()
 
     def _split(self, rest: str, *, addressed: bool) -> tuple[str, list[str]]:

@@ -111,10 +111,10 @@ class RecordReader:
                 break
         self._corrupt += kept + left + len(self._inflated)
         if self._broken:
-            self._header.notes.append("The samples are damaged: everything after the damaged place is lost.")
+            self._header.notes.append("The samples are damaged. Everything after the damaged position is lost.")
         elif size is not None and available < size:
             self._header.notes.append(
-                f"The file is cut short: {size - available:,} of {size:,} bytes of samples are missing."
+                f"The file is truncated: {size - available:,} of {size:,} bytes of samples are missing."
             )
 
     def kernel_reference(self, file: BinaryIO) -> tuple[str, int]:
@@ -131,7 +131,7 @@ class RecordReader:
         timed = all(layout.time is not None for layout in self._samples.layouts)
         samples, chains, missing = self._deferred.joined(self._samples, *self._samples.result())
         if missing:
-            self._header.notes.append(f"{missing:,} samples lack their callers in the program: these were lost.")
+            self._header.notes.append(f"{missing:,} samples lack their callers in the program, which were lost.")
         return Raw(
             samples=samples,
             chains=chains,

@@ -90,7 +90,7 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         if capture.clock.source == "monotonic":
             stacks = python_stacks.load(stacks_file)
         else:
-            notes.append("Python lines were recorded, but the samples count on another clock.")
+            notes.append("Python lines were recorded, but the samples use a different clock.")
     if not trampolines and not stacks.threads and not stacks.changes:
         return capture.with_notes(*notes)
     capture, moved = wakers_among_samples(capture)
@@ -389,28 +389,28 @@ def _notes(
         unseen = format_counted(without, "sample", "samples")
     if stacks.threads:
         notes.append(
-            f"Python was looked at every {format_ns(2 * stacks.uncertainty_ns)}. Of the samples of Python processes, "
-            f"{format_share(between, count)} lie between looks that saw different lines and have the likelier one, "
-            f"right in sum rather than one by one; for {format_share(undecided, count)} the line is undecided. "
-            f"{unseen} ({format_share(without, count)}) without any: of threads that run no Python, or before they "
-            "were seen."
+            f"Python was sampled every {format_ns(2 * stacks.uncertainty_ns)}. {format_share(between, count)} of the "
+            "samples of Python processes are between Python samples with different lines. They have the likelier line, "
+            f"which is right on the whole but not for each sample. For {format_share(undecided, count)}, the line is "
+            f"undecided. {unseen} ({format_share(without, count)}) have no line: their threads run no Python, or were "
+            "not seen yet."
         )
     elif stacks.changes:
         notes.append(
-            f"Python lines come from py-spy, and are those of the sample's time within "
-            f"{format_ns(stacks.uncertainty_ns)}; {unseen} of Python processes ({format_share(without, count)}) "
-            "without any: of threads that run no Python, or before py-spy saw them."
+            f"Python lines come from py-spy, with an error in time of up to "
+            f"{format_ns(stacks.uncertainty_ns)}. {unseen} of Python processes ({format_share(without, count)}) "
+            "have no line: their threads run no Python, or py-spy had not seen them yet."
         )
     elif trampolines:
         notes.append(
-            "Python functions come from CPython's perf trampoline, which knows no lines; --python both records them "
-            "too."
+            "Python functions come from CPython's perf trampoline, which has no lines. To record lines too, use "
+            "--python both."
         )
     if stacks.unnamed_threads:
         notes.append(
-            f"{format_counted(stacks.unnamed_threads, 'Python thread', 'Python threads')} could not be told apart: "
-            "CPython before 3.11 does not note the kernel's thread id."
+            f"{format_counted(stacks.unnamed_threads, 'Python thread', 'Python threads')} could not be identified: "
+            "CPython before 3.11 does not store the kernel's thread id."
         )
     if stacks.damaged:
-        notes.append("A part of the recorded Python stacks is damaged and was left out.")
+        notes.append("A part of the recorded Python stacks is damaged and left out.")
     return notes

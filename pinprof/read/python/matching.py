@@ -182,7 +182,7 @@ class _View:
         return inside
 
     def _own(self, times: Int64) -> Int64:
-        """The thread's own time: what had passed without the intervals off the processors."""
+        """The thread's own time: what had passed without the intervals off the CPU."""
         thread = self.thread
         start = np.concatenate([thread.wait_start, thread.kept_start])
         order = np.argsort(start, kind="stable")

@@ -154,7 +154,7 @@ def _prefault(study: Study) -> dict[str, Any] | None:
     for measure, name, dash in (
         ("pin.alloc", "pinned allocation", "dash"),
         ("touch.first", "first touch, 4 KiB pages, one thread", "dashdot"),
-        ("pin.register-touched", "registering alone, pages exist", "dot"),
+        ("pin.register-touched", "registering only, pages exist", "dot"),
     ):
         cost = study.cost(measure, size)
         if cost and cost.ns_per_gib:

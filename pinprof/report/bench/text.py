@@ -17,7 +17,7 @@ from pinprof.report.names import printable
 from pinprof.report.terminal.layout import console_of, kept, plain_table, sentence, tidy, titled
 from pinprof.units import format_bytes, format_ns, format_share
 
-_CHOOSE = "What to choose on this machine"
+_CHOOSE = "Recommendations for this machine"
 _MOST_SIZES = 6
 _NAMES_SHOWN = 4
 _GROWS = 0.1
@@ -37,9 +37,9 @@ def _bench(report: BenchReport, console: Console) -> Iterator[RenderableType]:
     badge = ("host emulation · ", "yellow") if report.emulated else ""
     yield Text.assemble(badge, (" · ".join(kept(printable(fact)) for fact in report.facts), "dim"))
     if report.makes:
-        yield from titled("Making, pinning and freeing: time of a call", _fitting(console, report, _makes))
+        yield from titled("Allocating, pinning and freeing: time per call", _fitting(console, report, _makes))
     if report.moves:
-        yield from titled("Moving: GB/s", _fitting(console, report, _moves))
+        yield from titled("Copying: GB/s", _fitting(console, report, _moves))
     if report.study.break_even:
         yield from titled("Break-even: copies to the device that repay a pin", _break_even(report.study.break_even))
     if report.study.answers:
@@ -81,8 +81,8 @@ def _comparison(comparison: Any) -> Iterator[RenderableType]:
     notes = []
     if differing:
         notes.append(
-            f"A t-test at 95 % for each benchmark: of {len(comparison.rows)} benchmarks that have not changed, "
-            f"about {max(1, round(0.05 * len(comparison.rows)))} will differ by chance. {same} do not differ."
+            f"Each benchmark has a t-test at 95 %. Of {len(comparison.rows)} benchmarks that have not changed, "
+            f"about {max(1, round(0.05 * len(comparison.rows)))} differ by chance. {same} do not differ."
         )
     for names, where in ((comparison.only_before, comparison.before), (comparison.only_after, comparison.after)):
         if names:
@@ -211,5 +211,5 @@ def _stability(report: BenchReport) -> Text:
     text = Text(f"pyperf warns about {len(report.unstable)} of {report.benchmarks} benchmarks:")
     for reason, names in report.warnings():
         text.append(f"\n{reason}: {_named(names)}", "dim")
-    text.append(f"\nEach with its figures: python -m pyperf check {printable(report.file)}", "dim")
+    text.append(f"\nFor the figures, run: python -m pyperf check {printable(report.file)}", "dim")
     return text

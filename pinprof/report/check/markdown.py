@@ -46,7 +46,7 @@ def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ
         with os.fdopen(descriptor, "ab") as file:
             content = f"\n{written.getvalue()}".encode("utf-8", "backslashreplace")
             if file.tell() + len(content) > _LARGEST:
-                return f"The step's summary has no room for this check: it holds {format_bytes(_LARGEST)}."
+                return f"The step's summary has too little space for this check: its limit is {format_bytes(_LARGEST)}."
             file.write(content)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
@@ -59,7 +59,7 @@ def _lines(checked: Checked) -> Iterator[str]:
     yield f"### pinprof check: {text(words.headline(checked))}"
     if checked.allowed and (unknown := checked.of(Outcome.UNASSESSABLE)):
         many = format_counted(len(unknown), "budget was", "budgets were")
-        yield from ("", f"**{words.SKIPPED}: {many} let through without being judged (`--allow-unassessable`).**")
+        yield from ("", f"**{words.SKIPPED}: {many} passed without being judged (`--allow-unassessable`).**")
     for outcome in (Outcome.BROKEN, Outcome.UNASSESSABLE):
         if verdicts := checked.of(outcome):
             yield from ("", *_table(verdicts, checked, places))

@@ -60,11 +60,11 @@ def _rule(measure: str) -> dict[str, Any]:
     limited = LIMITED[measure]
     title = f"Budget: {limited.title}"
     how = {
-        "count": "Each run alone must keep the limit.",
-        "share": "It is judged as far as the samples tell.",
-        "time": "Runs vary by chance, so several are needed, and an excess that chance explains breaks nothing.",
+        "count": "Each run must stay within the limit.",
+        "share": "The samples must be sufficient to judge it.",
+        "time": "Runs vary, so the check needs several of them and ignores an excess that chance explains.",
     }[limited.how]
-    narrowed = f"It can be narrowed by {', '.join(limited.filters)}."
+    narrowed = f"Filters: {', '.join(limited.filters)}."
     return {
         "id": measure,
         "name": "".join(part.capitalize() for part in f"budget-{measure}".split("-")),

@@ -98,12 +98,12 @@ def _broken_on_purpose(tested: Sequence[Tested]) -> Iterator[RenderableType]:
     unnoticed, loose = sum(not one.noticed for one in tested), sum(one.loose for one in tested)
     whole = format_counted(len(tested), "budget", "budgets")
     if unnoticed:
-        yield sentence(f"Of {whole}, {unnoticed} would not notice.", "bold red")
+        yield sentence(f"{unnoticed} of {whole} would go unnoticed.", "bold red")
     else:
-        yield sentence(f"{whole} broken on purpose: noticed.", "bold")
+        yield sentence(f"{whole} broken on purpose: all breaks were noticed.", "bold")
     if loose:
         limits = format_counted(loose, "limit is", "limits are")
-        yield sentence(f"{limits} loose: twice what is found would pass.", "yellow")
+        yield sentence(f"{limits} loose: twice the measured value would pass.", "yellow")
     for one in sorted(tested, key=lambda one: (one.noticed, not one.loose)):
         style = "bold red" if not one.noticed else "yellow" if one.loose else "green"
         mark = "not noticed" if not one.noticed else "loose" if one.loose else "noticed"

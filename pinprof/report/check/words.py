@@ -99,7 +99,7 @@ def headline(checked: Checked) -> str:
         parts.append(f"{broken} of {format_counted(whole, 'budget', 'budgets')} {_are(broken)} broken")
     if unknown:
         of = "" if broken else f" of {format_counted(whole, 'budget', 'budgets')}"
-        parts.append(f"{unknown}{of} {_are(unknown)} not assessable{', and let through' if checked.allowed else ''}")
+        parts.append(f"{unknown}{of} {_are(unknown)} not assessable{', and passed' if checked.allowed else ''}")
     return f"{', '.join(parts)}."
 
 

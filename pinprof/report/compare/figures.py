@@ -18,8 +18,8 @@ FAMILY_TITLES: Mapping[Family, str] = {
     "event": "Events",
 }
 FATE_TITLES: Mapping[Fate, str] = {"gone": "Gone", "new": "New", "stayed": "Still there"}
-NOTHING_AROUND = "Nothing that is known differs around the program."
-NO_SHARES = "Shares of the work are not compared: the sides did not see the same part of it."
+NOTHING_AROUND = "There are no known differences in the environment."
+NO_SHARES = "Shares of the work are not compared, because the two sides recorded different parts of it."
 MINUS = "−"
 _LEAST_UNMATCHED = 0.01
 """Of an event's weight: less without a partner is not worth a line."""
@@ -108,10 +108,10 @@ def unmatched_words(stacks: ComparedStacks) -> str:
     """How much of an event's weight could not be laid side by side; empty where that is little."""
     apart, whole = unmatched(stacks), (float(stacks.before.sum()), float(stacks.after.sum()))
     words = [
-        f"{format_share(part, of)} of {side} in functions of that side alone"
+        f"{format_share(part, of)} of {side} in functions that only this side has"
         for side, part, of in zip(("before", "after"), apart["only"], whole, strict=True)
         if part > _LEAST_UNMATCHED * of
     ]
     if apart["renamed"][1] > _LEAST_UNMATCHED * whole[1]:
-        words.append(f"{format_share(apart['renamed'][1], whole[1])} of after in functions that were called otherwise")
+        words.append(f"{format_share(apart['renamed'][1], whole[1])} of the weight after, in functions with a new name")
     return f"Stacks of {stacks.event}: {', '.join(words)}." if words else ""

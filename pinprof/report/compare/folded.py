@@ -39,12 +39,12 @@ def write_folded(stacks: ComparedStacks, stream: IO[str]) -> None:
 def chosen(stacks: tuple[ComparedStacks, ...], event: str | None) -> ComparedStacks:
     """The stacks of one event, the first for None; UsageError names those that both sides have."""
     if not stacks:
-        raise UsageError("No event was sampled on both sides.", "Take --format text or json.", "no-samples")
+        raise UsageError("The two sides have no sampled event in common.", "Use --format text or json.", "no-samples")
     names = [one.event for one in stacks]
     if event is None:
         return stacks[0]
     if event not in names:
-        raise UsageError(f"No event is called {event!r}.", f"Both sides have: {', '.join(names)}.", "event")
+        raise UsageError(f"There is no event {event!r}.", f"Events on both sides: {', '.join(names)}.", "event")
     return stacks[names.index(event)]
 
 

@@ -35,7 +35,7 @@ def _lines(difference: Difference) -> Iterator[str]:
             yield from ("", text(words))
     yield ""
     before, after = (code(figures.side_words(side)) for side in (difference.before, difference.after))
-    yield f"Before: {before}, after: {after}; compared by pinprof. **Bold** is significant."
+    yield f"Before: {before}, after: {after}. Compared by pinprof. Significant changes are **bold**."
 
 
 def _surroundings(difference: Difference) -> Iterator[str]:
@@ -64,7 +64,7 @@ def _family(difference: Difference, family: Family) -> Iterator[str]:
         return
     yield from ("", f"### {text(figures.family_title(difference, family))}", "")
     yield from (
-        "| | before | after | change | % | 95 % interval | found from |",
+        "| | before | after | change | % | 95 % interval | detectable from |",
         "|---|---:|---:|---:|---:|---:|---:|",
     )
     for row in rows[:_MOST_ROWS]:

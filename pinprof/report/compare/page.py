@@ -105,8 +105,8 @@ def _matching(difference: Difference, flame: ComparedFlame | None) -> list[str]:
         return []
     words = {stacks.event: figures.unmatched_words(stacks) for stacks in difference.stacks}
     cut = f" Stacks with less than {format_share(flame.light, 1)} end in their callers." if flame.light else ""
-    how = "Functions are matched by name, without addresses, template arguments and line numbers. "
-    return [how + (words[name] or "All but 1 % of the weight has its partner.") + cut for name, _ in flame.events]
+    how = "Functions are matched by name. Addresses, template arguments and line numbers are ignored. "
+    return [how + (words[name] or "More than 99 % of the weight has a counterpart.") + cut for name, _ in flame.events]
 
 
 def _recordings(difference: Difference) -> list[tuple[str, str, str, int]]:

@@ -94,7 +94,7 @@ def _family(difference: Difference, family: Family, console: Console) -> Iterato
     titles = ["before", "after", "change", "%"]
     titles += ["95 % interval"] if wide and tested else []
     limits = any(row.detectable is not None for row in shown)
-    titles += ["found from"] if limits else []
+    titles += ["detectable from"] if limits else []
     titles += ["of the work"] if wide and any(shares.values()) else []
     table = plain_table(*titles)
     table.add_column("", no_wrap=True, overflow="ellipsis", min_width=_NARROWEST_NAME)

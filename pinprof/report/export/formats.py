@@ -44,7 +44,7 @@ def export(name: str, analysis: Analysis, output: Path | None) -> None:
     CollectError when the output cannot be written.
     """
     if name not in EXPORTS:
-        raise UsageError(f"No export is called {name!r}.", f"There are: {', '.join(EXPORTS)}.", "format")
+        raise UsageError(f"There is no export {name!r}.", f"There are: {', '.join(EXPORTS)}.", "format")
     chosen = EXPORTS[name]
     function = getattr(importlib.import_module(f"pinprof.report.export.{chosen.module}"), chosen.function)
     if chosen.target == "directory":

@@ -102,15 +102,15 @@ def _phases(phases: Phases) -> Iterator[str]:
 def _change(change: WhatToChange) -> Iterator[str]:
     yield from ("", "### What to change")
     if not change.cards:
-        yield from ("", f"{change.nothing} Looked for: {', '.join(change.looked_for)}.")
+        yield from ("", f"{change.nothing} Searched for: {', '.join(change.looked_for)}.")
     for card in change.cards:
         yield from _card(card)
     if change.refused:
-        yield from ("", "### Not worth it", "")
+        yield from ("", "### Not worth changing", "")
     for one in change.refused:
         yield f"- {text(one.title)} ({text(site_words(one.site))}): {text(one.reason)}"
     if change.unseen:
-        yield from ("", "Not seen:", "")
+        yield from ("", "Not visible:", "")
     for line in change.unseen:
         yield f"- {text(line)}"
 

@@ -79,16 +79,16 @@ def find_event(capture: Capture, name: str | None) -> int:
     for candidates in (recorded, short):
         if name in candidates:
             return candidates.index(name)
-    raise UsageError(f"No event is called {name!r}.", f"The recording has: {', '.join(recorded)}.", "event")
+    raise UsageError(f"There is no event {name!r}.", f"The recording has: {', '.join(recorded)}.", "event")
 
 
 def _nothing_sampled(capture: Capture) -> UsageError:
     """Why there is nothing to fold: a trace has ranges and calls, anything else should have had samples."""
     if capture.activity is None and not len(capture.ranges):
-        return UsageError("The recording holds no events.", "Record it again with `pinprof record`.", "event")
+        return UsageError("The recording has no events.", "Record it again with `pinprof record`.", "event")
     return UsageError(
-        "The recording is a trace: it holds ranges, CUDA calls or GPU work, but no samples to make stacks of.",
-        "Take --format trace, csv or json, or record with a sampler as well: `pinprof record`.",
+        "The recording is a trace: it has ranges, CUDA calls or GPU work, but no samples.",
+        "Use --format trace, csv or json, or also record samples with `pinprof record`.",
         "no-samples",
     )
 

@@ -249,7 +249,7 @@ def _causes(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
 
 
 def _waits(analysis: Analysis, event: int, begin: int) -> Iterator[Json]:
-    """Each interval off the processors, with what the thread waited for."""
+    """Each interval off the CPU, with what the thread waited for."""
     capture, samples = analysis.capture, analysis.capture.samples
     rows = np.flatnonzero((samples.event == event) & (samples.weight > 0))
     columns = (rows, samples.time_ns[rows], samples.weight[rows], samples.pid[rows], samples.tid[rows])

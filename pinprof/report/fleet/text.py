@@ -48,7 +48,7 @@ def _parts(answer: Answer, console: Console, most: int) -> Iterator[RenderableTy
     yield from _savings(answer, most)
     changes = answer.changes[:most]
     if changes:
-        yield from titled("What changed over time", Text("\n".join(printable(words.change(one)) for one in changes)))
+        yield from titled("Changes over time", Text("\n".join(printable(words.change(one)) for one in changes)))
     if most > _FEW:
         yield from _causes(answer)
     yield from _unreadable(answer, console, most)
@@ -73,7 +73,7 @@ def _outliers(answer: Answer, console: Console, most: int) -> Iterator[Renderabl
             Text(printable("; ".join(reasons))),
             Text(words.chance(one.p)),
         )
-    yield from titled("What stands out", table)
+    yield from titled("Outliers", table)
     if len(answer.outliers) > most:
         yield Text(f"  {format_counted(len(answer.outliers) - most, 'more is', 'more are')} in --format json.", "dim")
 
@@ -91,7 +91,7 @@ def _savings(answer: Answer, most: int) -> Iterator[RenderableType]:
             format_count(one.captures),
             sentence(printable(f"{one.place or one.program}: {one.cure} ({one.program})")),
         )
-    yield from titled("What would save most over the fleet", table)
+    yield from titled("Largest savings across the fleet", table)
 
 
 def _causes(answer: Answer) -> Iterator[RenderableType]:
@@ -102,7 +102,7 @@ def _causes(answer: Answer) -> Iterator[RenderableType]:
     for one in answer.spreads:
         shares = [format_share(value, 1) for value in (one.low, one.median, one.high, one.most)]
         table.add_row(format_ns(one.total_ns), *shares, format_count(one.captures), one.cause)
-    yield from titled("Causes: shares of the work", table)
+    yield from titled("Causes by share of the work", table)
 
 
 def _unreadable(answer: Answer, console: Console, most: int) -> Iterator[RenderableType]:
@@ -113,6 +113,6 @@ def _unreadable(answer: Answer, console: Console, most: int) -> Iterator[Rendera
     table.add_column(overflow="fold")
     for one in answer.unreadable[:most]:
         table.add_row(Text(printable(one.path), "yellow"), Text(printable(one.reason)))
-    yield from titled("What could not be read", table)
+    yield from titled("Captures that could not be read", table)
     if len(answer.unreadable) > most:
         yield Text(f"  {len(answer.unreadable) - most} more are in --format json.", "dim")

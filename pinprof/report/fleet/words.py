@@ -42,7 +42,7 @@ def because(one: Outlier, cause: Because) -> str:
 def alike(one: Outlier) -> str:
     """What the same captures share as well; empty without."""
     same = ", ".join(f"{name} {value}" for name, value in one.alike[:4])
-    return f"The same captures are {same}: nothing tells which it is." if same else ""
+    return f"The same captures are {same}, so the cause could be any of them." if same else ""
 
 
 def chance(p: float) -> str:
@@ -69,7 +69,7 @@ def tested(answer: Answer) -> str:
     """How much was compared."""
     compared = format_counted(answer.compared, "capture is", "captures are")
     tests = format_counted(answer.tests, "test", "tests")
-    return f"{compared} compared with others of their program; p is corrected for {tests}."
+    return f"{compared} compared with others of the same program; p is corrected for {tests}."
 
 
 def counted(answer: Answer) -> str:

@@ -88,7 +88,7 @@ def join(entry: str, read: Callable[[str], str]) -> str:
         try:
             source = read(path)
         except FileNotFoundError as error:
-            raise BundleError(f"{' → '.join([*importers, path])}: the last is no file.") from error
+            raise BundleError(f"{' → '.join([*importers, path])}: the last is not a file.") from error
         module = parse(path, source)
         for needed in dict.fromkeys(module.imports.values()):
             visit(needed, (*importers, path))
@@ -109,7 +109,7 @@ def join(entry: str, read: Callable[[str], str]) -> str:
 
 
 def parse(path: str, source: str) -> Module:
-    """A module of its source; BundleError for syntax that is not understood."""
+    """A module of its source; BundleError for syntax that is not valid."""
     tokens = list(_tokens(path, source))
     lexemes = [lexeme for _, lexeme in tokens]
     imports: dict[str, str] = {}

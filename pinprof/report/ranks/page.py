@@ -114,9 +114,9 @@ def _ranks(launch: Launch) -> Sequence[RankFacts]:
 
 def _drawings(launch: Launch, causes: Sequence[Cause]) -> Iterator[Lanes]:
     if launch.closeup:
-        title = "Around a typical meeting that is held up"
+        title = "Around a typical delayed meeting"
         if launch.holds and launch.holds[0].how == "once":
-            title = "Around the meeting that is held up"
+            title = "Around the delayed meeting"
         yield _lanes("closeup", title, launch.closeup, launch, causes)
     if launch.lanes:
         yield _lanes("whole", "The whole launch", launch.lanes, launch, causes)

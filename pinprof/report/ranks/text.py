@@ -94,7 +94,7 @@ def _groups(launch: Launch, console: Console) -> Iterator[RenderableType]:
         alike = " alike; " if len(group.ranks) > 1 else ""
         told = f"{alike.strip()} {told}".strip()
         table.add_row(name, format_ns(group.own_ns), format_ns(group.waits_ns), Text(shortened(told, 2 * width)))
-    yield from titled("Ranks that behave alike", table)
+    yield from titled("Groups of ranks", table)
     if len(launch.groups) > _MOST_GROUPS:
         more = format_counted(len(launch.groups) - _MOST_GROUPS, "more group is", "more groups are")
         yield Text(f"  {more} in --format json.", "dim")

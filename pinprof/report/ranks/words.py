@@ -40,11 +40,11 @@ def interval(hold: Hold) -> str:
 def shown(hold: Hold) -> str:
     """How it is known that the awaited ranks take part in these meetings."""
     return (
-        f"Their own recordings show them there at {format_share(hold.shown, 1)} of these meetings; at the others they"
-        " alone did not wait when the others did."
+        f"Their own recordings show them there at {format_share(hold.shown, 1)} of these meetings. At the rest, they"
+        " alone did not wait."
         if len(hold.ranks) > 1
-        else f"Its own recording shows it there at {format_share(hold.shown, 1)} of these meetings; at the others it"
-        " alone did not wait when the others did."
+        else f"Its own recording shows it there at {format_share(hold.shown, 1)} of these meetings. At the rest, it"
+        " alone did not wait."
     )
 
 
@@ -86,16 +86,16 @@ def node_lines(node: Node) -> Iterator[tuple[str, str]]:
     memory = node.memory_bytes
     for name, title in HELD_TITLES.items():
         if node.together.get(name):
-            yield f"{title}, the ranks together", _against(node.together[name], memory)
+            yield f"{title}, all ranks", _against(node.together[name], memory)
     for title, value in (
-        ("page cache, the whole machine", node.page_cache_bytes),
-        ("huge pages, the whole machine", node.huge_bytes),
-        ("least free memory", node.free_bytes),
+        ("page cache, whole machine", node.page_cache_bytes),
+        ("huge pages, whole machine", node.huge_bytes),
+        ("minimum free memory", node.free_bytes),
     ):
         if value is not None:
             yield title, _against(value, memory)
     if node.numa_misses is not None and node.numa_nodes > 1:
-        yield "pages from another NUMA node than was asked for", format_count(node.numa_misses)
+        yield "pages from a different NUMA node than requested", format_count(node.numa_misses)
 
 
 def node_title(node: Node) -> str:

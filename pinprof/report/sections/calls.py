@@ -64,8 +64,9 @@ def context_sentence(entry: ContextInit) -> str:
     """What creating a CUDA context took, and why it is not in the table."""
     otherwise = f", {units.format_ns(entry.typical_ns)} otherwise" if entry.typical_ns is not None else ""
     return (
-        f"The first {entry.name} took {units.format_ns(entry.duration_ns)}{otherwise}: it created the CUDA context. "
-        "The table counts it nowhere."
+        f"The first {entry.name} took {units.format_ns(entry.duration_ns)}{otherwise}because it created the CUDA "
+        "context. "
+        "The table excludes this call."
     )
 
 
@@ -119,7 +120,7 @@ def _text(data: Calls) -> Group:
     if all(call.failures == call.count for call in data.activity.whole.calls) and not data.activity.context_init:
         # As on a machine with the driver's library and no GPU: there is nothing to tell of times and sizes.
         names = ", ".join(f"{shortened(call.name, _NAME_WIDTH)} ({units.format_count(call.count)})" for call in calls)
-        return Group(Text(f"All of them failed: {names}."))
+        return Group(Text(f"Calls that always failed: {names}."))
     several = sum(call.count for call in data.activity.whole.calls) > 1
     table = figures_table("call", "count", "bytes", "total", "of run", "median", "per GiB")
     for call in calls[:_CALLS]:
@@ -142,6 +143,6 @@ def _text(data: Calls) -> Group:
             if call.split and call.split.samples >= _LEAST_SAMPLES and named_parts(call.split)
         ]
     if len(calls) > _CALLS:
-        lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less.", "dim"))
+        lines.append(Text(f"{units.format_count(len(calls) - _CALLS)} more kinds of calls took less time.", "dim"))
     lines += [sentence(printable(context), "dim") for context in data.contexts]
     return Group(*lines)

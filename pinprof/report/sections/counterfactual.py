@@ -1,4 +1,4 @@
-"""The run in other kinds of memory: what the program would have cost, by the rates of the machine."""
+"""The run with other memory types: what the program would have cost, by the rates of the machine."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from pinprof.report.section import Section
 from pinprof.report.terminal.layout import kept, plain_table, sentence, titled
 
 NO_RATES = (
-    "What this run would have cost in another kind of memory is known once `pinprof bench` has measured this machine: "
-    "record again then, or read this recording again on the machine where it was made."
+    "Estimates for other memory types need the rates of `pinprof bench`. Run it on the machine of the recording, "
+    "then record again, or report on this recording there."
 )
 
 
@@ -57,7 +57,7 @@ class ModeRow:
 class OtherMemory(Section):
     """The run as it was, and its estimates."""
 
-    key, title = "counterfactual", "In other kinds of memory"
+    key, title = "counterfactual", "What if: other memory types"
     absent = (("counterfactual", None),)
 
     run: Counterfactual
@@ -90,14 +90,14 @@ class OtherMemory(Section):
         if not run.measured_utc:
             return NO_RATES
         best = run.best
-        measured = f"{run.title}: {units.format_ns(run.measured_ns)} an iteration, measured"
+        measured = f"{run.title}: {units.format_ns(run.measured_ns)} per iteration, measured"
         if not run.estimates:
-            return f"The rates of this machine say nothing of other kinds of memory for this run ({measured})."
+            return f"The rates of this machine do not cover other memory types for this run ({measured})."
         if best is None:
-            return f"No other kind of memory would have saved more than the error of the estimate ({measured})."
+            return f"No other memory type would save more than the error of the estimate ({measured})."
         once = f", after {units.format_ns(best.once_ns)} once" if best.once_ns else ""
         return (
-            f"With {best.title} an iteration would take {units.format_ns(best.ns)} ({_interval(best)}) "
+            f"With {best.title}, an iteration would take {units.format_ns(best.ns)} ({_interval(best)}) "
             f"instead of {units.format_ns(run.measured_ns)}: "
             f"{units.format_ns(run.measured_ns - best.ns)} less{once}."
         )
@@ -109,13 +109,14 @@ class OtherMemory(Section):
         if not run.measured_utc:
             return []
         when = run.measured_utc[:16].replace("T", " ")
-        source = f"From this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."
+        source = f"Based on this recording and the rates that `pinprof bench` measured on that machine at {when} UTC."
         lines = [source] if run.estimates else []
         if run.modelled and run.estimates:
             lines.append(
                 f"The rates give {units.format_ns(run.modelled.ns)} for the run that was measured at "
-                f"{units.format_ns(run.measured_ns)}: making and freeing memory took {run.scale:.2f} times what they "
-                "say. The estimates are scaled by that, and their errors include the difference."
+                f"{units.format_ns(run.measured_ns)}. Allocating and freeing memory took {run.scale:.2f} times as "
+                "long as the rates predict. The estimates are scaled accordingly, and their errors include the "
+                "difference."
             )
         ordered = [row.estimate for row in self.rows if row.estimate.assumes]
         lines += [f"{one.title[:1].upper()}{one.title[1:]}: {one.assumes}" for one in ordered]
@@ -123,7 +124,7 @@ class OtherMemory(Section):
         for title, measures in run.lacking:
             lacking.setdefault(tuple(measures), []).append(title)
         lines += [
-            f"No estimate without a measurement of {', '.join(measures)}: {'; '.join(titles)}."
+            f"Estimates need measurements of {', '.join(measures)}: {'; '.join(titles)}."
             for measures, titles in lacking.items()
         ]
         return lines

@@ -50,7 +50,7 @@ class Findings(Section):
             lines.append(Text(f"{finding.severity}: ", style) + Text(printable(finding.title), "bold"))
             more = [*finding.evidence, *([f"→ {finding.advice}"] if finding.advice else [])]
             lines += [Padding(sentence(printable(line)), (0, 0, 0, 2), expand=False) for line in more]
-        for label, status in (("checked and clear", "clear"), ("not assessable from this recording", "not-assessable")):
+        for label, status in (("passed", "clear"), ("not assessable", "not-assessable")):
             if rules := [printable(finding.rule) for finding in self.having(status)]:
                 lines.append(Text(f"{label}: {', '.join(rules)}", "dim"))
         yield from titled(self.title, Group(*lines))

@@ -23,8 +23,8 @@ from pinprof.units import format_bytes
 
 CURVES: tuple[tuple[str, Style], ...] = (
     ("rss", Style("resident", "user")),
-    ("shmem", Style("of it shared", "free")),
-    ("huge", Style("of it in huge pages", "uvm")),
+    ("shmem", Style("shared", "free")),
+    ("huge", Style("in huge pages", "uvm")),
     ("pinned", Style("pinned (VmPin)", "pin")),
     ("locked", Style("locked (VmLck)", "dma")),
     ("swap", Style("swapped out", "fault")),
@@ -91,30 +91,32 @@ class Memory(Section):
         growth, result, notes = self.result.growth, self.result, []
         if result.looks <= _FEW_LOOKS:
             looks = units.format_counted(result.looks, "time", "times")
-            notes.append(f"Memory was looked at {looks} only: the program may have held more in between.")
+            notes.append(f"Memory was sampled only {looks}, so short peaks may be missing.")
         pinned, released = growth.get("nr_foll_pin_acquired", 0), growth.get("nr_foll_pin_released", 0)
         if pinned or released:
             notes.append(
                 f"{units.format_counted(pinned, 'page was', 'pages were')} pinned and {units.format_count(released)} "
-                "released, on the whole machine."
+                "released on the whole machine."
             )
         counted, hidden = result.program_faults, result.hidden_faults
         if hidden is not None and counted is not None and hidden >= _HIDDEN_FAULTS:
             notes.append(
-                f"The machine counted {units.format_count(growth['pgfault'])} page faults, the page-fault event of the "
-                f"program {units.format_count(counted)}: the other {units.format_count(hidden)} were taken inside "
-                "pins, or by other programs."
+                f"The machine counted {units.format_count(growth['pgfault'])} page faults, and the program's "
+                "page-fault "
+                f"event {units.format_count(counted)}. The other {units.format_count(hidden)} occurred during pins "
+                "or in "
+                "other programs."
             )
         huge, failed = growth.get("thp_fault_alloc", 0), growth.get("thp_fault_fallback", 0)
         if huge or failed:
             notes.append(
                 f"{units.format_counted(huge, 'fault', 'faults')} got a huge page"
-                + (f", {units.format_count(failed)} wanted one in vain." if failed else ".")
+                + (f", {units.format_count(failed)} fell back to small pages." if failed else ".")
             )
         if growth.get("compact_stall"):
             notes.append(
-                f"{units.format_counted(growth['compact_stall'], 'time', 'times')} a program waited for memory to be "
-                "compacted."
+                f"Programs waited {units.format_counted(growth['compact_stall'], 'time', 'times')} for memory "
+                "compaction."
             )
         if growth.get("pswpout") or growth.get("pswpin"):
             notes.append(
@@ -122,7 +124,7 @@ class Memory(Section):
                 f"{units.format_count(growth.get('pswpin', 0))} read back."
             )
         if result.processes > 1:
-            notes.append("Processes are added up: pages that several share count in each.")
+            notes.append("Totals add up all processes, so shared pages count once per process.")
         return notes
 
     @property

@@ -22,9 +22,9 @@ from pinprof.report.section import ForScripts, Section, picked
 from pinprof.report.terminal.layout import sentence, titled
 
 LOOKED_FOR = (
-    "pages created inside pins", "memory allocated and freed again and again", "copies from and into pageable memory",
-    "managed memory moved page by page", "tiny copies", "a synchronisation in every step",
-    "temporaries that are faulted anew", "waits for other threads", "contexts created inside timed work",
+    "pages created during pins", "memory allocated and freed repeatedly", "copies of pageable memory",
+    "managed memory moved page by page", "tiny copies", "synchronisation in every step",
+    "temporaries that fault again each time", "waits for other threads", "contexts created inside timed work",
 )  # fmt: skip
 """Kinds of opportunity, said where none was found."""
 _SHOWN = 0.03
@@ -87,7 +87,7 @@ class WhatToChange(Section):
     @property
     def nothing(self) -> str:
         """What no opportunity means: a recording may show too little to tell."""
-        return "Nothing to gain." if self.headline else "This recording shows too little to say what to change."
+        return "Nothing to gain." if self.headline else "This recording has too little data to suggest changes."
 
     def to_json(self) -> dict[str, Any]:
         """Every opportunity, what would not pay, and what could not be seen."""
@@ -103,13 +103,13 @@ class WhatToChange(Section):
         for card in self.cards:
             lines += _card_text(card)
         if not self.cards:
-            lines.append(sentence(f"{self.nothing} Looked for: {', '.join(self.looked_for)}.", "dim"))
+            lines.append(sentence(f"{self.nothing} Searched for: {', '.join(self.looked_for)}.", "dim"))
         if self.refused:
-            lines.append(Text("Not worth it:", "bold"))
+            lines.append(Text("Not worth changing:", "bold"))
         for one in self.refused:
             words = printable(f"{one.title} · {site_words(one.site)}: {one.reason}")
             lines.append(Padding(sentence(words), (0, 0, 0, 3), expand=False))
-        lines += [sentence(printable(f"Not seen: {line}"), "dim") for line in self.unseen]
+        lines += [sentence(printable(f"Not visible: {line}"), "dim") for line in self.unseen]
         yield from titled(self.title, Group(*lines))
 
     def for_scripts(self, report: ReportData) -> ForScripts:

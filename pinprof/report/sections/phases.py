@@ -54,7 +54,7 @@ class Phases(Section):
         """Whose time it is."""
         return (
             f"Wall time of thread {self.thread} {self.tid}".replace("  ", " ")
-            + ", which decides how long the run takes."
+            + ", which determines the length of the run."
         )
 
     @property

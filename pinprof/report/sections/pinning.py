@@ -139,5 +139,5 @@ class Pinning(Section):
                 Text("█" * cells, colour if time.threads else "dim"),
             )
         runs = units.format_counted(curve.baseline.runs, "run", "runs")
-        what = f"{units.format_bytes(curve.size_bytes)}, {runs}: medians, least and most."
+        what = f"{units.format_bytes(curve.size_bytes)}, {runs}: median, minimum and maximum."
         yield from titled(self.title, Group(sentence(printable(curve.sentence())), table, sentence(what, "dim")))

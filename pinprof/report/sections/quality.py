@@ -30,9 +30,9 @@ _LONG_NS = 200_000_000
 """From this wall time on, sampling noise no longer explains a difference of 3 % between the clocks."""
 
 _UNRECORDED = {
-    "gpu_faults": "Page faults of the GPU were not recorded.",
-    "cpu_faults": "Page faults of the CPU on managed memory were not recorded.",
-    "memory": "Sizes of allocations were not recorded.",
+    "gpu_faults": "GPU page faults were not recorded.",
+    "cpu_faults": "CPU page faults on managed memory were not recorded.",
+    "memory": "Allocation sizes were not recorded.",
 }
 """What a trace may lack, by the names of `Activity.recorded`."""
 
@@ -170,9 +170,9 @@ def quality_notes(losses: Losses, shared: Shared) -> list[str]:
     notes += _activity_notes(shared.activity) if shared.activity else []
     clock, uncertainty = shared.capture.clock.get("source"), shared.capture.clock.get("uncertainty_ns", 0)
     if clock and shared.ranges:
-        exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, as both read the same clock"
+        exact = f"within {units.format_ns(uncertainty)}" if uncertainty else "exactly, because both read the same clock"
         named = f"the {clock} clock" if clock.isalpha() else f"one clock ({clock})"
-        notes.append(f"Samples and ranges count on {named} and agree {exact}.")
+        notes.append(f"Samples and ranges use {named} and agree {exact}.")
     return list(dict.fromkeys(notes))
 
 
@@ -180,7 +180,10 @@ def _rates_note(rates: Rates | None) -> list[str]:
     if rates is None or rates.measured_by == "bench":
         return []
     count = units.format_count(len(rates.rates))
-    note = f"What memory operations cost was measured after this recording ({count} rates); `pinprof bench` does more."
+    note = (
+        f"The costs of memory operations were measured after this recording ({count} rates). For more rates, "
+        "run `pinprof bench`."
+    )
     return [note]
 
 
@@ -191,7 +194,7 @@ def _activity_notes(activity: ActivityAnalysis) -> list[str]:
         return [f"CUDA activity comes from {activity.source}.", *unrecorded]
     source = f"CUDA activity comes from {activity.source}."
     if "migrations" in activity.recorded:
-        return [source, "Of what the GPU did, managed memory was recorded, but neither copies nor kernels."]
+        return [source, "Managed memory was recorded, but GPU copies and kernels were not."]
     if not calls:
-        return [f"No call of CUDA was seen by {activity.source}."]
-    return [source, "What the GPU did (copies, kernels, migrations) was not recorded, only the calls."]
+        return [f"{activity.source} recorded no CUDA calls."]
+    return [source, "The GPU's work (copies, kernels, migrations) was not recorded, only the calls."]

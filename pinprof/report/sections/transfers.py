@@ -94,7 +94,7 @@ def device_sentence(device: DeviceTime) -> str:
             else ", never both at once"
         )
     if device.longest_gaps:
-        sentence += f"; its longest gap lasted {units.format_ns(device.longest_gaps[0][1])}"
+        sentence += f"; its longest gap took {units.format_ns(device.longest_gaps[0][1])}"
     return sentence + "."
 
 

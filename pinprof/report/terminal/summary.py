@@ -92,7 +92,7 @@ def _answer(report: ReportData, console: Console, most: int, cure: int) -> Itera
     if unseen:
         yield Text("")
     for line in unseen[:_UNSEEN]:
-        yield from _cut(sentence(printable(f"Not seen: {line}"), "dim"), console, 1)
+        yield from _cut(sentence(printable(f"Not visible: {line}"), "dim"), console, 1)
 
 
 def _opportunity(card: Card, console: Console, cure: int) -> Iterator[Text]:

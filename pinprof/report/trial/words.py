@@ -15,12 +15,12 @@ def headline(result: TrialResult) -> str:
         before, after = amount(result.as_is.median, result.unit), amount(best.side.median, result.unit)
         return f"{capital(best.title)}: {what(result)} goes from {before} to {after}, {factor(best.ratio)}."
     if not result.cures:
-        return "There is nothing to try: nothing that this program could save has a cure without a change of its code."
+        return "There is nothing to try: no saving in this program has a cure without code changes."
     measured = [cure for cure in result.cures if cure.state == "measured"]
     if not measured:
         return "No cure could be measured."
     alike = [cure.no_larger_than for cure in measured if cure.no_larger_than is not None]
-    known = f": no difference larger than {percent(max(alike))}" if alike else ""
+    known = f": no difference above {percent(max(alike))}" if alike else ""
     worse = len(measured) - len(alike)
     dearer = f"; {units.format_counted(worse, 'cure makes it', 'cures make it')} larger" if worse else ""
     return f"No cure saves anything{known}{dearer}."
@@ -41,11 +41,11 @@ def amount(value: float, unit: Unit) -> str:
 
 
 def factor(ratio: Ratio) -> str:
-    """`2.4 times less (2.3 to 2.5)`, `1.2 times as much (1.1 to 1.3)`."""
+    """`2.4× less (2.3 to 2.5)`, `1.2× as much (1.1 to 1.3)`."""
     if ratio.median <= 1:
         low, middle, high = (1 / max(value, 1e-9) for value in (ratio.high, ratio.median, ratio.low))
-        return f"{middle:.3g} times less ({low:.3g} to {high:.3g})"
-    return f"{ratio.median:.3g} times as much ({ratio.low:.3g} to {ratio.high:.3g})"
+        return f"{middle:.3g}× less ({low:.3g} to {high:.3g})"
+    return f"{ratio.median:.3g}× as much ({ratio.low:.3g} to {ratio.high:.3g})"
 
 
 def change(ratio: Ratio) -> str:
@@ -62,7 +62,7 @@ def verdict(cure: CureResult) -> str:
     if cure.ratio is None:
         return "too few rounds"
     if cure.no_larger_than is not None:
-        return f"no difference larger than {percent(cure.no_larger_than)}"
+        return f"no difference above {percent(cure.no_larger_than)}"
     return "saves" if cure.gain > 1 else "costs more"
 
 
@@ -86,7 +86,7 @@ def basis(result: TrialResult) -> str:
     compared = units.format_counted(sum(cure.ratio is not None for cure in result.cures), "cure", "cures")
     return (
         f"{rounds} within {units.format_ns(result.duration_s * 1e9)}, in random order (seed {result.seed});"
-        f" the intervals of {compared} hold together with 95 % confidence."
+        f" the intervals of {compared} hold jointly with 95 % confidence."
     )
 
 

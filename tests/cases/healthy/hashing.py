@@ -1,4 +1,4 @@
-"""Hashes one buffer again and again."""
+"""Hashes one buffer repeatedly."""
 
 import hashlib
 import time

@@ -1,4 +1,4 @@
-"""Sorts one array again and again, in place."""
+"""Sorts one array repeatedly, in place."""
 
 import time
 

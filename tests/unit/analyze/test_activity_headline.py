@@ -51,7 +51,7 @@ def test_bytes_are_those_of_the_copies_with_and_without_a_call() -> None:
 
 def test_gpu_work_that_was_not_recorded_takes_no_time() -> None:
     calls = [Call("cudaMalloc", 0, 10), Call("cudaLaunchKernel", 20, 30), Call("cudaMemcpy", 40, 50)]
-    assert headline(calls[:1], []).endswith("; the recording holds no work of the GPU.")
+    assert headline(calls[:1], []).endswith("; the recording has no GPU work.")
     assert headline(calls, []).endswith("; the GPU's kernels and copies were not recorded.")
     assert headline(calls, [kernel(25, 35)]).endswith("; kernels run 10 ns; the GPU's copies were not recorded.")
 

@@ -78,7 +78,7 @@ def test_without_activity_no_rule_makes_a_claim() -> None:
     for rule in about_activity:
         assert found[rule.name].status == "not-assessable"
         assert "nsys" in found[rule.name].missing
-        assert found[rule.name].title.endswith("cannot be judged.")
+        assert found[rule.name].title.endswith("can't be judged.")
 
 
 def test_without_samples_rules_about_samples_make_no_claim_and_the_others_judge() -> None:
@@ -484,7 +484,7 @@ def test_no_rule_gives_advice_on_a_trifle(rule: str, monkeypatch: pytest.MonkeyP
     found = verdict(rule, *TRIFLES[rule], recorded=ALL - {"gpu_faults"})
     assert not fires(found)
     assert found.title == TRIFLE
-    assert found.evidence[-1].endswith("below 1 % and 10 ms no advice is given.")
+    assert found.evidence[-1].endswith("there is no advice below 1 % and 10 ms.")
     monkeypatch.setattr(evidence, "LEAST_NS", 0)
     assert fires(verdict(rule, *TRIFLES[rule], recorded=ALL - {"gpu_faults"}))
 
@@ -556,7 +556,7 @@ def test_a_recording_of_nsys_alone_has_a_headline_about_calls() -> None:
     assert export("uvm").headline == (
         "53 % of the kernels' time is lost to 319 GPU fault groups; 192 MiB migrated on demand in 6,915 pieces."
     )
-    assert analyze(traced()).headline == "This recording holds no CUDA calls."
+    assert analyze(traced()).headline == "This recording has no CUDA calls."
 
 
 def test_what_rests_on_calls_that_were_not_traced_is_not_assessable() -> None:

@@ -96,7 +96,7 @@ def test_samples_of_the_tools_own_processes_are_left_out_and_counted() -> None:
 
 def test_recordings_of_two_runs_do_not_join() -> None:
     nsys = without_ranges(export("pinned").capture)
-    with pytest.raises(CaptureError, match="share no clock") as error:
+    with pytest.raises(CaptureError, match="have no common clock") as error:
         join(without_ranges(perf_of_both()), nsys)
     assert error.value.slug == "clock-join"
 

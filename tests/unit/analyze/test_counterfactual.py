@@ -231,7 +231,7 @@ def test_measures_of_no_possible_number_of_threads_are_passed_over() -> None:
 
 
 def test_ranges_of_no_possible_number_of_threads_are_no_curve() -> None:
-    names = ("0 threads", "9" * 5000 + " threads", "x threads")
+    names = ("0 is not a valid number of threads", "9" * 5000 + " threads", "x threads")
     ranges = [Range("iteration", 0, 100 * MS), Range("malloc_host", 0, 10 * MS, depth=1)]
     ranges += [Range(name, (20 + 10 * at) * MS, (25 + 10 * at) * MS, depth=1) for at, name in enumerate(names)]
     scenario = {"name": "prefault", "parameters": {"size_bytes": MIB}}

@@ -32,7 +32,7 @@ def test_a_host_emulation_is_named_so() -> None:
 
 def test_pinning_pages_that_exist_is_said_so() -> None:
     data = capture([Sample(STACKS["pin.walk"])] * 100, [Range("register", 0, 1)])
-    assert analyze(data).headline == ("100 % of the register range is pin_user_pages, of pages that are already there.")
+    assert analyze(data).headline == ("100 % of the register range is pin_user_pages, of pages that already exist.")
 
 
 def test_without_a_pinning_call_the_outermost_range_is_told_by_its_memory_costs() -> None:
@@ -51,9 +51,7 @@ def test_a_program_without_ranges_is_told_by_all_its_time() -> None:
 
 
 def test_a_program_without_memory_costs_is_told_so() -> None:
-    assert analyze(mixed({})).headline == (
-        "100 % of the work range is the program's own code; no memory cost stands out."
-    )
+    assert analyze(mixed({})).headline == ("100 % of the work range is the program's own code; memory costs are low.")
 
 
 def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_matter() -> None:
@@ -61,7 +59,8 @@ def test_a_recording_without_the_kernels_part_does_not_say_that_memory_is_no_mat
     manifest = replace(data.manifest, collectors=({"name": "native", "options": {"kernel": False}},))
     found = analyze(replace(data, manifest=manifest))
     assert found.headline == (
-        "The kernel was not sampled, so memory costs do not show: 100 % of the work range is the program's own code."
+        "The kernel was not sampled, so memory costs are not visible: 100 % of the work range is the program's own "
+        "code."
     )
     status = {verdict.rule: verdict.status for verdict in found.findings}
     assert status["sampling-gap"] == "fired"
@@ -76,7 +75,7 @@ def test_a_kernel_without_names_is_not_taken_for_one_without_memory_costs() -> N
         return analyze(capture([Sample(stack, MS, time_ns=time * MS) for time, stack in enumerate(stacks)]))
 
     found = of(60)
-    assert found.answer.startswith("Without names of kernel functions memory costs do not show: 60 % of the CPU")
+    assert found.answer.startswith("Without names of kernel functions memory costs are not visible: 60 % of the CPU")
     status = {verdict.rule: verdict.status for verdict in found.findings}
     for rule in ("first-touch", "first-touch-in-pin", "freeing", "compaction", "managed-cpu-faults", "no-huge-pages"):
         assert status[rule] == "not-assessable"
@@ -93,18 +92,18 @@ def test_a_recording_without_time_is_told_by_what_it_counts() -> None:
 
 
 def test_an_unknown_leaf_suggests_the_nearest() -> None:
-    with pytest.raises(UsageError, match=r"'pin\.fault' is no cause.*pin\.faultin"):
+    with pytest.raises(UsageError, match=r"'pin\.fault' is not a cause.*pin\.faultin"):
         explain(analyze(capture([Sample(["main@/app"])])), "pin.fault")
 
 
 def test_a_level_names_its_leaves() -> None:
-    with pytest.raises(UsageError, match=r"'pin' is a level.*pin\.faultin, pin\.walk"):
+    with pytest.raises(UsageError, match=r"'pin' is a group.*pin\.faultin, pin\.walk"):
         explain(analyze(capture([Sample(["main@/app"])])), "pin")
 
 
 def test_a_leaf_without_samples_is_explained_all_the_same() -> None:
     text = str(explain(analyze(capture([Sample(["main@/app"])])), "pin.faultin"))
-    assert "No sample of this recording has this cause." in text
+    assert "This recording has no samples with this cause." in text
 
 
 def test_the_stack_marks_the_frame_that_decided() -> None:
@@ -130,25 +129,29 @@ def pinning(name: str, phases: dict[str, tuple[int, str]], **parameters: object)
 def test_registering_touched_memory_is_cheap_because_the_pages_are_there() -> None:
     phases = {"alloc": (1, "user.app"), "init": (200, "fault.anon"), "register": (15, "pin.walk")}
     assert pinning("register", phases) == (
-        "cudaHostRegister takes 30 ms/GiB because the pages are there already: creating them cost 400 ms/GiB in init "
-        "and is none of the call, so what makes pinned memory slow is page creation, not pinning."
+        "cudaHostRegister takes 30 ms/GiB because the pages already exist. Creating them took 400 ms/GiB in init "
+        "and is none of the call, so page creation makes pinned memory slow, not pinning."
     )
 
 
 def test_registering_untouched_memory_is_creating_the_pages() -> None:
     phases = {"alloc": (1, "user.app"), "register": (140, "pin.faultin"), "init": (15, "user.app")}
-    assert pinning("register", phases).startswith("cudaHostRegister takes 280 ms/GiB, 100 % of it for creating the")
+    assert pinning("register", phases).startswith(
+        "cudaHostRegister takes 280 ms/GiB, and 100 % of it is for creating the"
+    )
 
 
 def test_a_few_samples_say_nothing_about_registering() -> None:
     phases = {"alloc": (1, "user.app"), "init": (60, "fault.anon"), "register": (15, "pin.walk")}
-    assert pinning("register", phases).startswith("Too few samples to say where the time went: 76 of CPU time")
+    assert pinning("register", phases).startswith(
+        "There are too few samples to show where the time went: 76 of CPU time"
+    )
 
 
 def test_prefault_tells_the_time_from_the_first_call_to_pinned_memory() -> None:
     phases = {"alloc": (1, "user.app"), "touch": (24, "fault.anon"), "register": (10, "pin.walk")}
     assert pinning("prefault", phases, threads=8, variant="huge") == (
-        "prefault with 8 threads on huge pages: 70 ms/GiB from first call to usable pinned memory, of which "
+        "prefault with 8 threads on huge pages: 70 ms/GiB from the first call to usable pinned memory, of which "
         "cudaHostRegister is 20 ms."
     )
 
@@ -167,7 +170,10 @@ def test_too_few_samples_carry_neither_a_share_nor_a_verdict() -> None:
     stack = ["main@/app", "do_syscall_64", "__x64_sys_munmap", "unmap_region"]
     clock = replace(CLOCK, name="cpu-clock/freq=999/", period=None, freq_hz=999)
     found = analyze(capture([Sample(stack, MS, time_ns=time) for time in range(96)], events=(clock,)))
-    assert found.headline == "Too few samples to say where the time went: 96 of CPU time (96 ms); 97 are needed."
+    assert (
+        found.headline
+        == "There are too few samples to show where the time went: 96 of CPU time (96 ms); 97 are needed."
+    )
     assert {verdict.status for verdict in found.findings} == {"not-assessable", "fired"}
     (gap,) = [verdict for verdict in found.findings if verdict.status == "fired"]
     assert gap.evidence[0].startswith("Only 96 samples were taken")
@@ -181,7 +187,9 @@ def test_without_samples_of_time_neither_waits_nor_page_faults_tell_where_it_wen
     faults = [Sample(["main@/app"], 64, time_ns=time, event=1) for time in range(200)]
     waits = [Sample(["main@/app"], MS, time_ns=time, event=2) for time in range(200)]
     found = analyze(capture([*faults, *waits], [Range("work", 0, 300)], events=(clock, FAULTS, OFF_CPU)))
-    assert found.headline == "Too few samples to say where the time went: 0 of CPU time (0 ns); 97 are needed."
+    assert (
+        found.headline == "There are too few samples to show where the time went: 0 of CPU time (0 ns); 97 are needed."
+    )
     assert {verdict.status for verdict in found.findings} == {"not-assessable", "fired"}
 
 
@@ -200,7 +208,7 @@ def test_an_answer_that_cannot_be_given_leaves_the_sentence_about_the_samples() 
     assert (
         found.answer
         == found.headline
-        == ("Too few samples to say where the time went: 9 of CPU time (9 ms); 97 are needed.")
+        == ("There are too few samples to show where the time went: 9 of CPU time (9 ms); 97 are needed.")
     )
 
 
@@ -214,6 +222,6 @@ def test_idle_cpus_are_no_answer() -> None:
     busy = [Sample(["main@/app", "asm_exc_page_fault", "do_anonymous_page"], MS, time_ns=time) for time in range(100)]
     assert analyze(capture(idle + busy)).headline == "100 % of the time of busy CPUs is page faults (100 ms sampled)."
     assert analyze(capture(idle + busy[:96])).headline == (
-        "Too few samples to say where the time of busy CPUs went: 96 of 996; 97 are needed."
+        "There are too few samples to show where the time of busy CPUs went: 96 of 996; 97 are needed."
     )
     assert analyze(capture(idle)).headline == "All CPUs were idle."

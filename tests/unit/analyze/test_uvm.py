@@ -171,8 +171,8 @@ def test_a_prefetched_run_and_a_fault_storm_look_different_at_first_sight() -> N
     healthy, sick = uvm_of(explained((), prefetched())), uvm_of(exported("uvm"))
     assert (healthy.pattern, sick.pattern) == ("prefetched", "fault storm")
     assert (healthy.lost_ns, len(healthy.kernels)) == (0, 0)
-    assert healthy.summary.startswith("32 migrations to the device, 2 MiB in the median, 0 of them inside kernels")
-    assert sick.summary.startswith("6,915 migrations to the device, 8 KiB in the median, 6,915 of them inside kernels")
+    assert healthy.summary.startswith("32 migrations to the device, median 2 MiB, 0 of them inside kernels")
+    assert sick.summary.startswith("6,915 migrations to the device, median 8 KiB, 6,915 of them inside kernels")
     assert [entry.at_least_bytes.tolist() for entry in healthy.sizes] == [[BLOCK]]
 
 

@@ -58,7 +58,9 @@ def test_nothing_found_without_call_chains_is_not_nothing_to_gain() -> None:
 
 def test_the_headline_claims_nothing_of_memory_without_call_chains() -> None:
     headline = analyze(recorded((LONE_KERNEL, 5), (LONE_USER, 95))).headline
-    assert headline == "Without call chains memory costs do not show: 95 % of the CPU time is the program's own code."
+    assert (
+        headline == "Without call chains memory costs are not visible: 95 % of the CPU time is the program's own code."
+    )
 
 
 NAMELESS = ["main@/app", "[unknown kernel]", "[unknown kernel]"]
@@ -92,6 +94,6 @@ def test_without_names_of_kernel_functions_nothing_is_clear() -> None:
         "no-huge-pages",
         "compaction",
     }
-    assert found.headline.startswith("Without names of kernel functions memory costs do not show: ")
+    assert found.headline.startswith("Without names of kernel functions memory costs are not visible: ")
     assert found.opportunities is not None
     assert found.opportunities.headline == ""

@@ -1,4 +1,4 @@
-"""Wall time of ranges: processor time by cause, waits cut at the edges, and a remainder that is shown."""
+"""Wall time of ranges: CPU time by cause, waits cut at the edges, and a remainder that is shown."""
 
 from __future__ import annotations
 
@@ -161,7 +161,7 @@ def test_a_call_is_explained_by_samples_and_waits_of_its_thread() -> None:
     assert [part.label for part in split_parts(split)] == ["wait.gpu", "mm.vma", REMAINDER]
 
 
-@pytest.mark.parametrize(("slept", "told"), [(60, ""), (30, "Neither on the CPU nor known to wait: work 31 % of")])
+@pytest.mark.parametrize(("slept", "told"), [(60, ""), (30, "Neither on the CPU nor in a known wait: work 31 % of")])
 def test_a_known_wait_is_no_gap_and_an_unknown_one_is(slept: int, told: str) -> None:
     ms = 1_000_000
     samples = [*(on(number * ms // 3, ms // 3) for number in range(117)), off(40 * ms, slept * ms)]

@@ -54,7 +54,7 @@ def test_a_process_that_dies_is_named() -> None:
     with Worker("host", 0) as worker:
         worker.facts()
         os.kill(worker._process.pid, signal.SIGKILL)
-        with pytest.raises(ScenarioError, match=r"ended with status -9 at 'memcpy'") as caught:
+        with pytest.raises(ScenarioError, match=r"ended with status -9 during 'memcpy'") as caught:
             worker.ask(job())
     assert caught.value.slug == "bench-worker"
 

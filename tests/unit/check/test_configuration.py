@@ -51,17 +51,17 @@ def test_tables_may_have_names(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("", "holds no budgets"),
-        ("pairs = 0", "'pairs' belongs into a table"),
-        ("budget = 3", "holds no budgets"),
-        ("budget = [1]", "holds no budgets"),
+        ("", "has no budgets"),
+        ("pairs = 0", "'pairs' belongs in a"),
+        ("budget = 3", "has no budgets"),
+        ("budget = [1]", "has no budgets"),
         ("[[budget]]\npairs = 0\n[other]\n", "'other'"),
         ("[[budget]]\npairs = 0\n[[budget]]\npairs = 1\n", "2 budgets are called 'pairs'"),
-        ("[[budget]\n", "no TOML"),
-        ("x = " + "9" * 5000, "no TOML"),
-        ("x = " + "[" * 5000, "no TOML"),
+        ("[[budget]\n", "not valid TOML"),
+        ("x = " + "9" * 5000, "not valid TOML"),
+        ("x = " + "[" * 5000, "not valid TOML"),
         ("#" * (1 << 21), "too large"),
-        ("\xff", "no TOML"),
+        ("\xff", "not valid TOML"),
     ],
 )
 def test_what_no_file_of_budgets_says_is_one_sentence(tmp_path: Path, text: str, told: str) -> None:

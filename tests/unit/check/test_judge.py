@@ -73,12 +73,12 @@ def test_counts_are_compared_with_the_range_of_the_baseline() -> None:
 
 def test_times_take_runs_and_say_how_many_would_tell() -> None:
     one = budget(time="100 ms", runs=5)
-    assert "takes 5 runs" in verdict(one, [90 * MS] * 4).why
+    assert "needs 5 runs" in verdict(one, [90 * MS] * 4).why
     assert verdict(one, [value * MS for value in (90, 91, 90, 92, 90)]).outcome is Outcome.HOLDS
     assert verdict(one, [value * MS for value in (110, 111, 110, 112, 110)]).outcome is Outcome.BROKEN
     wild = verdict(one, [value * MS for value in (60, 150, 90, 130, 100)])
     assert wild.outcome is Outcome.UNASSESSABLE
-    assert "runs like these" in wild.remedy
+    assert "such runs" in wild.remedy
 
 
 def test_an_excess_that_does_not_matter_breaks_nothing() -> None:
@@ -160,7 +160,7 @@ def test_implied_budgets_that_nobody_can_tell_are_named_in_a_note() -> None:
     made = [run(1, {calls: Unassessable("No CUDA."), time: Amount(1.0), faults: Amount(1.0)})]
     kept, note = told([calls, time, faults], made, made)
     assert kept == (faults,)
-    assert note == "Not compared: calls, time. No CUDA. Times take 5 runs of each side."
+    assert note == "Not compared: calls, time. No CUDA. Times need 5 runs of each side."
 
 
 def test_the_same_recording_twice_and_none_at_all_are_refused() -> None:

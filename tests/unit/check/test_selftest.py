@@ -53,14 +53,14 @@ def test_counts_notice_the_first_one_too_many() -> None:
     one = budget(pairs=48)
     (found,) = self_test([measured(LOOP, one)], [one])
     assert (found.more, found.loose) == (1, False)
-    assert found.words == "is noticed from 1 pair more on (2.1 % of what is found)."
+    assert found.words == "notices an excess of 1 pair or more (2.1 % of what is found)."
 
 
 def test_a_limit_of_twice_what_is_found_is_loose_and_a_broken_one_said_to_be() -> None:
     loose, broken = budget(pairs=100), budget(pairs=1, name="broken")
     found = self_test([measured(LOOP, loose, broken)], [loose, broken])
     assert [one.loose for one in found] == [True, False]
-    assert found[1].words.startswith("is broken as it is")
+    assert found[1].words.startswith("is already broken")
 
 
 def test_what_cannot_be_judged_would_not_notice() -> None:

@@ -77,15 +77,15 @@ def test_a_baseline_needs_no_file(folder: Path) -> None:
 def test_init_writes_budgets_that_hold_and_notice_and_overwrites_nothing(folder: Path) -> None:
     done = pinprof("check", "init", LOOP)
     assert done.returncode == 1
-    assert "is there already" in done.stderr
+    assert "exists already" in done.stderr
     done = pinprof("check", "init", LOOP, "-o", "first.toml")
     assert done.returncode == 0, done.stderr
     text = (folder / "first.toml").read_text()
-    assert "pairs = 48  # found 48 pairs; room: none, it is counted" in text
+    assert "pairs = 48  # found 48 pairs; margin: none, it is an exact count" in text
     assert pinprof("check", "--budget", "first.toml", LOOP).returncode == 0
     done = pinprof("check", "--self-test", "--budget", "first.toml", LOOP)
     assert done.returncode == 0, done.stdout
-    assert "pairs is noticed from 1 pair more on" in done.stdout
+    assert "pairs notices an excess of 1 pair or more" in done.stdout
     assert pinprof("check", "init", LOOP, "-o", "-").stdout == text
 
 
@@ -118,12 +118,12 @@ def test_a_program_is_recorded_as_its_budgets_need(folder: Path, monkeypatch: py
     [
         ([], 2, "Missing argument"),
         (["--"], 2, "no program"),
-        (["a", "--", "b"], 1, "Captures and a program"),
-        (["--self-test", "--", "b"], 1, "takes captures"),
-        (["a", "--keep", "x"], 1, "is for a program"),
+        (["a", "--", "b"], 1, "both captures and a program"),
+        (["--self-test", "--", "b"], 1, "works on captures only"),
+        (["a", "--keep", "x"], 1, "needs a program"),
         (["a", "--write", "junit"], 1, "FORM=FILE"),
         (["a", "--write", "pdf=x"], 1, "FORM=FILE"),
-        (["--baseline", "'", "--", "b"], 1, "no command line"),
+        (["--baseline", "'", "--", "b"], 1, "not a valid command line"),
         (["nowhere.pinprof"], 1, "nowhere.pinprof"),
         (["a", "--budget", "none.toml"], 1, "none.toml"),
         (["init"], 2, "Missing argument"),

@@ -90,7 +90,7 @@ def test_a_forked_child_ends_as_it_would_without_us() -> None:
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (OSError(errno.ENOSPC, "No space left on device", "x.html"), "x.html: No space left on device. Choose"),
+        (OSError(errno.ENOSPC, "No space left on device", "x.html"), "device. With -o, choose"),
         (OSError(errno.EAGAIN, "Resource temporarily unavailable"), "ulimit -u"),
         (OSError(errno.EMFILE, "Too many open files"), "ulimit -n"),
         (OSError(errno.ENOMEM, "Cannot allocate memory"), "Free some memory"),

@@ -111,5 +111,5 @@ def test_one_rank_of_a_launch_is_picked_and_others_are_listed() -> None:
 
 
 def test_a_form_of_one_recording_is_refused_for_a_launch_before_anything_is_read() -> None:
-    with pytest.raises(UsageError, match="form of one rank"):
+    with pytest.raises(UsageError, match="format for a single rank"):
         report_launch(Path("job.ranks"), [Path("missing")], "pprof", None, ReadOptions())

@@ -48,7 +48,7 @@ def test_a_dash_is_standard_output(recording: Path, capfdbinary: pytest.CaptureF
 
 @pytest.mark.parametrize("option", ["--open", "--serve"])
 def test_only_a_page_can_be_opened_or_served(option: str, recording: Path) -> None:
-    with pytest.raises(UsageError, match="json is no page"):
+    with pytest.raises(UsageError, match="json can't be opened"):
         cli.main(["report", str(recording), "--format", "json", option], standalone_mode=False)
 
 

@@ -260,7 +260,7 @@ def test_a_cpu_that_goes_offline_meanwhile_is_left_out(monkeypatch: pytest.Monke
 
 @pytest.mark.parametrize(
     ("text", "words"),
-    [("strace", "no collector 'strace'"), ("", "names no collector"), ("native,perf", "two"), ("auto,perf", "two")],
+    [("strace", "no collector 'strace'"), ("", "is not a collector"), ("native,perf", "two"), ("auto,perf", "two")],
 )
 def test_collectors_that_cannot_be_meant_are_refused(text: str, words: str) -> None:
     with pytest.raises(UsageError, match=words):

@@ -194,7 +194,7 @@ def test_requests_that_cannot_be_meant(change: dict[str, object]) -> None:
 def test_nsys_alone_has_no_stacks_for_python() -> None:
     alone = dataclasses.replace(AUTO, collectors=("nsys",))
     assert python.plan(alone) == python.NOTHING
-    with pytest.raises(UsageError, match="sampler"):
+    with pytest.raises(UsageError, match="another recorder"):
         python.plan(dataclasses.replace(alone, python="lines"))
     assert python.plan(dataclasses.replace(alone, collectors=("nsys", "perf"))).lines
 
@@ -204,7 +204,7 @@ def test_a_program_that_runs_already_can_be_looked_at_but_not_told_anything() ->
     assert python.plan(running).lines
     assert not python.plan(running).environment
     for way in ("trampoline", "both"):
-        with pytest.raises(UsageError, match="runs already"):
+        with pytest.raises(UsageError, match="running program"):
             python.plan(dataclasses.replace(running, python=way))
 
 
@@ -247,4 +247,4 @@ def test_interpreters_that_the_reader_does_not_know_are_named(tmp_path: Path) ->
     tool.recorder = cast("Recorder", SimpleNamespace(ended_well=True, died_first=False))
     (tmp_path / "collector.log").write_text(f"{READY}\n{UNKNOWN}python3.9\n{UNKNOWN}pypy3.10\n")
     (note,) = tool.result().notes
-    assert "of pypy3.10, python3.9:" in note
+    assert "for pypy3.10, python3.9." in note

@@ -341,7 +341,9 @@ def test_a_program_without_managed_memory_is_said_to_have_none(tmp_path: Path) -
             waiter.wait(0.01)
         result = tool.result()
     assert (result.facts["name"], result.failure) == ("uvm", None)
-    assert result.notes == ("No process of the program used unified memory's driver: no migrations were recorded.",)
+    assert result.notes == (
+        "No process of the program used the unified-memory driver, so there are no migrations in the recording.",
+    )
     assert not (tmp_path / store.UVM).exists()
 
 
@@ -369,7 +371,7 @@ def test_a_machine_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch, t
     monkeypatch.setattr(driver, "DEVICE", tmp_path / "nothing")
     with pytest.raises(CollectError, match="nothing is not there"):
         load("uvm.beside").check(RecordRequest(("true",), gpu="uvm"))
-    with pytest.raises(CollectError, match="Nsight Systems records"):
+    with pytest.raises(CollectError, match="Nsight Systems already records"):
         load("uvm.beside").check(RecordRequest(("true",), ("nsys",), gpu="uvm"))
     check = checks._managed_memory()
     assert (check.name, check.state) == ("managed memory", "info")

@@ -74,7 +74,7 @@ def test_a_comparison_without_stacks_has_no_flamegraph() -> None:
     assert compared_flame(bare) is None
     text = page.render(bare)
     assert 'id="flame"' not in text
-    assert "What changed" not in text
+    assert "title-changes" not in text
 
 
 def test_folding_conserves_every_runs_weight() -> None:
@@ -95,4 +95,4 @@ def test_the_command_writes_a_page_to_a_file_only(tmp_path: Path) -> None:
     assert (tmp_path / "change.html").read_text("utf-8").rstrip().endswith("</html>")
     refused = pinprof(*given, "-")
     assert refused.returncode == 1
-    assert "A page is a file." in refused.stderr
+    assert "An HTML page needs a file name." in refused.stderr

@@ -24,7 +24,7 @@ from pinprof.report.terminal.console import PrintableConsole
 from pinprof.statistics import Estimate
 from tests.unit.compare.test_rows import MS, run_with, simulated
 
-RUN = WorkUnit("run", "Times are of a whole run.")
+RUN = WorkUnit("run", "Times are those of whole runs.")
 
 
 def row(family: Family, name: str, before: float, after: float, significant: bool | None = None) -> Row:
@@ -43,8 +43,8 @@ def change(fate: str, title: str, before: float, after: float) -> OpportunityCha
     return OpportunityChange(fate, title, "a.py:1", "pool", "work", *costs, *costs, 1, 1)  # type: ignore[arg-type]
 
 
-PREEMPTED = "waiting for a processor (+90 ms), which other programs had"
-GONE = change("gone", "a.py:1 pins again and again.", 500, 0)
+PREEMPTED = "waiting for a CPU that other programs used (+90 ms)"
+GONE = change("gone", "a.py:1 pins repeatedly.", 500, 0)
 NEW = change("new", "b.py:2 faults.", 0, 300)
 
 
@@ -52,22 +52,22 @@ NEW = change("new", "b.py:2 faults.", 0, 300)
     ("rows", "opportunities", "words"),
     [
         ([row("phase", "work", 1000, 400)], [GONE],
-         "Gone: a.py:1 pins again and again. That saves 600 ms of 1 s of work (60 %): 400 ms now."),
+         "Gone: a.py:1 pins repeatedly. That saves 600 ms of 1 s of work (60 %): 400 ms now."),
         ([row("phase", "work", 400, 1000, True)], [NEW],
          "New: b.py:2 faults. That costs 600 ms (150 %): 1 s of work instead of 400 ms."),
         ([row("phase", "work", 1000, 900)], [GONE, NEW],
-         "Gone: a.py:1 pins again and again; new: b.py:2 faults. That saves 100 ms of 1 s of work (10 %): 900 ms now."),
+         "Gone: a.py:1 pins repeatedly; new: b.py:2 faults. That saves 100 ms of 1 s of work (10 %): 900 ms now."),
         ([row("phase", "work", 1000, 700)], [change("stayed", "a.py:1 pins.", 400, 100)],
          "Cheaper: a.py:1 pins, costs 100 ms instead of 400 ms. That saves 300 ms of 1 s of work (30 %): 700 ms now."),
         ([row("phase", "work", 1000, 990, False)], [GONE],
-         "No difference that is more than chance: the work takes 1 s before and 990 ms after."),
+         "There is no significant difference: the work takes 1 s before and 990 ms after."),
         ([row("phase", "work", 1000, 1100, True), row("range", "step", 900, 1000, True),
           row("range", "fill", 10, 200, False)], [],
          "The work takes 100 ms more (10 %): 1.1 s instead of 1 s; most of it is range step (+100 ms)."),
         ([row("phase", "work", 1000, 1100), row("cause", RUNNABLE, 10, 100)], [],
          f"Untested: the work takes 100 ms more (10 %): 1.1 s instead of 1 s; most of it is {PREEMPTED}."),
-        ([row("phase", "work", 1000, 1000)], [], "No difference: the work takes 1 s before and 1 s after."),
-        ([], [], "Both sides show nothing whose time can be compared."),
+        ([row("phase", "work", 1000, 1000)], [], "There is no difference: the work takes 1 s before and 1 s after."),
+        ([], [], "The two sides have no times to compare."),
     ],
 )  # fmt: skip
 def test_the_first_line(rows: Sequence[Row], opportunities: Sequence[OpportunityChange], words: str) -> None:

@@ -126,10 +126,10 @@ def test_samples_bound_how_certain_a_difference_is() -> None:
 
 
 def test_sides_that_were_sampled_at_other_rates_differ_by_more_than_that_costs() -> None:
-    before = [replace(run, around={"samples a second": "999"}) for run in work(1000, 1001, 1000)]
-    after = [replace(run, around={"samples a second": "100"}) for run in work(980, 981, 980)]
+    before = [replace(run, around={"samples per second": "999"}) for run in work(1000, 1001, 1000)]
+    after = [replace(run, around={"samples per second": "100"}) for run in work(980, 981, 980)]
     assert [row.significant for row in compared(before, after)] == [False]
-    same = [replace(run, around={"samples a second": "999"}) for run in after]
+    same = [replace(run, around={"samples per second": "999"}) for run in after]
     assert [row.significant for row in compared(before, same)] == [True]
 
 

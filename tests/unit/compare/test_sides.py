@@ -62,7 +62,7 @@ def test_sides_of_one_program_are_compared() -> None:
 
 def test_interrupted_recordings_are_refused() -> None:
     message = refusal([run("a", manifest(state="interrupted"))], [run("b", manifest(state="complete"))])
-    assert "a.pinprof is no whole run" in message
+    assert "a.pinprof does not cover a whole run" in message
     assert "interrupted" in message
 
 
@@ -91,12 +91,12 @@ def test_different_programs_are_refused_unless_their_functions_are_the_same() ->
 
 def test_a_side_of_two_programs_is_refused() -> None:
     one, two = run("a", manifest("./one")), run("b", manifest("./two"), "cpu-clock", "sort")
-    assert "of one side are of different programs: one, two" in refusal([one, two], [run("c", manifest("./one"))])
+    assert "on one side are of different programs: one, two" in refusal([one, two], [run("c", manifest("./one"))])
 
 
 def test_profiles_of_no_command_are_told_apart_by_their_functions() -> None:
     message = refusal([run("a", None, "samples", "fill")], [run("b", None, "samples", "sort")])
-    assert "no function in common" in message
+    assert "no functions in common" in message
 
 
 @pytest.mark.parametrize(
@@ -122,7 +122,7 @@ def test_a_folder_holds_its_captures_and_not_the_pages_beside_them(tmp_path: Pat
 
 
 def test_folders_of_ranks_and_of_nothing_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(CaptureError, match="holds no recording"):
+    with pytest.raises(CaptureError, match="has no recordings"):
         recordings_of([tmp_path])
     (tmp_path / "rank-0.pinprof").mkdir()
     with pytest.raises(UsageError, match="ranks of one launch"):
@@ -141,23 +141,23 @@ def test_the_command_says_what_is_wrong_with_its_paths(tmp_path: Path) -> None:
     first, second = tmp_path / "first.folded", tmp_path / "second.folded"
     first.write_text(FOLDED)
     shutil.copy(first, second)
-    assert "first.folded is given twice" in fails(first, first)
+    assert "first.folded is listed twice" in fails(first, first)
     assert "are the same recording" in fails(first, second)
     (tmp_path / "link.folded").symlink_to(first)
-    assert "given twice" in fails(first, tmp_path / "link.folded")
+    assert "listed twice" in fails(first, tmp_path / "link.folded")
     assert "1 path is given" in fails(first)
     assert "3 paths are given" in fails(first, second, first)
-    assert "No recording is given for after" in fails("--before", first)
+    assert "There is no recording for after" in fails("--before", first)
     assert "missing.pinprof" in fails(first, tmp_path / "missing.pinprof")
     (tmp_path / "empty").mkdir()
-    assert "holds no recording" in fails(first, tmp_path / "empty")
+    assert "has no recordings" in fails(first, tmp_path / "empty")
     (tmp_path / "nothing.folded").write_text("")
     assert "nothing.folded" in fails(first, tmp_path / "nothing.folded")
     (tmp_path / "noise").write_bytes(os.urandom(1) + b"\0\1\2\3" * 100)
     assert "noise" in fails(first, tmp_path / "noise")
     second.write_text("other;thing 4\n")
-    assert "no function in common" in fails(first, second)
-    assert "--event and --merge-names are for folded stacks" in fails(first, second, "--event", "cycles")
+    assert "no functions in common" in fails(first, second)
+    assert "--event and --merge-names need folded stacks" in fails(first, second, "--event", "cycles")
     second.write_text("main;work;fill 13\n")
     assert "Not every recording has iteration" in fails(first, second, "--per", "iteration")
-    assert "No event is called 'cycles'" in fails(first, second, "--format", "folded", "--event", "cycles")
+    assert "There is no event 'cycles'" in fails(first, second, "--format", "folded", "--event", "cycles")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pinprof.compare.surroundings import coverage, differing, slower
 from pinprof.rates import Rate, Rates
 
-HERE = {"kernel": "6.1", "huge pages": "madvise", "kernel seen": "yes", "samples a second": "999"}
+HERE = {"kernel": "6.1", "huge pages": "madvise", "kernel seen": "yes", "samples per second": "999"}
 
 
 def test_equal_surroundings_are_not_named() -> None:
@@ -14,9 +14,9 @@ def test_equal_surroundings_are_not_named() -> None:
 
 
 def test_what_differs_is_named_with_both_values_in_a_fixed_order() -> None:
-    found = differing([HERE], [HERE | {"samples a second": "100", "kernel": "6.8"}])
+    found = differing([HERE], [HERE | {"samples per second": "100", "kernel": "6.8"}])
     assert [(one.what, one.before, one.after) for one in found] == [
-        ("kernel", "6.1", "6.8"), ("samples a second", "999", "100"),
+        ("kernel", "6.1", "6.8"), ("samples per second", "999", "100"),
     ]  # fmt: skip
     assert not any(one.refuses for one in found)
 

@@ -52,7 +52,7 @@ def test_a_rank_that_is_always_late_is_named_with_line_cause_and_cost() -> None:
     assert hold.lines[0].others_ns == 0
     assert hold.causes[0].cause == "fault.anon"
     sentence = first_sentence(answer)
-    assert sentence.startswith("Rank 1 holds up the other 3 ranks")
+    assert sentence.startswith("Rank 1 delays the other 3 ranks")
     assert "load.py:31" in sentence
     assert "fault.anon" in sentence
     assert "costs the job" in sentence
@@ -84,7 +84,7 @@ def test_what_happened_once_is_said_to_have_happened_once() -> None:
     assert (hold.ranks, hold.how, hold.chance) == ((2,), "once", None)
     assert hold.cost_ns == pytest.approx(300 * MS, rel=0.05)
     assert "once, at meeting" in answer.headline
-    assert "does not tell whether it comes again" in hold.tested
+    assert "does not show whether it will recur" in hold.tested
 
 
 def test_every_tenth_step_is_seen_as_that() -> None:
@@ -114,7 +114,7 @@ def test_what_ranks_wait_for_at_the_start_is_no_step() -> None:
     assert not answer.holds
     assert answer.start is not None
     assert (answer.start.rank, answer.start.waited_ns) == (1, pytest.approx(2000 * MS, rel=0.02))
-    assert "At the start the others wait" in answer.headline
+    assert "At the start, the others wait" in answer.headline
 
 
 def test_who_gets_its_processor_late_is_not_accused() -> None:
@@ -186,7 +186,7 @@ def test_clocks_that_nothing_aligns_say_so() -> None:
     alone = [replace(run, waits=Waits.empty()) for run in runs]
     other = replace(alone[1], utc_offset_ns=alone[1].utc_offset_ns + 10_000 * MS if alone[1].utc_offset_ns else 0)
     answer = told([alone[0], other])
-    assert "nothing but UTC" in answer.clock
+    assert "only UTC" in answer.clock
     assert answer.verdict == "unknown"
 
 
@@ -213,5 +213,5 @@ def test_missing_and_unreadable_ranks_are_told() -> None:
     assert answer.missing == (3, 4)
     assert any("Rank 3 is left out: It is damaged." in note for note in answer.notes)
     assert any("No capture of rank 4" in note for note in answer.notes)
-    with pytest.raises(CaptureError, match="takes two"):
+    with pytest.raises(CaptureError, match="needs two"):
         explain(runs[:1], "job.ranks", {})

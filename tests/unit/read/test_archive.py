@@ -79,7 +79,7 @@ def test_what_no_capture_holds_is_refused(tmp_path: Path, added: tarfile.TarInfo
     if added.type == tarfile.CONTTYPE:
         assert read(path).path == str(path)  # a plain file by another name
         return
-    with pytest.raises(CaptureError, match=rf"^{re.escape(str(path))} is an archive that holds '"):
+    with pytest.raises(CaptureError, match=rf"^{re.escape(str(path))} is an archive that has '"):
         read(path)
     assert [one.name for one in tmp_path.rglob("*")] == ["in", "x.tar"]
 
@@ -93,7 +93,7 @@ def test_an_archive_of_something_else_says_what_to_pack(tmp_path: Path) -> None:
     path = tmp_path / "x.tar"
     with tarfile.open(path, "w") as packed:
         packed.addfile(member("notes.txt"))
-    with pytest.raises(CaptureError, match="holds no capture") as raised:
+    with pytest.raises(CaptureError, match="has no capture") as raised:
         read(path)
     assert "tar -cJf" in raised.value.remedy
 

@@ -44,10 +44,10 @@ def test_what_is_no_episode_is_left_out(change: dict[str, Any]) -> None:
 def test_notes_say_since_when_for_how_long_and_how_many() -> None:
     manifest = told(COPIES, BARE, {**COPIES, "from_ns": 3000 * MS, "to_ns": 3100 * MS, "calls": 2000})
     percent = call_tracing.budget_percent(manifest)
-    why = "it would have cost more than 3 % of the program's time (--probe-budget)."
+    why = "because tracing them would have cost more than 3 % of the program's time (--probe-budget)."
     assert call_tracing.notes(call_tracing.given_up(manifest), 0, percent) == (
-        f"About 200,000 copies and sets of memory were not traced, from 100 ms on, for 2.5 s in 2 intervals: {why}",
-        f"40 calls that grant or free memory were traced without their callers, from 50 ms on, for 10 ms: {why}",
+        f"About 200,000 copies and sets of memory were not traced, from 100 ms on, for 2.5 s in 2 intervals, {why}",
+        f"40 calls that grant or free memory were traced without their callers, from 50 ms on, for 10 ms, {why}",
     )
     assert call_tracing.notes((), 0, None) == ()
 

@@ -174,5 +174,5 @@ def test_a_line_that_unpacks_without_end_is_left_out(tmp_path: Path, monkeypatch
 def test_a_size_that_no_memory_has_is_no_rate(size: int, tmp_path: Path) -> None:
     path = tmp_path / "rates.json"
     path.write_text(json.dumps(changed(RATES, ("rates", 0, "size_bytes"), size)))
-    with pytest.raises(CaptureError, match="size_bytes is no whole number"):
+    with pytest.raises(CaptureError, match="size_bytes is not a whole number"):
         rates.read(path)

@@ -65,7 +65,7 @@ def test_each_phase_counts_once_and_what_the_file_lacks_stays(capture: Path) -> 
         ("pinprof", "killed", 450, 0),
         ("pinprof", "load", 460, 1),
     ]
-    assert found.notes == ("2 NVTX ranges never ended: taken to end with the process.",)
+    assert found.notes == ("2 NVTX ranges without an end: assumed to end with the process.",)
 
 
 def test_of_a_scenario_only_what_was_measured_counts(capture: Path) -> None:

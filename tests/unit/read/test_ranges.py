@@ -146,5 +146,5 @@ def test_ranges_as_long_as_time_can_be_are_left_out_so_that_sums_hold() -> None:
     some = [{"name": "step", "start_ns": start, "end_ns": start + 10, "pid": 7} for start in (5, 25)]
     table, notes = summable(parse_ranges(lines(longest, *some, longest)).table)
     assert table.name == ("step", "step")
-    assert notes == ("2 ranges last longer than can be; left out, for the file is damaged.",)
+    assert notes == ("2 ranges last impossibly long and left out: the file is damaged.",)
     assert summable(table) == (table, ())

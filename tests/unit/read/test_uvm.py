@@ -151,7 +151,7 @@ def test_a_part_is_never_taken_for_the_whole(state: State) -> None:
     assert len(found.migrations) == len(found.faults) == 0
     assert not found.recorded
     (note,) = (note for note in found.notes if "left out" in note)
-    counted = "The driver counted 3 GiB to the GPU and 1 MiB back, 12 faults of the CPU and 0 of the GPU until then."
+    counted = "The driver counted 3 GiB to the GPU and 1 MiB back, 12 CPU faults and 0 GPU faults until then."
     assert ("Record with --gpu uvm" if state == State.OVER_BUDGET else counted) in note
 
 
@@ -159,7 +159,7 @@ def test_lost_events_are_counted() -> None:
     dropped = [0] * 16
     dropped[Event.MIGRATION] = 5
     notes = uvm.combine([parsed(file(moved(), dropped=dropped))]).notes
-    assert any(note.startswith("5 events of managed memory found no room") for note in notes)
+    assert any(note.startswith("5 events of managed memory did not fit") for note in notes)
 
 
 def test_what_was_cut_off_amid_an_event_is_damage() -> None:

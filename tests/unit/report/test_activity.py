@@ -114,7 +114,7 @@ def test_nothing_about_activity_without_a_trace() -> None:
     assert 'id="transfers"' not in page
     assert 'id="uvm"' not in page
     assert "CUDA calls" not in text_of(data, 100).splitlines()
-    assert "Not seen: CUDA calls were not recorded" in text_of(data, 100)
+    assert "Not visible: CUDA calls were not recorded" in text_of(data, 100)
 
 
 def test_sections_appear_only_where_there_is_data() -> None:
@@ -349,13 +349,13 @@ def test_calls_that_all_failed_are_one_sentence() -> None:
     calls = tuple(replace(call, failures=call.count) for call in found.whole.calls[:1])
     bare = replace(found, whole=replace(found.whole, calls=calls), context_init=())
     text = text_of(replace(data, sections={"calls": Calls(bare, merged=False)}), 100)
-    assert f"All of them failed: {calls[0].name} ({calls[0].count})." in text
+    assert f"Calls that always failed: {calls[0].name} ({calls[0].count})." in text
     assert "per GiB" not in text
 
 
 def test_managed_memory_without_the_rest_of_the_gpu_is_shown_and_the_rest_is_said_to_be_missing() -> None:
     data = build(analyze(told_by_the_driver()))
-    note = "Of what the GPU did, managed memory was recorded, but neither copies nor kernels."
+    note = "Managed memory was recorded, but GPU copies and kernels were not."
     page = render_page(data)
     assert note in page
     assert 'id="uvm"' in page

@@ -243,7 +243,7 @@ def test_the_summary_begins_with_what_does_not_hold() -> None:
     assert rows == ["**broken**", "**not assessable**", "holds"]
     assert "<details><summary>1 budget holds</summary>" in lines
     loud = written("markdown", checked(allowed=True))
-    assert "**NOT CHECKED: 1 budget was let through without being judged" in loud
+    assert "**NOT CHECKED: 1 budget was passed without being judged" in loud
     assert "| NOT CHECKED: CUDA calls were not recorded." in loud
     assert written("markdown", checked(verdict(Outcome.HOLDS))).startswith("### pinprof check: The budget holds.\n")
 

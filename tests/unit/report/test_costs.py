@@ -20,11 +20,11 @@ from tests.support.sample_report import sample_report
 
 MS = 1_000_000
 UTC = "2026-01-02T03:04:05+00:00"
-MODELLED = Estimate("pinned", "memory of cudaMallocHost", 90 * MS, 110 * MS, 120 * MS, 0, "")
+MODELLED = Estimate("pinned", "cudaMallocHost memory", 90 * MS, 110 * MS, 120 * MS, 0, "")
 POOLED = Estimate("pooled", "pinned memory that is reused", 20 * MS, 30 * MS, 40 * MS, 50 * MS, "")
 PAGEABLE = Estimate("pageable", "pageable memory", 80 * MS, 125 * MS, 160 * MS, 0, "It is warm.")
 LACKING = (("staged memory", ("h2d.staged",)),)
-TOLD = Counterfactual("pinned", "memory of cudaMallocHost", 100 * MS, MODELLED, (POOLED, PAGEABLE), LACKING, 0.75, UTC)
+TOLD = Counterfactual("pinned", "cudaMallocHost memory", 100 * MS, MODELLED, (POOLED, PAGEABLE), LACKING, 0.75, UTC)
 CURVE = PinningCurve(
     1 << 29,
     (PinningTime(1, 5, 80 * MS, 75 * MS, 90 * MS), PinningTime(8, 5, 20 * MS, 19 * MS, 30 * MS)),
@@ -56,7 +56,7 @@ def text(told: Counterfactual | None = TOLD, curve: PinningCurve | None = CURVE)
 def test_the_largest_saving_is_named_with_its_error_and_what_is_paid_once() -> None:
     sentence = OtherMemory(TOLD).saving
     assert sentence == (
-        "With pinned memory that is reused an iteration would take 30 ms (20 ms to 40 ms) instead of 100 ms: "
+        "With pinned memory that is reused, an iteration would take 30 ms (20 ms to 40 ms) instead of 100 ms: "
         "70 ms less, after 50 ms once."
     )
     assert sentence in html.render(report())
@@ -65,11 +65,11 @@ def test_the_largest_saving_is_named_with_its_error_and_what_is_paid_once() -> N
 
 def test_a_saving_within_its_error_is_none() -> None:
     close = replace(TOLD, estimates=(replace(POOLED, high_ns=101 * MS),))
-    assert OtherMemory(close).saving.startswith("No other kind of memory would have saved more than the error")
+    assert OtherMemory(close).saving.startswith("No other memory type would save more than the error")
 
 
 def test_without_rates_one_line_says_how_to_get_them() -> None:
-    bare = Counterfactual("pinned", "memory of cudaMallocHost", 100 * MS, None, (), (), 1.0, "")
+    bare = Counterfactual("pinned", "cudaMallocHost memory", 100 * MS, None, (), (), 1.0, "")
     page, shown = html.render(report(bare, None)), text(bare, None)
     assert "`pinprof bench`" in page
     assert "`pinprof bench`" in shown
@@ -94,24 +94,24 @@ def test_notes_say_what_the_figures_rest_on() -> None:
         "110 ms",
         "0.75 times",
         "Pageable memory: It is warm.",
-        "No estimate without a measurement of h2d.staged: staged memory.",
+        "Estimates need measurements of h2d.staged: staged memory.",
     ):
         assert told in notes
 
 
 def test_without_a_single_estimate_nothing_is_claimed_of_other_kinds() -> None:
     bare = replace(TOLD, estimates=(), lacking=(("one", ("a.b",)), ("two", ("a.b",)), ("three", ("c.d",))))
-    assert "say nothing of other kinds" in OtherMemory(bare).saving
+    assert "do not cover other memory types" in OtherMemory(bare).saving
     assert OtherMemory(bare).notes[-2:] == [
-        "No estimate without a measurement of a.b: one; two.",
-        "No estimate without a measurement of c.d: three.",
+        "Estimates need measurements of a.b: one; two.",
+        "Estimates need measurements of c.d: three.",
     ]
     assert "against measured" not in str(text(bare))
 
 
 def test_the_curve_says_how_much_faster_and_draws_every_point() -> None:
     assert CURVE.sentence() == (
-        "prefault with 8 threads on huge pages: 40 ms/GiB from first call to usable pinned memory; cudaMallocHost: "
+        "prefault with 8 threads on huge pages: 40 ms/GiB from the first call to usable pinned memory; cudaMallocHost: "
         "400 ms/GiB, 10.0 times as long."
     )
     drawn = Pinning(CURVE).drawing

@@ -74,7 +74,7 @@ def test_the_same_recording_gives_the_same_bytes(tmp_path: Path) -> None:
 
 def test_unknown_formats_and_places_are_named(tmp_path: Path) -> None:
     analysis = analyze(capture_of([]))
-    with pytest.raises(UsageError, match="No export is called 'svg'"):
+    with pytest.raises(UsageError, match="There is no export 'svg'"):
         formats.export("svg", analysis, tmp_path / "x")
     with pytest.raises(UsageError, match="directory of tables"):
         formats.export("csv", analysis, None)

@@ -43,8 +43,8 @@ def test_an_event_without_a_name_is_not_called_by_its_unit_twice() -> None:
 
 def test_clocks_are_compared_only_where_there_are_ranges() -> None:
     data = sample_report()
-    assert any("ranges count on" in note for note in quality(data).notes)
-    assert not any("ranges count on" in note for note in quality(rebuilt(data, ranges=())).notes)
+    assert any("ranges use" in note for note in quality(data).notes)
+    assert not any("ranges use" in note for note in quality(rebuilt(data, ranges=())).notes)
 
 
 def test_a_fixed_period_is_told_in_its_unit_and_not_twice() -> None:

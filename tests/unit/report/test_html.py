@@ -134,7 +134,7 @@ def test_variant_and_what_a_framework_holds_stand_under_the_headline() -> None:
 
 
 def test_a_recording_without_samples_stands_beside_others() -> None:
-    bare = rebuilt(sample_report(), events=(), flame=None, headline="This recording holds no samples.")
+    bare = rebuilt(sample_report(), events=(), flame=None, headline="This recording has no samples.")
     page = collection.render([sample_report(), bare])
     assert "2 recordings side by side" in page
-    assert "This recording holds no samples." in page
+    assert "This recording has no samples." in page

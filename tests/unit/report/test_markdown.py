@@ -85,7 +85,7 @@ def test_it_has_headline_phases_code_and_causes() -> None:
         "60 steps, median 20.1 ms, slowest 31 ms at 2",
         "#### 1. alloc_pairs.cu:11 pins", "**Saves 1.3 s (1.1–1.4 s) of 1.8 s of work**; costs 1.41 s.",
         "`step (alloc_pairs.cu:11) · thread alloc_pairs`", "```\ncudaMemPool_t pool;", "```\nPINPROF_POOL=1\n```",
-        "### Not worth it", "- Copies by other libraries were not traced.", "### Causes of", "| `pin.faultin` |",
+        "### Not worth changing", "- Copies by other libraries were not traced.", "### Causes of", "| `pin.faultin` |",
     ):  # fmt: skip
         assert part in markdown
 
@@ -93,7 +93,7 @@ def test_it_has_headline_phases_code_and_causes() -> None:
 def test_it_says_that_nothing_is_to_gain() -> None:
     markdown = written(0)
     assert markdown.startswith("**Nothing to gain in host memory")
-    assert "Looked for: pages created inside pins" in markdown
+    assert "Searched for: pages created during pins" in markdown
 
 
 def test_hostile_names_become_no_markup_link_or_mention() -> None:

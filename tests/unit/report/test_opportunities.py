@@ -115,7 +115,7 @@ def test_the_terminals_answer_has_three_opportunities_with_site_saving_and_cure(
     assert sum(line.startswith("   saves ") and "step (alloc_pairs.cu:11)" in line for line in lines) == 3
     assert sum(line.startswith("   → Allocate one pinned buffer") for line in lines) == 3
     assert "2 more opportunities are on the page." in lines
-    assert "Not seen: Copies by other libraries were not traced." in lines
+    assert "Not visible: Copies by other libraries were not traced." in lines
 
 
 def test_without_opportunities_the_terminal_says_where_the_time_went() -> None:
@@ -150,11 +150,12 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
     for part in (
         "What to change", "saves 1.3 s (1.1–1.4 s) of 1.8 s of work; costs 1.41 s: pin.faultin 900 ms",
         "cudaDeviceGetDefaultMemPool(&pool, device);", "PINPROF_POOL=1", "759 µs a pair, measured in this run.",
-        "(pinprof report --explain pin.faultin)", "Not worth it:", "Copied once: pinning costs 85 ms and saves 22 ms.",
+        "(pinprof report --explain pin.faultin)", "Not worth changing:", ("Copied once: pinning costs 85 ms and "
+            "saves 22 ms."),
         "60 steps, median 20.1 ms, slowest 31 ms at 2", "cpu-clock",
     ):  # fmt: skip
         assert part in " ".join(shown.split())
-    assert "Looked for: pages created inside pins" in whole(with_opportunities(recorded(), 0))
+    assert "Searched for: pages created during pins" in whole(with_opportunities(recorded(), 0))
 
 
 def test_the_page_begins_with_what_to_change_and_ends_with_the_rules() -> None:

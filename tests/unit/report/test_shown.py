@@ -46,7 +46,7 @@ def test_of_very_many_ranges_the_longest_are_shown_and_the_others_counted() -> N
     names = [entry.name for entry, _, _ in rows.shown_rows]
     assert names == ["step", *(f"op_id = {number}" for number in range(2000 - MOST_RANGES + 1, 2000))]
     assert rows.others.startswith(
-        "These are the longest 300 of 2,001 ranges. The others have 1,701 calls, and none of them"
+        "The list shows the longest 300 of 2,001 ranges. The others have 1,701 calls, and none of them"
     )
     page = html.render(report)
     data = json.loads(re.search(r'id="page-data">(.*?)</script>', page, re.DOTALL)[1])  # type: ignore[index]

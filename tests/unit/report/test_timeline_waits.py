@@ -96,7 +96,7 @@ def test_memory_is_curves_peaks_and_sentences() -> None:
     assert over_time is not None
     assert memory is not None
     assert [(use.title, use.level_bytes.tolist()) for use in over_time.timeline.memory] == [
-        ("resident", [MIB, 40 * MIB, 2 * MIB]), ("of it shared", [0, 8 * MIB, 0]),
+        ("resident", [MIB, 40 * MIB, 2 * MIB]), ("shared", [0, 8 * MIB, 0]),
     ]  # fmt: skip
     assert ("40 MiB", "resident at most") in memory.tiles
     figure = memory.figure
@@ -107,7 +107,7 @@ def test_memory_is_curves_peaks_and_sentences() -> None:
     assert told["growth"] == {"pgfault": 100}
     assert told["lowest_free_bytes"] == 3 * 4096
     # No page-fault event was recorded, so nothing is said of faults that it does not see.
-    assert memory.notes == ["Memory was looked at 3 times only: the program may have held more in between."]
+    assert memory.notes == ["Memory was sampled only 3 times, so short peaks may be missing."]
 
 
 def test_what_was_over_before_the_first_look_has_figures_but_no_curve() -> None:
@@ -126,7 +126,7 @@ def test_faults_of_a_quiet_machine_are_not_blamed_on_pins() -> None:
         for faults in (90, 9000)
     )
     assert quiet == []
-    assert "the other 8,936 were taken inside pins" in busy[0]
+    assert "The other 8,936 occurred during pins" in busy[0]
 
 
 def test_a_trace_has_a_track_of_waits_under_each_thread_that_waited() -> None:

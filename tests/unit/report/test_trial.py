@@ -15,7 +15,7 @@ from tests.support.trials import cure_result, left_out, no_difference, trial_res
 
 WHOLE = trial_result(
     no_difference(),
-    left_out("glibc-keep-memory", "MALLOC_TOP_PAD_ is set to 1 already."),
+    left_out("glibc-keep-memory", "MALLOC_TOP_PAD_ is already set to 1."),
     left_out("torch-exact-pins", "The program exits with 3: no.", "failed"),
     cure_result(),
 )
@@ -33,7 +33,7 @@ def test_the_command_offers_every_form() -> None:
 
 
 def test_the_headline_is_the_best_cure_with_its_figures() -> None:
-    expected = "Huge pages for malloc: wall time goes from 2 s to 1 s, 2 times less (1.92 to 2.08)."
+    expected = "Huge pages for malloc: wall time goes from 2 s to 1 s, 2× less (1.92 to 2.08)."
     assert words.headline(WHOLE) == expected
 
 
@@ -41,7 +41,7 @@ def test_the_headline_is_the_best_cure_with_its_figures() -> None:
     ("result", "headline"),
     [
         (trial_result(), "There is nothing to try"),
-        (trial_result(no_difference()), "No cure saves anything: no difference larger than 1 %."),
+        (trial_result(no_difference()), "No cure saves anything: no difference above 1 %."),
         (trial_result(left_out("a", "No.")), "No cure could be measured."),
         (
             trial_result(cure_result(ratio=Ratio(1.2, 1.3, 1.4))),
@@ -83,7 +83,7 @@ def test_text_and_markdown_have_every_cure_with_its_reason() -> None:
         shown = written(write)
         for cure in WHOLE.cures:
             assert cure.id in shown
-        assert "is set to 1 already" in shown
+        assert "is already set to 1" in shown
         assert "export GLIBC_TUNABLES=glibc.malloc.hugetlb=1" in shown
         assert "−50 % (−52 to −48)" in shown
         assert "off" in shown

@@ -20,7 +20,7 @@ def test_only_a_significant_cure_has_a_colour_and_off_predictions_are_marked() -
     result = trial_result(cure_result(), no_difference())
     assert render(result).count("found way-less") == 1
     assert render(result).count(">off<") == 1
-    assert "no difference larger than" in render(trial_result(no_difference()))
+    assert "no difference above" in render(trial_result(no_difference()))
     assert "way-less" not in render(trial_result(no_difference())).split("<main")[1]
 
 

@@ -62,7 +62,7 @@ def test_the_json_has_the_parts_and_they_sum_to_the_clock(data: ReportData) -> N
 
 def test_the_page_shows_a_bar_of_all_parts(data: ReportData) -> None:
     page = html.render(data)
-    assert "Wall time of the threads that opened them" in page
+    assert "Wall time of the threads that opened the ranges" in page
     assert 'data-title="wait.sleep · 50 % · 50 ms"' in page
     assert f'data-title="{REMAINDER} · 10 % · 10 ms"' in page
 

@@ -33,7 +33,7 @@ def test_a_list_under_another_name_takes_the_entry() -> None:
     [
         ({"GLIBC_TUNABLES": "glibc.malloc.hugetlb=2"}, HUGE, "GLIBC_TUNABLES has glibc.malloc.hugetlb=2 already."),
         ({"GLIBC_TUNABLES": "x=1:glibc.malloc.hugetlb=1"}, HUGE, "It is set already."),
-        ({"MALLOC_TOP_PAD_": "7"}, PLAIN, "MALLOC_TOP_PAD_ is set to 7 already."),
+        ({"MALLOC_TOP_PAD_": "7"}, PLAIN, "MALLOC_TOP_PAD_ is already set to 7."),
         ({"MALLOC_TOP_PAD_": "1024"}, PLAIN, "It is set already."),
     ],
 )
@@ -58,7 +58,7 @@ def test_the_users_preloaded_libraries_come_first() -> None:
 
 
 def test_a_path_that_the_loader_would_split_is_refused() -> None:
-    assert "blank or a colon" in str(added({}, [], [Path("/a b/c.so")]))
+    assert "space or a colon" in str(added({}, [], [Path("/a b/c.so")]))
 
 
 def test_every_cure_can_be_added_to_an_empty_environment() -> None:

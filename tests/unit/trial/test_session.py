@@ -172,7 +172,7 @@ def test_output_that_a_cure_changes_is_a_failure_only_where_it_counts() -> None:
     script = 'echo seconds 2; echo sum "$MALLOC_TOP_PAD_"'
     assert by_id(tried(script))[KEEP].state == "measured"
     strict = by_id(tried(script, same_output=True))
-    assert (strict[KEEP].state, strict[KEEP].problem) == ("failed", "The program prints something else.")
+    assert (strict[KEEP].state, strict[KEEP].problem) == ("failed", "The program's output differs.")
     assert strict[HUGE].state == "measured"
 
 
@@ -190,7 +190,7 @@ def test_what_the_user_has_set_is_left_out_with_the_reason(monkeypatch: pytest.M
     request = Request(("sh", "-c", HALVES), (KEEP, HUGE), NUMBER)
     result = trial(request, {**os.environ, "MALLOC_TOP_PAD_": "1"}, lambda _: None)
     left = by_id(result)[KEEP]
-    assert (left.state, left.problem) == ("left-out", "MALLOC_TOP_PAD_ is set to 1 already.")
+    assert (left.state, left.problem) == ("left-out", "MALLOC_TOP_PAD_ is already set to 1.")
 
 
 def test_cures_for_which_there_is_no_time_are_left_out() -> None:
@@ -293,11 +293,18 @@ def test_a_library_that_the_program_never_needs_is_left_out() -> None:
     result = tried("echo seconds 1", "large-blocks", "pinned-pool", record=False)
     assert {cure.state for cure in result.cures} == {"left-out"}
     assert {cure.problem for cure in result.cures} == {
-        "No process of the program loads its library: it is linked statically, another user's, or a shell alone."
+        (
+            "No process of the program loads its library: it is linked statically, belongs to another user, or "
+            "is only a "
+            "shell."
+        )
     }
     words = "import sys; print('seconds 1')"
     request = Request((sys.executable, "-S", "-c", words), ("pinned-pool",), NUMBER, record=False)
-    assert trial(request, os.environ, lambda _: None).cures[0].problem == "The program makes no call that it replaces."
+    assert (
+        trial(request, os.environ, lambda _: None).cures[0].problem
+        == "The program makes none of the calls that this cure replaces."
+    )
 
 
 @pytest.mark.skipif(not compiler(), reason="there is no C compiler")

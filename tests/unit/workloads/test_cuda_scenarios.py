@@ -152,7 +152,7 @@ def test_managed_memory_is_sent_where_the_scenario_says(
 
 def test_size_beyond_the_free_memory_of_the_gpu_is_refused_with_both_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     fake = install(monkeypatch, FakeCuda(free_bytes=1 << 20))
-    with pytest.raises(ScenarioError, match=r"2 MiB of memory of Fake GPU and 1 MiB are free"):
+    with pytest.raises(ScenarioError, match=r"2 MiB of memory of Fake GPU, and 1 MiB are free"):
         scenario.run("uvm-prefetch", Options(2 << 20))
     assert fake.alive == {}
 

@@ -54,5 +54,5 @@ def test_lines_that_mean_nothing_are_passed_over(tmp_path: Path) -> None:
 
 def test_more_than_the_usable_share_is_refused_with_figures() -> None:
     limits.require("host memory", 9 * GIB, 10 * GIB)
-    with pytest.raises(ScenarioError, match=r"9\.5 GiB of host memory and 10 GiB are free"):
+    with pytest.raises(ScenarioError, match=r"9\.5 GiB of host memory, and 10 GiB are free"):
         limits.require("host memory", 19 * GIB // 2, 10 * GIB)

@@ -21,9 +21,9 @@ from pinprof.scenario import Options, RunContext, ScenarioSpec, Variant, catalog
     ("values", "named"),
     [
         ({"size_bytes": 4095}, "4,095 bytes is less than a page of 4 KiB"),
-        ({"threads": 0}, "0 threads"),
-        ({"threads": 1025}, "1025 threads"),
-        ({"iterations": 0}, "0 iterations"),
+        ({"threads": 0}, "0 is not a valid number of threads"),
+        ({"threads": 1025}, "1025 is not a valid number of threads"),
+        ({"iterations": 0}, "0 is not a valid number of iterations"),
         ({"warmup": -1}, "-1"),
         ({"backend": "rocm"}, "rocm"),
     ],
@@ -53,7 +53,7 @@ def test_unknown_scenario_suggests_the_nearest(typed: str, suggested: str) -> No
 
 @pytest.mark.parametrize(("typed", "owner"), [("read-mostly", "uvm-advise"), ("resident", "round-trip")])
 def test_name_of_a_variant_says_whose_it_is(typed: str, owner: str) -> None:
-    with pytest.raises(UsageError, match=f"It is a variant: pinprof run {owner} --variant {typed}"):
+    with pytest.raises(UsageError, match=f"It is a variant. Run: pinprof run {owner} --variant {typed}"):
         scenario.load(typed)
 
 

@@ -106,7 +106,7 @@ def test_file_that_cannot_be_written_is_said_once_and_the_program_goes_on() -> N
         check=True,
     )
     assert result.stdout == "done\n"
-    assert result.stderr.count("ranges are no longer recorded") == 1
+    assert result.stderr.count("recording of ranges has stopped") == 1
 
 
 def test_killed_program_loses_only_the_open_outermost_phase(ranges: Path) -> None:

@@ -1,4 +1,4 @@
-// Memory for columns, used again and again: what is handed on needs no collector, which lets tens of megabytes pile up.
+// Memory for columns, used repeatedly: what is handed on needs no collector, which lets tens of megabytes pile up.
 
 const SCRATCH = new Map();
 const MOST_SPARE = 48;

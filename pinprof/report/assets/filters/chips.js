@@ -7,7 +7,7 @@ import { MODES } from "../flame/colouring.js";
 
 /** A button that takes something back. */
 export function chipOf(label, text, takeBack) {
-  const chip = makeButton("chip", undefined, `Take back: ${label} ${text}`, takeBack);
+  const chip = makeButton("chip", undefined, `Remove: ${label} ${text}`, takeBack);
   chip.append(element("span", "faint", label), element("span", "chip-name", text), element("span", "chip-end", "×"));
   return chip;
 }
@@ -32,7 +32,7 @@ export class FilterStrip {
     const chips = [];
     const list = (key, label, name) => {
       if (state[key].length > MOST_CHIPS) {
-        chips.push(chipOf(label, `${state[key].length} chosen`, () => store.clear([key])));
+        chips.push(chipOf(label, `${state[key].length} selected`, () => store.clear([key])));
         return;
       }
       for (const value of state[key]) chips.push(chipOf(label, name(value), () => store.toggle(key, value)));

@@ -5,12 +5,12 @@ import { asPng, asSvg, copyText, download } from "./export.js";
 
 /** [key, label, explanation] of what can be done with a function. */
 export const ACTIONS = [
-  ["f", "Focus", "Show only stacks through this function, from it inward"],
-  ["b", "Callers and callees", "Everything that calls this function above, everything it calls below"],
-  ["h", "Hide", "Leave this function out of every stack: its callees move to its callers"],
-  ["c", "Collapse", "Fold everything this function calls into it"],
-  ["m", "Collapse module", "Fold neighbouring functions of this module into one"],
-  ["x", "Drop", "Leave out all stacks through this function"],
+  ["f", "Focus", "Show only stacks through this function, starting at it"],
+  ["b", "Callers and callees", "Show all callers above and all callees below"],
+  ["h", "Hide", "Remove this function from all stacks; its callees move to its callers"],
+  ["c", "Collapse", "Merge all callees into this function"],
+  ["m", "Collapse module", "Merge neighbouring functions of this module into one"],
+  ["x", "Drop", "Remove all stacks through this function"],
   ["y", "Copy name", "Copy the function's name"],
   ["Y", "Copy stack", "Copy the call path, innermost function first"],
 ];

@@ -20,15 +20,15 @@ const MORE = [
   ["< 25 % more", "less than a quarter more"],
 ];
 const SURE = [
-  "not tested: it takes two runs on each side",
+  "not tested: a test needs two runs on each side",
   "not tested: too few samples",
-  "no: runs of one side differ as much",
+  "no: runs on one side differ as much",
   "yes",
 ];
 const SIDES = [
-  ["before", "Before", "Widths are the weights before: what went away is there in full"],
-  ["after", "After", "Widths are the weights after: what is new is there in full"],
-  ["both", "Both", "Widths are both weights together: nothing is left out"],
+  ["before", "Before", "Widths show the weights before, including all that is gone"],
+  ["after", "After", "Widths show the weights after, including all that is new"],
+  ["both", "Both", "Widths show the sum of both weights"],
 ];
 
 /** Colour schemes of a comparison, before those of one recording. */
@@ -65,11 +65,11 @@ export function changeLegend(scheme) {
     words.map(([text, title], step) => [text, title, `--${way}-${CHANGE_STEPS.length - step}`, 0]);
   const rest = CHANGE_SCHEMES[scheme].sure ? "no significant change" : "no change, or too few samples";
   return [
-    ["only before", "Nothing of it is left after", "--mixed", -1],
+    ["only before", "Only in the recordings before", "--mixed", -1],
     ...steps("less", LESS),
-    [rest, "Grey: chance may explain the difference, there are too few samples, or it cannot be tested", "--mixed", 0],
+    [rest, "Grey: the difference may be due to chance, has too few samples, or can't be tested", "--mixed", 0],
     ...steps("more", MORE).reverse(),
-    ["only after", "Nothing of it was there before", "--mixed", 1],
+    ["only after", "Only in the recordings after", "--mixed", 1],
   ];
 }
 
@@ -83,11 +83,11 @@ export function changeFacts(table, node, unit, page) {
   const frame = table.frameOf(node);
   const was = page.formerly?.[frame];
   return [
-    ["before", before ? amount(before, table.before[0]) : "not there"],
-    ["after", after ? amount(after, table.after[0]) : "not there"],
+    ["before", before ? amount(before, table.before[0]) : "absent"],
+    ["after", after ? amount(after, table.after[0]) : "absent"],
     ["difference", before === after ? "none" : `${sign}${formatWeight(Math.abs(after - before), unit)}${percent}`],
     ["significant", SURE[table.sure[node]]],
-    ...(was ? [["before called", was]] : []),
+    ...(was ? [["name before", was]] : []),
   ];
 }
 
@@ -115,7 +115,7 @@ export class Sides {
     const other = side === "before" ? "after" : "before";
     const turn = makeButton("link", `Show the widths ${other}`, "", () => this.store.set({ side: other }));
     this.note.replaceChildren(
-      `Not drawn: ${formatWeight(hidden, unit)}${perUnit(this.page)} in stacks that are there only ${other}. `,
+      `Not drawn: ${formatWeight(hidden, unit)}${perUnit(this.page)} in stacks that exist only ${other}. `,
       turn,
     );
   }

@@ -89,7 +89,7 @@ export class Controls {
     }
     const { facet, label } = SCHEMES[state.colour];
     const held = legend.contains(document.activeElement) ? document.activeElement.dataset.value : null;
-    legend.setAttribute("aria-label", `Colours by ${label}: press one to show only it`);
+    legend.setAttribute("aria-label", `Colours by ${label}: press one to filter by it`);
     const whole = answer.facets[facet].reduce((sum, weight) => sum + weight, 0);
     const entries = legendOf(state.colour, this.page, answer.facets, state[facet], this.panel.ranks);
     const buttons = entries.map(([value, text, title, colour]) => {

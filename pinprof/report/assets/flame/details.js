@@ -51,8 +51,7 @@ export class Details {
     facts.push([purity === 100 ? "cause" : `${purity} % cause`, `${cause.key}: ${cause.meaning}`]);
     const decider = table.deciderOf(node);
     if (decider >= 0) facts.push(["decided by", frames.nameOf(decider)]);
-    if (decider === -2)
-      facts.push(["decided by", "a heuristic (hot loop of a stripped library), not a function's name"]);
+    if (decider === -2) facts.push(["decided by", "a heuristic (hot loop of a stripped library), not a function name"]);
     else if (cause.rule) facts.push(["rule", cause.rule]);
     return facts;
   }

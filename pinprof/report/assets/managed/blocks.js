@@ -78,7 +78,7 @@ export class BlocksPanel {
     byId("blocks-detail").textContent =
       at < 0
         ? this.summary
-        : `${formatBytes(place[at] * BLOCK_BYTES)} into the memory · ${formatCount(flips[at])} changes of direction · ${formatBytes(down[at])} to the device, ${formatBytes(up[at])} to the host · ${formatCount(faults[at])} faults`;
+        : `${formatBytes(place[at] * BLOCK_BYTES)} into memory · ${formatCount(flips[at])} direction changes · ${formatBytes(down[at])} to the device, ${formatBytes(up[at])} to the host · ${formatCount(faults[at])} faults`;
     if (changed) this.draw();
   }
 }

@@ -64,7 +64,7 @@ export class FieldPanel {
     field.styles.forEach((style, at) => {
       if (present.has(at)) add(style.level, `${style.label} (${formatCount(count[at])})`);
     });
-    if (moved.depth.includes(1)) entries.push(element("span", "legend-entry", "pale: back to the host"));
+    if (moved.depth.includes(1)) entries.push(element("span", "legend-entry", "pale: to the host"));
     if (this.kernels.start.length) add("user", "a kernel runs");
     byId("field-legend").replaceChildren(...entries);
   }
@@ -90,13 +90,13 @@ export class FieldPanel {
 
   #words(at) {
     const { moved, field } = this;
-    const many = moved.count[at] > 1 ? `${formatCount(moved.count[at])} migrations drawn as one, ` : "";
+    const many = moved.count[at] > 1 ? `${formatCount(moved.count[at])} migrations merged, ` : "";
     const way = moved.depth[at] ? "to the host" : "to the device";
     const facts = [
       `${many}${formatBytes(moved.size[at])} ${way}`,
       field.styles[moved.style[at]].label,
       `${formatNs(moved.length[at])} at ${formatNs(moved.start[at])}`,
-      `${formatBytes(moved.place[at])} into the memory`,
+      `${formatBytes(moved.place[at])} into memory`,
     ];
     return facts.join(" · ");
   }

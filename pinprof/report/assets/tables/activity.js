@@ -18,7 +18,7 @@ export class ActivityView {
   show(state, instances) {
     this.whole = lengthOf(state, instances) ?? this.page.instances.run;
     for (const head of document.querySelectorAll("[data-share-head]")) {
-      this.overrides.set(head, state.range >= 0 ? "Of the range" : state.span ? "Of the span" : "Of the run");
+      this.overrides.set(head, state.range >= 0 ? "Of range" : state.span ? "Of span" : "Of run");
     }
     this.#rows("call", instances, instances.rows("call", state), (sum, cells) =>
       this.#call(state, instances, sum, cells),
@@ -96,7 +96,7 @@ export class ActivityView {
     const rest = (label, ns) => parts.push({ share: ns / whole, className: "rest", off: chosen.length > 0, ns, label });
     if (others) rest("others", others);
     if (busy > sampled)
-      rest(this.page.events.some((event) => event.spans) ? "not explained" : "not on a CPU", busy - sampled);
+      rest(this.page.events.some((event) => event.spans) ? "unexplained" : "not on a CPU", busy - sampled);
     const named = parts.filter((part) => part.share >= SMALLEST_NAMED && !part.off).slice(0, NAMED_PARTS);
     const line = element("div", "top-causes");
     for (const { cause, className, label, ns } of named) {

@@ -44,7 +44,7 @@ export class CausesView {
       const weight = chosen.reduce((sum, cause) => sum + causes[cause], 0);
       const keys = chosen.map((cause) => this.page.causes[cause].key).join(", ");
       sentences.push(
-        `Chosen, ${keys}: ${formatWeight(weight, unit)}, ${formatShare(weight, total)} of ${total < whole ? "this part" : name}.`,
+        `Selected, ${keys}: ${formatWeight(weight, unit)}, ${formatShare(weight, total)} of ${total < whole ? "this part" : name}.`,
       );
     }
     const place = block.querySelector(".part");

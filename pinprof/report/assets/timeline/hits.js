@@ -60,7 +60,7 @@ function spanWords({ styles, names }, { row, at, start, length }) {
   words.push(row.kind === "mark" ? since : `${formatNs(length)}, ${since}`);
   if (row.kind === "fault") words.push(`${formatCount(size)} faults`);
   else if (size) words.push(`${formatBytes(size)}, ${(size / Math.max(busy, 1)).toFixed(1)} GB/s`);
-  if (many > 1) words.push(`together ${formatNs(busy)}; zoomed out, short ones are drawn as one`);
+  if (many > 1) words.push(`total ${formatNs(busy)}; zoom in to separate short items`);
   return words;
 }
 

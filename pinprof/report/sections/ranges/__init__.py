@@ -37,7 +37,7 @@ class Ranges(Section):
 
     rows: tuple[RangeResult, ...]
     walls: tuple[Wall | None, ...]
-    """One for each row; None where its wall time is not explained."""
+    """One for each row; None where its wall time is unexplained."""
     activity: tuple[ScopeActivity, ...]
     """One for each row; empty when nothing traced the program."""
     phase_calls: Mapping[str, str]
@@ -80,9 +80,9 @@ class Ranges(Section):
             return ""
         calls = units.format_counted(self.shown.hidden_calls, "call", "calls")
         return (
-            f"These are the longest {units.format_count(len(self.shown.index))} of "
+            f"The list shows the longest {units.format_count(len(self.shown.index))} of "
             f"{units.format_count(len(self.rows))} ranges. The others have {calls}, and none of them took longer than "
-            f"{units.format_ns(self.shown.longest_hidden_ns)} in all; the JSON has them."
+            f"{units.format_ns(self.shown.longest_hidden_ns)} in total. The JSON lists all of them."
         )
 
     @property

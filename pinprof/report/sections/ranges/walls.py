@@ -19,7 +19,7 @@ from pinprof.report.data import ReportData, Shared
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled
 
-REMAINDER = "not explained"
+REMAINDER = "unexplained"
 _MOST, _NAME_WIDTH = 3, 24
 _ERRORS = 5
 """A range of fewer standard errors of sampling is too short for shares."""
@@ -116,7 +116,7 @@ class Walls(Section):
                 *((share(result.gpu_ns),) if gpu else ()),
                 units.format_share(result.off_cpu_ns, result.wall_ns),
                 share(result.remainder_ns),
-                parts if wall.sampled_enough else Text("too short for its samples", "dim"),
+                parts if wall.sampled_enough else Text("too short for the sampling rate", "dim"),
             )
-        notes = [Text("GPU: waiting for it, on a CPU or off it; part of both.", "dim")] if gpu else []
+        notes = [Text("GPU: waiting for the GPU, on or off the CPU; part of both columns.", "dim")] if gpu else []
         yield from titled("Wall time of the threads that opened the ranges", Group(table, *notes))

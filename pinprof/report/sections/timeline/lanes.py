@@ -235,7 +235,7 @@ def _wait_lanes(
     styles: Numbered[Style],
     chosen: Threads,
 ) -> Iterator[Lane]:
-    """What each thread waited for while it was off the processors."""
+    """What each thread waited for while it was off the CPU."""
     samples = analysis.capture.samples
     spans = np.array([event.spans for event in analysis.capture.events], np.bool_)
     if samples.wait is None or not spans.any():

@@ -102,7 +102,7 @@ def uvm_tiles(activity: ActivityAnalysis, scope: ScopeActivity | None = None) ->
     if uvm.cpu_faults is not None:
         tiles.append(Tile("CPU faults on managed memory", units.format_count(whole.cpu_faults), False))
     moved = "–" if scope else f"{_few(uvm.moved_per_byte)} moves"
-    tiles.append(Tile("for each byte that ever moved", moved, False))
+    tiles.append(Tile("per distinct byte", moved, False))
     return tiles
 
 
@@ -115,12 +115,12 @@ def uvm_notes(uvm: UvmAnalysis) -> list[str]:
     notes = []
     if uvm.lost_from == "migration causes" and uvm.kernel_ns:
         notes.append(
-            f"GPU faults were not recorded: at most {units.format_ns(SERVICE_NS)} before each migration that a touch "
-            f"caused counts as waiting ({units.format_ns(WARP_SERVICE_NS)} in kernels of one warp); the rest of longer "
-            "gaps is computing."
+            f"GPU faults were not recorded. At most {units.format_ns(SERVICE_NS)} before each migration that a touch "
+            f"caused count as waiting ({units.format_ns(WARP_SERVICE_NS)} in kernels with one warp). The rest of "
+            "longer gaps counts as computing."
         )
     elif uvm.kernel_ns:
-        notes.append("Kernel time lost is time in which the GPU waited for faults to be served and nothing was copied.")
+        notes.append("Lost kernel time is time in which the GPU waited for page faults while no data was copied.")
     if uvm.cpu_fault_functions:
         functions = ", ".join(
             f"{name} ({units.format_count(count)})" for name, count in uvm.cpu_fault_functions[:_FUNCTIONS]

@@ -1,4 +1,4 @@
-"""Memory of CUDA that is made again and again, pages that pins create, pins that hold others up, late contexts."""
+"""Memory of CUDA that is made repeatedly, pages that pins create, pins that hold others up, late contexts."""
 
 from __future__ import annotations
 

@@ -92,7 +92,7 @@ def test_copies_that_promise_not_to_block_are_called_out(make: Any, preposition:
     named = "cuMemcpyHtoDAsync" if make is to_gpu else "cuMemcpyDtoHAsync"
     (one,) = found(every(20, 10, 10, make, size=64 * MIB, name=named))
     assert one.cure.id == cure
-    assert f"{preposition} pageable memory, though they are meant to be asynchronous." in one.title
+    assert f"{preposition} pageable memory, although the copies are meant to be asynchronous." in one.title
     (two,) = found(every(20, 10, 10, make, size=64 * MIB))
     assert "asynchronous" not in two.title
 

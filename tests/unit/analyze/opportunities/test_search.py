@@ -86,7 +86,7 @@ def test_less_than_a_hundredth_of_the_phase_and_ten_milliseconds_is_nothing(
 
 @pytest.mark.parametrize("waits", [0, 200, 4000])
 def test_busy_machine_changes_neither_what_is_found_nor_what_it_saves(waits: int) -> None:
-    """Of 200 ms of work 60 are pages made again and again; beside it other programs have the processors."""
+    """Of 200 ms of work 60 are pages made repeatedly; beside it other programs have the processors."""
     length = 200 + waits
     parts = [*ran(0, 50, SMALL), *ran(50, 60, FREE), *(waited(60, 60 + waits, MAIN) if waits else ())]
     made = preempted(recorded([*parts, *ran(60 + waits, length)]))
@@ -94,7 +94,7 @@ def test_busy_machine_changes_neither_what_is_found_nor_what_it_saves(waits: int
     (one,) = answer.found
     assert (one.cure.id, one.cost_ns, one.saving.likely_ns) == ("reuse-memory", 60 * MS, 54 * MS)
     assert one.saving.high_ns <= 60 * MS
-    said = [text for text in one.basis if text.startswith("Processors ran something else")]
+    said = [text for text in one.basis if text.startswith("The CPUs ran other programs")]
     assert bool(said) == (waits > 0)
     assert all(f"for {format_ns(waits * MS)} of {format_ns(length * MS)} of work" in text for text in said)
 
@@ -141,7 +141,7 @@ def test_nothing_to_gain_is_said_with_the_figure(monkeypatch: pytest.MonkeyPatch
 def test_a_large_cost_that_nobody_can_change_is_not_called_nothing_to_gain(monkeypatch: pytest.MonkeyPatch) -> None:
     made = recorded(ran(0, 80, SMALL) + ran(80, 100, FREE) + ran(100, 1000))
     assert searched(monkeypatch, made=made).headline == (
-        "No cure is known for what host memory costs: faults, pins and copies take 100 ms of 1 s of work (10 %)."
+        "pinprof knows no cure for the host-memory costs: faults, pins and copies take 100 ms of 1 s of work (10 %)."
     )
     assert searched(monkeypatch, candidate(0, 100, 0), made=made).headline.startswith("Nothing to gain")
 
@@ -165,14 +165,16 @@ def test_recording_that_shows_too_little_says_nothing(monkeypatch: pytest.Monkey
 
 def test_what_was_not_recorded_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     full = searched(monkeypatch, made=recorded(ran(0, 100), [Traced("cudaMalloc", 0, 1)])).unseen
-    assert [sentence.partition(":")[0] for sentence in full] == ["What the GPU did was not recorded"]
+    assert [sentence.partition(":")[0] for sentence in full] == [
+        "The GPU's work was not recorded, so it is not known how long the GPU waits for the host."
+    ]
     alone = searched(monkeypatch, made=capture(ran(0, 100))).unseen
-    assert [sentence.partition(":")[0] for sentence in alone] == ["Waits were not recorded"]
+    assert [sentence.partition(",")[0] for sentence in alone] == ["Waits were not recorded"]
     driver = (*SMALL[:1], "cuMemcpyHtoD@/usr/lib/libcuda.so.580.1")
     cuda = searched(monkeypatch, made=recorded(ran(0, 100, driver))).unseen
-    assert "CUDA calls were not recorded" in {sentence.partition(":")[0] for sentence in cuda}
+    assert "CUDA calls were not recorded" in {sentence.partition(",")[0] for sentence in cuda}
     blind = searched(monkeypatch, made=replace(recorded(ran(0, 100)), kernel_chains=False)).unseen
-    assert "The kernel was not recorded" in {sentence.partition(":")[0] for sentence in blind}
+    assert "The kernel was not recorded" in {sentence.partition(",")[0] for sentence in blind}
 
 
 def test_evidence_can_be_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -237,7 +237,7 @@ def test_what_is_no_such_file_is_counted(tmp_path: Path) -> None:
 def test_one_of_a_kind_is_told_as_one() -> None:
     (writer := Writer()).say(Kind.PUSH, 10, "alone")
     (note,) = loaded(writer).notes
-    assert note == "1 NVTX range never ended: taken to end with the process."
+    assert note == "1 NVTX range without an end: assumed to end with the process."
 
 
 @pytest.mark.parametrize("length", [PAGE + 40, PAGE + 500, 2 * PAGE - 1])

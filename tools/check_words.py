@@ -1,0 +1,109 @@
+"""Find words and patterns that this project does not want in texts for users; `make lint` runs it.
+
+Reads string literals and the docstrings of the public API in Python, texts of templates and scripts of the page, and
+Markdown without its code. Prints `FILE:LINE: WORDS (HINT)` for each hit and exits with 1 when there is one.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+UNWANTED = (
+    (r"\bin vain\b", "say what happened instead"),
+    (r"\bso many\b", "name the number"),
+    (r"\bagain and again\b", "repeatedly"),
+    (r"\bmend(s|ed|ing)?\b", "fix"),
+    (r"\bdearer\b|\bdearest\b", "more expensive, most expensive"),
+    (r"\bsteps? back\b", "dim, give way"),
+    (r"\bamid\b", "during"),
+    (r"\b(is|was|are|were|be) told\b|\btold (by|apart|from|of)\b|\btells? (of|apart)\b", "shown, known, separated"),
+    (r"\blooks a second\b|\ba second and thread\b", "per second"),
+    (r"\bprocessor time\b|\boff the processors?\b", "CPU time, off the CPU"),
+    (r"(?<!there\s)\b(is|are) no (?!longer|more|faster|slower)[a-z]+[.,:;]", "is not a"),
+    (r"\bother kinds? of memory\b", "other memory types"),
+    (r"\bstands? (beside|behind|in the way|alone)\b|\bbeside it stands\b", "is next to, follows, blocks"),
+    (r"\btake (it|them|one) back\b|\btaken back\b", "remove"),
+    (r"\bcounts? (it )?nowhere\b", "exclude"),
+    (r"\bway of the data\b|\bnames the rooms\b", "data flow, modules"),
+    (r"(^|[.!?] |[>\"])Of (the|what|it|a|its|this|each|these|all|those) ", "put the subject first"),
+)
+"""(pattern, what to write instead); capitals match only where the pattern has one."""
+PUBLIC = ("pinprof/api.py", "pinprof/jupyter.py", "pinprof/__init__.py", "pinprof/cli/")
+"""Modules whose docstrings users read, by `help()` or `--help`."""
+_JS = re.compile(r'"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`')
+_CODE = re.compile(r"```.*?```|`[^`\n]*`|<!--.*?-->|\]\([^)\s]*\)", re.DOTALL)
+_TEMPLATE = re.compile(r"\{#.*?#\}|\{%.*?%\}|\{\{.*?\}\}", re.DOTALL)
+
+
+def _blank(match: re.Match[str]) -> str:
+    return re.sub(r"[^\n]", " ", match[0])
+
+
+def python_texts(source: str, *, docstrings: bool) -> Iterator[tuple[int, str]]:
+    """(line, text) of each string literal with a blank in it; docstrings on request, notes on fields never."""
+    tree = ast.parse(source)
+    notes = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    kept = set()
+    for node in ast.walk(tree):
+        if docstrings and isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
+            first = node.body[0]
+            kept |= {id(first.value)} if isinstance(first, ast.Expr) else set()
+        if isinstance(node, ast.JoinedStr):
+            parts = [part.value if isinstance(part, ast.Constant) else "…" for part in node.values]
+            notes |= {id(part) for part in node.values}
+            yield node.lineno, "".join(map(str, parts))
+    for node in ast.walk(tree):
+        if (
+            isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and (id(node) not in notes or id(node) in kept)
+        ):
+            yield node.lineno, node.value
+
+
+def texts(path: str, source: str) -> Iterator[tuple[int, str]]:
+    """(line, text) of everything in a file that a user may read."""
+    if path.endswith(".py"):
+        yield from python_texts(source, docstrings=path.startswith(PUBLIC))
+        return
+    if path.endswith(".js"):
+        for match in _JS.finditer(re.sub(r"^\s*(//|\*|/\*).*$", _blank, source, flags=re.MULTILINE)):
+            yield source.count("\n", 0, match.start()) + 1, match[1] or match[2] or ""
+        return
+    plain = _TEMPLATE.sub(_blank, source) if path.endswith(".j2") else _CODE.sub(_blank, source)
+    for paragraph in re.finditer(r"(?:.+\n?)+", plain):
+        yield plain.count("\n", 0, paragraph.start()) + 1, paragraph[0]
+
+
+def unwanted(path: str, source: str) -> Iterator[str]:
+    """One line for each hit in a file."""
+    for line, text in texts(path, source):
+        for pattern, hint in UNWANTED:
+            flags = 0 if pattern != pattern.lower() else re.IGNORECASE
+            for hit in re.finditer(pattern.replace(" ", r"\s+"), text, flags):
+                words = " ".join(text[hit.start() : hit.end() + 30].split())
+                yield f"{path}:{line + text.count(chr(10), 0, hit.start())}: {words!r} ({hint})"
+
+
+def files() -> list[str]:
+    """The files of this repository with texts for users."""
+    wanted = ["pinprof/*.py", "workloads/*.py", "pinprof/report/*.j2", "pinprof/report/*.js", "docs/*.md", "*.md"]
+    listed = subprocess.run(["git", "ls-files", *wanted], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    return [name for name in dict.fromkeys(listed.splitlines()) if not name.startswith(("tests/", "reports/"))]
+
+
+def main() -> int:
+    """Print every hit; the exit status."""
+    found = [one for name in files() for one in unwanted(name, (ROOT / name).read_text("utf-8"))]
+    print("\n".join(found)) if found else None
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
