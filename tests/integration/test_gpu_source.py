@@ -243,7 +243,7 @@ fake.fake_hold(0)
     file = running(code)
     assert file.dropped > 0
     assert file.dropped + len(file.records) == 400_000
-    assert any("no room" in note for note in work_of(file).notes)
+    assert any("did not fit" in note for note in work_of(file).notes)
 
 
 def test_a_process_that_is_forked_writes_nothing_into_its_parents_file(running: Running) -> None:
@@ -306,39 +306,12 @@ while not counts.disabled:
 """
 
 
-def test_over_budget_a_call_that_returns_alone_lets_go_of_cupti(running: Running) -> None:
-    code = f"""
-ctypes.c_int.in_dll(fake, "fake_busy").value = 1
-{OFTEN}
-wait_until(lambda: ctypes.c_void_p.in_dll(fake, "fake_kept").value)
+def test_over_budget_cupti_stays_and_records_nothing(running: Running) -> None:
+    code = f"""{OFTEN}
 for _ in range(100):
     fake.fake_return(282, call())
     time.sleep(0.01)
-assert counts.finalized == 0 and counts.unsubscribed == 0
-fake.fake_return(282, ctypes.c_void_p.in_dll(fake, "fake_kept"))
-wait_until(lambda: (fake.fake_return(282, call()), counts.finalized)[1])
-assert counts.finalized == 1 and counts.unsubscribed == 1 and counts.unsafe == 0
-"""
-    assert running(code, budget="30").state == State.OVER_BUDGET
-
-
-def test_over_budget_a_call_that_began_unseen_does_not_let_go(running: Running) -> None:
-    code = f"""
-long = call()
-{OFTEN}
-time.sleep(1)
-fake.fake_return(282, long)
-assert counts.finalized == 0 and counts.unsubscribed == 0
-wait_until(lambda: (fake.fake_return(282, call()), counts.finalized)[1])
-assert counts.finalized == 1 and counts.unsafe == 0
-"""
-    assert running(code, budget="30").state == State.OVER_BUDGET
-
-
-def test_without_a_call_cupti_stays_and_records_nothing(running: Running) -> None:
-    code = f"""{OFTEN}
-time.sleep(1)
-assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0
+assert counts.disabled and counts.finalized == 0 and counts.unsubscribed == 0 and counts.unsafe == 0
 """
     assert running(code, budget="30").state == State.OVER_BUDGET
 

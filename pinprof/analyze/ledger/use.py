@@ -81,7 +81,8 @@ def _found(table: AllocationTable, held: Int64, copies: CopyTable, placed: Int64
         found_row.append(row[hit])
         rest = same & ~hit
         copy, at = copy[rest], _before(table, held, first, at[rest], copies.start_ns[copy[rest]])
-    return np.concatenate(found_copy), np.concatenate(found_row)
+    none = np.zeros(0, np.int64)
+    return np.concatenate([none, *found_copy]), np.concatenate([none, *found_row])
 
 
 def _before(table: AllocationTable, held: Int64, first: Int64, at: Int64, time: Int64) -> Int64:

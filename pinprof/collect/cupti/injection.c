@@ -16,10 +16,10 @@
  * bound, and libcupti's own symbol table, which dlsym and libraries loaded later read. At the first such call this
  * library stops, lets go of CUPTI, and the call goes on to a CUPTI that nobody uses.
  *
- * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, and while no other
- * call is seen to run. cuptiFinalize in a thread of ours, beside a call that ran inside CUPTI, ended programs with
- * SIGSEGV. Over budget, the next call of the program that returns does it; where another tool waits, a call of ours in
- * that tool's thread. Where there is no such call, CUPTI stays as it is, and records nothing.
+ * CUPTI is let go of where its documentation says: in the callback of a driver's call that returns, here one of ours in
+ * the other tool's thread, and while no other call is seen to run. cuptiFinalize beside a call that ran inside CUPTI
+ * ended programs with SIGSEGV, and at a call of a PyTorch program that launched kernels without a pause with a
+ * corrupted heap. So over budget nothing is finalised: CUPTI stays attached, and records nothing.
  *
  * Nothing here runs in the program's own calls but the callbacks while CUPTI is let go of, and the one at an allocation
  * of managed memory, which switches the counters of unified memory on. These slow down migrations (a program that reads
@@ -235,7 +235,6 @@ _Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "lay
 enum { BUFFER = 1 << 20, MOST_BUFFERS = 32, BATCH = 512, NAMES = 1 << 14, LONGEST_NAME = 4096 };
 enum { PERIOD_MS = 500, FIRST_PERIOD_MS = 50, FIRST_PERIODS = 40 };
 enum { UNSEEN_MS = 20, TRIES = 50 }; /* for calls that began unseen to return; for another tool's first call */
-enum { MOST_RETURNS = 1 << 20 };     /* of calls beside others that run, until CUPTI stays */
 
 /* What a call of the program takes longer while CUPTI works, which is about one for each record: 200,000 launches took
  * 8.5 instead of 6.4 us each on an H200, and as many copies 4.0 instead of 2.7 us. */
@@ -264,7 +263,7 @@ static _Atomic int unified_on;
 static _Atomic int held;                 /* CUPTI is ours, subscriber and all */
 static _Atomic int leaving;              /* the next call that returns alone lets go of CUPTI */
 static _Atomic int running;              /* calls that were seen to begin, and not to return */
-static _Atomic unsigned returned, watch; /* calls that were seen to return; number of this watch, 0 before the first */
+static _Atomic unsigned watch;           /* the number of this watch, 0 before the first */
 static int (*count_devices)(int *count); /* a call of the driver that needs no context, and does nothing */
 
 static uint64_t now(void)
@@ -556,7 +555,6 @@ static void call_begins_or_returns(const struct call_data *call)
         atomic_fetch_add(&running, 1);
     } else if (call->site == SITE_EXIT && *call->kept == mark()) {
         *call->kept = 0;
-        atomic_fetch_add(&returned, 1);
         int alone = atomic_fetch_sub(&running, 1) == 1;
         if (alone && atomic_load(&leaving) && (pid_t)header.pid == getpid() && atomic_exchange(&held, 0)) {
             cupti.unsubscribe(subscriber);
@@ -579,7 +577,6 @@ static void watch_calls_of_the_driver(void)
 {
     atomic_fetch_add(&watch, 1);
     atomic_store(&running, 0);
-    atomic_store(&returned, 0);
     set_callbacks(1);
 }
 
@@ -592,20 +589,6 @@ static void called(void *user, int domain, uint32_t id, const void *data)
         call_begins_or_returns(data);
     else if (id == CBID_MEM_ALLOC_MANAGED && !atomic_exchange(&unified_on, 1))
         counters_of_unified_memory();
-}
-
-/* Over budget: when a call of the program returns, whenever that is. */
-static void let_go_at_a_return(void)
-{
-    watch_calls_of_the_driver();
-    nap(PERIOD_MS);
-    atomic_store(&leaving, 1);
-    while (atomic_load(&held) && atomic_load(&returned) < MOST_RETURNS)
-        nap(PERIOD_MS);
-    if (atomic_load(&held)) {
-        atomic_store(&leaving, 0);
-        set_callbacks(0);
-    }
 }
 
 /* ---- Beginning and ending ---- */
@@ -655,10 +638,8 @@ static void *flusher(void *unused)
             continue;
         cupti.flush_all(0);
         uint64_t time_ns = now();
-        if (over_budget(time_ns - last_ns, &before)) {
+        if (over_budget(time_ns - last_ns, &before))
             stop(OVER_BUDGET);
-            let_go_at_a_return();
-        }
         last_ns = time_ns;
     }
     return NULL;

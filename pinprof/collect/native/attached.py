@@ -199,8 +199,8 @@ def thinned_note(thinned: Mapping[str, Any], began_ns: int) -> str:
     """What was left out to keep to the size that was asked for, and since when."""
     since = format_ns(max(thinned["since_ns"] - began_ns, 0))
     text = (
-        f"The recording was thinned to keep to its size: from {since} on, {thinned['one_in']:,} samples of processor "
-        f"time and of page faults became one at most, and waits shorter than {format_ns(thinned['joined_ns'])} were "
+        f"The recording was thinned to keep to its size: from {since} on, one in {thinned['one_in']:,} samples of CPU "
+        f"time and of page faults is kept, and waits shorter than {format_ns(thinned['joined_ns'])} were "
         "joined. Sums are whole."
     )
     if thinned["full_ns"]:

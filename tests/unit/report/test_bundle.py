@@ -78,7 +78,7 @@ def test_a_name_that_a_module_does_not_export_is_refused() -> None:
 
 
 def test_a_module_that_is_no_file_is_refused() -> None:
-    with pytest.raises(BundleError, match=r"missing\.js: the last is no file"):
+    with pytest.raises(BundleError, match=r"missing\.js: the last is not a file"):
         join("report.js", lambda path: (ASSETS / "none" / path).read_text() if path != "report.js" else IMPORT)
 
 
