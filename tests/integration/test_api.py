@@ -143,7 +143,7 @@ def test_mistakes_are_told_in_a_sentence_and_leave_nothing_behind(elsewhere: Pat
     with pinprof.record("outer", output="outer") as recording:
         with pytest.raises(CollectError, match="already being recorded"), pinprof.record("inner"):
             pass
-        with pytest.raises(CollectError, match="has not ended"):
+        with pytest.raises(CollectError, match="is still running"):
             _ = recording.result
     with pytest.raises(CollectError, match="exists already"), pinprof.record("again", output="outer"):
         pass

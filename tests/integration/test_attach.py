@@ -118,7 +118,7 @@ def test_every_rank_of_a_launch_has_a_capture_and_the_answer_names_the_one_that_
     options = [folder, "--format", "json", "-o", "out.json"]
     subprocess.run([*PINPROF, "report", *options], cwd=tmp_path, check=True, capture_output=True)
     answer = json.loads((tmp_path / "out.json").read_text())
-    assert answer["headline"].startswith("Rank 1 holds up the other rank"), answer["headline"]
+    assert answer["headline"].startswith("Rank 1 delays the other rank"), answer["headline"]
     assert "train.py:" in answer["headline"].split(". ")[0]
     (hold,) = (hold for hold in answer["holds"] if hold["ranks"] == [1])
     assert hold["cost_ns"] == pytest.approx(int(said[1][0]), rel=0.25)

@@ -70,7 +70,7 @@ def test_the_saving_is_that_of_the_runs_that_were_measured(name: str) -> None:
 
 def test_what_tracing_took_is_told_where_it_is_much() -> None:
     (note,) = cured("tiny_copies").notes
-    assert note.startswith("About 668 ms of the difference is the recording's own")
+    assert note.startswith("About 668 ms of the difference is overhead of the recording")
     assert cured("alloc_pairs").notes == ()
 
 

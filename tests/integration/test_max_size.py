@@ -145,10 +145,11 @@ def test_causes_have_the_shares_of_a_whole_recording(thin: Recorded, whole: Reco
         ours, theirs = shares(thin, event), shares(whole, event)
         rows = thin.facts["kept"]
         assert isinstance(rows, dict)
-        assert sum(number for name, number in rows.items() if name.startswith(event)) >= kept
+        drawn = sum(number for name, number in rows.items() if name.startswith(event))
+        assert drawn >= kept
         for cause in ours.keys() | theirs.keys():
-            # Some hundred samples, and two runs that share the processors differently.
-            assert abs(ours.get(cause, 0) - theirs.get(cause, 0)) < 0.15
+            # Four standard errors of a share that rests on so few samples: 0.2 at a hundred of them.
+            assert abs(ours.get(cause, 0) - theirs.get(cause, 0)) < 4 * 0.5 / drawn**0.5
 
 
 def test_a_small_recording_is_bounded_by_the_minute(tmp_path: Path) -> None:

@@ -350,13 +350,13 @@ def test_a_failing_test_keeps_its_own_error(sampled: Ran) -> None:
 
 def test_defaults_of_the_ini_file_hold_for_marked_tests(sampled: Ran) -> None:
     assert "page-faults is broken: 24," in sampled.failures["test_default"]
-    assert "20,000 are allowed" in sampled.failures["test_default"]
+    assert "the budget is 20,000" in sampled.failures["test_default"]
 
 
 def test_a_block_inside_a_recorded_test_is_judged_too(sampled: Ran) -> None:
     said = sampled.failures["test_a_block_in_a_recorded_test"]
     assert BROKEN in said
-    assert "10 are allowed" in said
+    assert "the budget is 10." in said
     assert "plugin" not in said  # its traceback is not shown
 
 
@@ -444,7 +444,7 @@ def test_calls_are_not_assessable_without_rights(installed: Path, stands_in: Map
     ran = run(tmp_path / "p", installed, *only, before=("setpriv", *drop), project=CUDA_PROJECT, more=stands_in)
     assert not ran.passed
     said = ran.failures["test_one_pair_too_many"]
-    assert "pairs is not assessable: CUDA calls were not traced: that needs root" in said
+    assert "pairs is not assessable: CUDA calls were not traced: pinprof needs root" in said
     assert "`pinprof doctor`" in said
 
 
@@ -480,7 +480,7 @@ def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:
     first = {word.partition("::")[2] for row in rows[:2] for word in row if "::" in word}
     assert first == {"test_share_broken", "test_without_mark"}
     assert "Only exact counts: pinprof may not sample programs here" in counted.text
-    assert "2 workers ran tests beside each other" in counted.text
+    assert "2 workers ran tests in parallel" in counted.text
 
 
 def test_without_the_kernels_part_counts_hold_and_shares_are_not_judged(installed: Path, tmp_path: Path) -> None:
@@ -493,4 +493,4 @@ def test_without_the_kernels_part_counts_hold_and_shares_are_not_judged(installe
     assert BROKEN in ran.failures["test_broken"]
     assert "share of fault is not assessable" in ran.failures["test_share_broken"]
     assert "Run `pinprof doctor` to see what sampling needs here" in ran.failures["test_share_broken"]
-    assert "time in the kernel (page faults, pinning) and off the CPU is missing" in ran.text
+    assert "Time in the kernel (page faults, pinning) and off the CPU is missing" in ran.text

@@ -35,7 +35,7 @@ _SETTLE_S = 0.5
 """The longest wait for each of its answers."""
 
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups", "thinned")
-SAMPLES_SHARE = 0.9
+SAMPLES_SHARE = 0.8
 """Of the size that a recording may have; the rest is for memory over time (memory.py)."""
 _RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
