@@ -19,7 +19,7 @@ from tests.support.command import pinprof
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 
-SIZE = 300_000
+SIZE = 1_000_000
 
 PROGRAM = """
 import json, mmap, os, sys, threading, time
@@ -106,7 +106,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Recorded:
 
 def test_it_keeps_to_its_size_and_says_since_when(thin: Recorded, whole: Recorded) -> None:
     assert sum((thin.path / name).stat().st_size for name in (PERF_DATA, MEMORY)) <= SIZE
-    assert (whole.path / PERF_DATA).stat().st_size > 3 * SIZE
+    assert (whole.path / PERF_DATA).stat().st_size > 2 * SIZE
     assert whole.facts == {}
     assert thin.facts["one_in"] > 1
     assert thin.capture.losses.lost_samples == 0
@@ -134,22 +134,22 @@ def test_every_fault_is_counted(thin: Recorded) -> None:
 
 
 def test_causes_have_the_shares_of_a_whole_recording(thin: Recorded, whole: Recorded) -> None:
-    def shares(recorded: Recorded, event: str) -> dict[str, float]:
+    def shares(recorded: Recorded, event: str) -> tuple[dict[int, float], float]:
+        """Share by cause, and how many equal samples would be as certain (Kish): late ones weigh the most."""
         samples, leaf = recorded.capture.samples, recorded.analysis.attribution.leaf
         number = [one.name.split("/")[0] for one in recorded.capture.events].index(event)
         rows = (samples.event == number) & np.isin(samples.tid, list(recorded.said))
-        sums = np.bincount(leaf[rows], weights=samples.weight[rows])
-        return {str(at): share / sums.sum() for at, share in enumerate(sums.tolist()) if share}
+        weight = samples.weight[rows].astype(np.float64)
+        sums = np.bincount(leaf[rows], weights=weight) / weight.sum()
+        return dict(enumerate(sums.tolist())), weight.sum() ** 2 / (weight**2).sum()
 
-    for event, kept in (("page-faults", 20), ("cpu-clock", 20)):
-        ours, theirs = shares(thin, event), shares(whole, event)
-        rows = thin.facts["kept"]
-        assert isinstance(rows, dict)
-        drawn = sum(number for name, number in rows.items() if name.startswith(event))
-        assert drawn >= kept
+    for event in ("page-faults", "cpu-clock"):
+        (ours, few), (theirs, many) = shares(thin, event), shares(whole, event)
+        assert few >= 30
+        assert many > 4 * few
         for cause in ours.keys() | theirs.keys():
-            # Four standard errors of a share that rests on so few samples: 0.2 at a hundred of them.
-            assert abs(ours.get(cause, 0) - theirs.get(cause, 0)) < 4 * 0.5 / drawn**0.5
+            # Five standard errors: there are dozens of causes.
+            assert abs(ours.get(cause, 0) - theirs.get(cause, 0)) < 5 * 0.5 * (1 / few + 1 / many) ** 0.5
 
 
 def test_a_small_recording_is_bounded_by_the_minute(tmp_path: Path) -> None:

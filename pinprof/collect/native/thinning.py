@@ -4,6 +4,7 @@
     samples without             the same; the upper half of its CPU field counts the samples left out (samples.py)
     waits                       of a thread, short ones are joined until they are 4 ms together, or 8: the last one
                                 is kept, and begins earlier by the length of those left out
+    wake-ups                    those that end a wait which is kept, or one that began before thinning
 
 All threads are thinned alike, and every thread's sums stay what they were: what is left over when a thread ends, or
 the recording, comes with the last sample that was left out. Which one of so many is kept is drawn at random, so that it
@@ -21,7 +22,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pinprof.collect.native import perf_event as pe
-from pinprof.collect.native.events import EventSpec
+from pinprof.collect.native.events import WAKEUPS, EventSpec
 from pinprof.collect.pace import STEPS
 
 JOINED_NS = 2_000_000
@@ -33,12 +34,16 @@ _BEFORE = (pe.SAMPLE_IDENTIFIER, pe.SAMPLE_IP, pe.SAMPLE_TID, pe.SAMPLE_TIME, pe
            pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_PERIOD)  # fmt: skip
 """The fields of a sample that have one word each, in their order (perf_event.h)."""
 _TRAILER = (pe.SAMPLE_TID, pe.SAMPLE_TIME, pe.SAMPLE_ID, pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_IDENTIFIER)
-_SAMPLE, _OUT, _IN, _GONE = range(4)
+_SAMPLE, _OUT, _WAKING, _IN, _GONE = range(5)
 _LINGERS_NS = 50_000_000
 """How long after its end a thread may still have records: it leaves its processor last of all."""
 OFF_CPU = "off-cpu"
 """How reports call waits."""
 _MOST_LEFT_OUT = (1 << 32) - 1
+_WOKEN = 4 + 24
+"""From where a sample's raw data begin, in bytes: their size, then sched_waking's fields before the woken thread."""
+_DELIVERED = 2
+"""How often the kernel writes a wake-up: to the waker's event and to the woken thread's."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,8 @@ class _Kind:
     period: int | None
     cpu: int
     waits: bool
+    chain: int | None
+    """Of wake-ups, where the call chain begins: the raw data are behind it."""
 
 
 @dataclass
@@ -75,6 +82,7 @@ class _Wait:
     since_ns: int
     sample: bytes
     out: bytes = b""
+    wakings: list[bytes] = field(default_factory=list)
 
 
 @dataclass
@@ -112,6 +120,8 @@ class Thinner:
         self._open: dict[int, _Wait] = {}
         self._joined: dict[int, _Joined] = {}
         self._young: list[tuple[int, int, int, bytes]] = []
+        self._awaited: dict[int, int] = {}
+        """Records of wake-ups still to be written, of threads whose wait is not held here; without an entry all."""
         common = events[0][0].attr.sample_type
         behind = [bit for bit in _TRAILER if common & bit]
         # From the end of a record that is no sample.
@@ -121,9 +131,9 @@ class Thinner:
             self.add(spec, numbers)
 
     def add(self, spec: EventSpec, numbers: Sequence[int]) -> None:
-        """More ids of an event; one that is neither sampled time, faults nor waits passes as it is."""
-        kind = spec.attr.sample_type
-        if spec.attr.type != pe.TYPE_SOFTWARE or spec.always_on:
+        """More ids of an event; one that is neither sampled time, faults, waits nor wake-ups passes as it is."""
+        kind, wakes = spec.attr.sample_type, spec.name == WAKEUPS
+        if not wakes and (spec.attr.type != pe.TYPE_SOFTWARE or spec.always_on):
             return
         place = {bit: 8 * (1 + at) for at, bit in enumerate(bit for bit in _BEFORE if kind & bit)}
         entry = _Kind(
@@ -134,6 +144,7 @@ class Thinner:
             place.get(pe.SAMPLE_PERIOD),
             place[pe.SAMPLE_CPU],
             bool(spec.attr.flags & pe.CONTEXT_SWITCH),
+            8 * (1 + len(place)) if wakes else None,
         )
         self._kinds |= dict.fromkeys(numbers, entry)
 
@@ -142,7 +153,7 @@ class Thinner:
         """What `flush` would have to write."""
         turns = sum(len(turn.last) for turn in self._turns.values())
         waits = [*self._open.values(), *(joined.last[0] for joined in self._joined.values() if joined.last)]
-        return turns + sum(len(wait.sample) + 2 * len(wait.out) for wait in waits)
+        return turns + sum(len(wait.sample) + 2 * len(wait.out) + sum(map(len, wait.wakings)) for wait in waits)
 
     @property
     def idle(self) -> bool:
@@ -167,6 +178,11 @@ class Thinner:
                 if event is not None and event.waits:
                     stays = False
                     self._note(_SAMPLE, records, place, following, place + event.time, place + event.tid)
+                elif event is not None and event.chain is not None:
+                    stays = False
+                    chain = place + event.chain
+                    woken = chain + 8 * (1 + _WORD.unpack_from(records, chain)[0]) + _WOKEN
+                    self._note(_WAKING, records, place, following, place + event.time, woken)
                 elif event is not None:
                     stays = self._take(event, records, place, following, last)
             elif kind in (pe.RECORD_SWITCH, pe.RECORD_SWITCH_CPU_WIDE):
@@ -247,6 +263,8 @@ class Thinner:
                 if wait is not None:
                     yield from (wait.sample, wait.out)
                 self._open[tid] = _Wait(when, record)
+            elif what == _WAKING:
+                yield from self._woken(tid, wait, record)
             elif wait is None or (what == _IN and not wait.out) or (what == _OUT and wait.out):
                 yield record
             elif what == _OUT:
@@ -258,7 +276,19 @@ class Thinner:
             # However it ends, it is long enough.
             if wait.out and horizon_ns - wait.since_ns >= longest and self.step <= STEPS:
                 del self._open[tid]
+                self._awaited[tid] = _DELIVERED
                 yield from self._kept(tid, wait, b"")
+
+    def _woken(self, tid: int, wait: _Wait | None, record: bytes) -> Iterator[bytes]:
+        """A wake-up goes with the wait that it ends, wherever that goes."""
+        if wait is not None:
+            if len(wait.wakings) < _DELIVERED:
+                wait.wakings.append(record)
+            return
+        left = self._awaited.get(tid, _DELIVERED) if self.step else _DELIVERED
+        if left:
+            self._awaited[tid] = left - 1
+            yield record
 
     def _back(self, tid: int, wait: _Wait, when: int, record: bytes, longest: int) -> Iterator[bytes]:
         """A thread runs again: its wait is kept if it is long enough with those before."""
@@ -277,6 +307,7 @@ class Thinner:
         self.counts.add(OFF_CPU, kept=True)
         yield _earlier(wait.sample, self._sample_time(wait.sample), joined.ns)
         yield _earlier(wait.out, len(wait.out) - self._time_back, joined.ns)
+        yield from wait.wakings
         yield record
 
     def _sample_time(self, sample: bytes) -> int:
@@ -298,10 +329,13 @@ class Thinner:
             before = joined.ns - joined.last_ns
             yield _earlier(wait.sample, self._sample_time(wait.sample), before)
             yield _earlier(wait.out, len(wait.out) - self._time_back, before)
+            yield from wait.wakings
             yield record
         if (begun := self._open.pop(tid, None)) is not None:
             yield begun.sample
             yield begun.out
+            yield from begun.wakings
+        self._awaited.pop(tid, None)
 
 
 def _in_order(entry: tuple[int, int, int, bytes]) -> tuple[int, int]:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.collect.native import perf_event as pe
-from pinprof.collect.native.events import CALL_ENTER, event, standard
+from pinprof.collect.native.events import CALL_ENTER, WAKEUPS, event, standard, wakeups
 from pinprof.collect.native.perf_file import PerfFile
 from pinprof.collect.native.thinning import JOINED_NS, Thinner
 from pinprof.collect.pace import STOPPED
@@ -149,6 +149,14 @@ def test_many_become_one_in_so_many_with_their_weight(tmp_path: Path) -> None:
         assert len(set(mine.tolist())) > 10, "at random, in step with nothing"
 
 
+def test_what_is_rare_keeps_its_share(tmp_path: Path) -> None:
+    # Of each thread's time, a tenth at one address: bursts of three at a beat that a regular choice would fall in with.
+    records = [sample(CLOCK, tid if at % 32 > 2 else 99, MS * at) for at in range(16_000) for tid in (7, 8)]
+    few, _ = table(tmp_path, thinned(4, [records]))
+    rare = few.weight[few.tid == 99].sum() / few.weight.sum()
+    assert rare == pytest.approx(3 / 32, abs=4 * (3 / 32 / len(few)) ** 0.5)
+
+
 def test_short_waits_are_joined_and_long_ones_stay(tmp_path: Path) -> None:
     short = [raw for at in range(100) for raw in wait(7, at * MS, at * MS + MS // 2)]
     long = wait(7, 200 * MS, 290 * MS)
@@ -161,6 +169,43 @@ def test_short_waits_are_joined_and_long_ones_stay(tmp_path: Path) -> None:
     # They do not overlap: what was left out lies before what is kept.
     ends = few.time_ns[rows] + few.weight[rows]
     assert (few.time_ns[rows][1:] >= ends[:-1]).all()
+
+
+def waking(waker: int, woken: int, time: int) -> bytes:
+    """One delivery of a wake-up: sched_waking's fields behind a call chain of two addresses."""
+    raw = struct.pack("<HBBi16siii", 300, 0, 0, waker, b"python", woken, 120, 1)
+    parts = (struct.pack("<QQiiQ", 50, 0x401000, 7, waker, time), struct.pack("<II", 1, 0))
+    chain = struct.pack("<QQQ", 2, 0x401000, 0x402000)
+    return record(pe.RECORD_SAMPLE, b"".join(parts) + chain + struct.pack("<I", len(raw)) + raw)
+
+
+def test_wake_ups_go_with_the_waits_that_they_end() -> None:
+    spec = wakeups(300)
+    fields = pe.SAMPLE_IDENTIFIER | pe.SAMPLE_IP | pe.SAMPLE_TID | pe.SAMPLE_TIME | pe.SAMPLE_CPU
+    assert spec.name == WAKEUPS
+    assert spec.attr.sample_type == fields | pe.SAMPLE_CALLCHAIN | pe.SAMPLE_RAW
+    thinner = Thinner([*EVENTS, (spec, [50])], seed=3)
+    thinner.step = 6
+    records: list[bytes] = []
+    for at in range(400):
+        left, out, back = wait(7, at * MS, at * MS + MS // 2)
+        records += [left, out, waking(8, 7, at * MS + MS // 2 - 500), waking(8, 7, at * MS + MS // 2 - 400), back]
+        # Threads that are no concern of this recording are woken as well.
+        records.append(waking(8, 99, at * MS + MS // 2))
+    long, out, back = wait(9, 0, 900 * MS)
+    records += [long, out]
+    written = b"".join(map(bytes, thinner.thin(bytearray(b"".join(records)), 600 * MS)))
+    last = waking(7, 9, 899 * MS)
+    written += b"".join(map(bytes, thinner.thin(bytearray(last + last + last + back), 1000 * MS)))
+
+    def woken(tid: int) -> int:
+        return written.count(struct.pack("<16siii", b"python", tid, 120, 1))
+
+    kept = thinner.counts.kept["off-cpu"] - 1
+    assert 1 <= kept <= 10
+    assert woken(7) == 2 * kept
+    assert woken(99) == 2
+    assert woken(9) == 2, "a long wait is written before its wake-up comes"
 
 
 def test_a_return_on_another_processor_that_is_read_first(tmp_path: Path) -> None:
