@@ -61,6 +61,8 @@ class Event:
     freq_hz: int | None
     spans: bool = False
     """Whether a sample is the interval [time, time + weight) that its thread spent off the CPU."""
+    merged: bool = False
+    """Whether the tool that wrote the recording added equal stacks up, so that a row may stand for several samples."""
 
 
 def clock_event(events: tuple[Event, ...]) -> int | None:

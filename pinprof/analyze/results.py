@@ -67,7 +67,7 @@ class EventResult:
         """
         if self.event.spans or (self.event.period == 1 and self.unit != "samples"):
             return None
-        if self.event.freq_hz is not None:
+        if not self.event.merged:
             return self.samples
         if self.event.period or self.unit == "samples":
             return max(self.samples, round(self.total / (self.event.period or 1))) if self.total else 0

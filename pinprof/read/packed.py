@@ -40,11 +40,17 @@ class _Member(Protocol):
     def behind(self) -> bytes:
         """Of the last packed bytes those that follow its end."""
 
+    @property
+    def damaged(self) -> type[Exception]:
+        """What `plain` raises where the bytes are damaged."""
+
     def plain(self, packed: bytes, size: int, /) -> Iterator[bytes]:
-        """What packed bytes stand for, in pieces of at most about `size` bytes; any error where they are damaged."""
+        """What packed bytes stand for, in pieces of at most about `size` bytes."""
 
 
 class _Gzip:
+    damaged: type[Exception] = zlib.error
+
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(_WITH_GZIP_HEADER)
 
@@ -63,6 +69,8 @@ class _Gzip:
 
 
 class _Xz:
+    damaged: type[Exception] = lzma.LZMAError
+
     def __init__(self) -> None:
         self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
 
@@ -83,8 +91,9 @@ class _Xz:
 class _Zstd:
     def __init__(self) -> None:
         # Imported here: few inputs are compressed with it.
-        from pinprof.read.zstd import DecompressionParameter, ZstdDecompressor
+        from pinprof.read.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
 
+        self.damaged: type[Exception] = ZstdError
         limit = WINDOW_BYTES.bit_length() - 1
         self._stream = ZstdDecompressor(options={DecompressionParameter.window_log_max: limit})
 
@@ -104,6 +113,8 @@ class _Zstd:
 
 class _Skipped:
     """A frame of zstd that holds no data: what pzstd and seekable archives put between frames."""
+
+    damaged: type[Exception] = ValueError
 
     def __init__(self) -> None:
         self._head, self._left = b"", -1
@@ -165,7 +176,7 @@ def plain_pieces(file: BinaryIO, size: int) -> Iterator[bytes]:
                         raise _too_large(file, plain_bytes)
                     if plain:
                         yield plain
-            except (zlib.error, lzma.LZMAError, _zstd_error()) as error:
+            except member.damaged as error:
                 what = "needs too much memory" if "emory" in str(error) else "corrupt"
                 raise PackedError(f"{what} {name} data" if what == "corrupt" else f"{name} {what}") from error
             packed = member.behind if member.ended else b""
@@ -191,12 +202,6 @@ def unpacked(data: bytes, limit: int) -> bytes:
 
 def _member(head: bytes) -> tuple[str, Callable[[], _Member]] | None:
     return next(((name, make) for name, magic, make in _MEMBERS if head.startswith(magic)), None)
-
-
-def _zstd_error() -> type[Exception]:
-    from pinprof.read.zstd import ZstdError
-
-    return ZstdError
 
 
 def _too_large(file: BinaryIO, size: int) -> FormatError:

@@ -59,7 +59,7 @@ def read(path: Path) -> Capture:
     return foreign_capture(
         str(path),
         "folded",
-        [Event("samples", "samples", None, None)],
+        [Event("samples", "samples", None, None, merged=True)],
         aggregated((nodes + NO_NODE).astype(np.int32), tally.weight[nodes]),
         tally.builder.table(),
         losses=Losses(

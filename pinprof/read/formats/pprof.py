@@ -220,7 +220,7 @@ class _Importer:
         text = self._string(name)
         kind, factor = unit_of(text, self._string(unit))
         period = self.period * factor if self.period > 0 and self.period_type == (name, unit) else None
-        return Event(text or "samples", kind, period, None)
+        return Event(text or "samples", kind, period, None, merged=True)
 
     def _thread(self, labels: list[bytes]) -> tuple[int, int, str]:
         """(pid, tid, name) from a sample's labels; 0 and empty where they say nothing."""

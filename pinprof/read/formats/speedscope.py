@@ -115,11 +115,12 @@ class _Importer:
         if not own and _THREAD.fullmatch(name):
             event = self.by_unit.setdefault(unit_name, len(self.events))
             if event == len(self.events):
-                self.events.append(Event({"ns": "time", "bytes": "memory"}.get(unit, unit), unit, None, None))
+                kind = {"ns": "time", "bytes": "memory"}.get(unit, unit)
+                self.events.append(Event(kind, unit, None, None, merged=True))
             tid = self._thread(name, number)
         else:
             event = len(self.events)
-            self.events.append(Event(name or f"profile {number + 1}", unit, None, None))
+            self.events.append(Event(name or f"profile {number + 1}", unit, None, None, merged=True))
         if profile.get("type") == "evented":
             rows = self._evented(_list(profile, "events"), factor)
             self.timed = True

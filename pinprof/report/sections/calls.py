@@ -62,10 +62,9 @@ def call_line(call: CallResult) -> str:
 
 def context_sentence(entry: ContextInit) -> str:
     """What creating a CUDA context took, and why it is not in the table."""
-    otherwise = f", {units.format_ns(entry.typical_ns)} otherwise" if entry.typical_ns is not None else ""
+    later = f" (later ones {units.format_ns(entry.typical_ns)})" if entry.typical_ns is not None else ""
     return (
-        f"The first {entry.name} took {units.format_ns(entry.duration_ns)}{otherwise}because it created the CUDA "
-        "context. "
+        f"The first {entry.name} took {units.format_ns(entry.duration_ns)}{later} because it created the CUDA context. "
         "The table excludes this call."
     )
 
