@@ -412,6 +412,7 @@ def test_every_key_of_the_help_does_what_it_says(page: Page) -> None:
     settle(page)
     assert "view=" in page.url
     page.keyboard.press("Escape")
+    settle(page)
     assert "view=" not in page.url
 
 
