@@ -13,7 +13,8 @@ from pinprof.columns import Bool, Int32, Int64
 from pinprof.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
 
 _SYSTEM = re.compile(
-    r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$"
+    r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$|"
+    r"/libTools?Injection\w*\.so"
 )
 """Paths of what is no program of somebody who looks for a line to change."""
 

@@ -141,7 +141,7 @@ def site_words(site: Site) -> str:
         f"thread {site.thread}" if site.thread else "",
         f"range {site.range}" if site.range else "",
     ]
-    return " · ".join(part for part in parts if part)
+    return " · ".join(part for part in dict.fromkeys(parts) if part)
 
 
 def _cards(answer: Opportunities, analysis: Analysis, shared: Shared) -> Iterator[Card]:

@@ -213,7 +213,9 @@ def test_an_answer_that_cannot_be_given_leaves_the_sentence_about_the_samples() 
 
 
 def test_counts_of_which_nothing_is_known_are_called_samples_once() -> None:
-    data = capture([Sample(["asm_exc_page_fault"], 170)], events=(Event("samples", "samples", None, None, merged=True),))
+    data = capture(
+        [Sample(["asm_exc_page_fault"], 170)], events=(Event("samples", "samples", None, None, merged=True),)
+    )
     assert analyze(data).headline == "100 % of the samples is page faults (170 samples)."
 
 

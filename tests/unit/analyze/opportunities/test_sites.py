@@ -41,7 +41,8 @@ def test_without_lines_the_innermost_own_function_counts() -> None:
 
 
 @pytest.mark.parametrize("path", ["/usr/lib/x86_64-linux-gnu/libgomp.so.1", "/usr/local/cuda/lib64/libcublas.so.13",
-                                  "/opt/x/libcudart.so.12", "/opt/x/libtorch.so", "[vdso]"])  # fmt: skip
+                                  "/opt/x/libcudart.so.12", "/opt/x/libtorch.so", "[vdso]",
+                                  "/opt/nsight-systems/target/libToolsInjection64.so"])  # fmt: skip
 def test_system_libraries_are_nobody_s_own(path: str) -> None:
     assert site(["main@/app", f"work@{path}"]).place == "main"
 
