@@ -9,6 +9,7 @@ ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
 and one Chromium serves all pages."""
 RECORD_NOTHING = {
     "test_case_table.py",
+    "test_command_line.py",
     "test_counterfactual_h200.py",
     "test_h200_calls.py",
     "test_h200_captures.py",

@@ -117,17 +117,6 @@ def test_a_pipe_that_the_user_names_is_written_to_and_stays(tmp_path: Path) -> N
     assert fifo.is_fifo()
 
 
-def test_the_name_of_standard_output_is_no_place_for_a_file(tmp_path: Path) -> None:
-    code = "import sys; sys.argv = ['pinprof', 'report', sys.argv[1], '--format', 'folded', '-o', '/dev/stdout']\n"
-    code += "from pinprof.cli import main; main()"
-    folded = tmp_path / "in.folded"
-    folded.write_text("a;b 3\n")
-    with (tmp_path / "out").open("wb") as out:
-        subprocess.run([sys.executable, "-c", code, str(folded)], stdout=out, check=True)
-    assert (tmp_path / "out").read_text() == "a;b 3\n"
-    assert Path("/dev/stdout").is_symlink()
-
-
 HOLDS = """
 import sys
 from pinprof import files

@@ -19,10 +19,10 @@ from rich.text import Text
 from pinprof import terminal
 from pinprof.errors import PinprofError
 from pinprof.report.terminal.console import PrintableConsole
+from tests.support.command import pinprof
+from tests.support.hostile_text import HOSTILE, shows
 
 ROOT = Path(__file__).parents[2]
-HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\u202edesrever\u2066\r\x08"
-
 ALLOWED = {
     "terminal.py": {"write"},
     "report/terminal/console.py": {"Console"},
@@ -59,11 +59,6 @@ def test_printing_happens_in_one_place() -> None:
     assert ways == {}
 
 
-def shows(text: str) -> bool:
-    """Whether a text has no character that controls a terminal or reorders what surrounds it."""
-    return text == "\n".join(terminal.printable(line) for line in text.split("\n"))
-
-
 @given(st.text())
 def test_every_text_is_printable_once_it_is_said(text: str) -> None:
     stream = io.StringIO()
@@ -86,10 +81,6 @@ def test_the_console_lets_no_control_character_through(text: str) -> None:
     assert shows(stream.getvalue())
 
 
-def pinprof(*arguments: str, **options: object) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run([sys.executable, "-m", "pinprof", *arguments], check=False, **options)  # type: ignore[call-overload,no-any-return]
-
-
 @pytest.mark.parametrize(
     "arguments",
     [
@@ -108,90 +99,12 @@ def pinprof(*arguments: str, **options: object) -> subprocess.CompletedProcess[b
 def test_no_error_brings_an_escape_sequence_to_the_terminal(arguments: list[str], tmp_path: Path) -> None:
     folded = tmp_path / "in.folded"
     folded.write_text(f"a{HOSTILE};b 3\n".replace("\r", ""), "utf-8")
-    told = pinprof(*(word.replace("{folded}", str(folded)) for word in arguments), capture_output=True)
+    told = pinprof(*(word.replace("{folded}", str(folded)) for word in arguments))
     assert told.returncode
-    for text in (told.stdout.decode(), told.stderr.decode()):
-        assert shows(text)
+    assert shows(told.stdout)
+    assert shows(told.stderr)
     assert told.stderr
-
-
-def test_folded_stacks_have_no_control_character_either(tmp_path: Path) -> None:
-    folded = tmp_path / "in.folded"
-    folded.write_text(f"a{HOSTILE};b 3\n".replace("\r", ""), "utf-8")
-    assert shows(pinprof("report", str(folded), "--format", "folded", stdout=subprocess.PIPE).stdout.decode())
-
-
-def closed(number: int, *arguments: str) -> subprocess.CompletedProcess[bytes]:
-    """pinprof, started by a shell that closes one stream."""
-    words = ["sh", "-c", f'exec "$@" {number}>&-', "sh", sys.executable, "-m", "pinprof", *arguments]
-    return subprocess.run(words, capture_output=True, check=False)
-
-
-@pytest.fixture
-def folded(tmp_path: Path) -> Path:
-    path = tmp_path / "in.folded"
-    path.write_text("a;b 3\n")
-    return path
-
-
-def test_a_report_without_standard_output_or_error_is_written_all_the_same(folded: Path) -> None:
-    for number in (1, 2):
-        page = folded.with_name(f"{number}.html")
-        told = closed(number, "report", str(folded), "-o", str(page))
-        assert (told.returncode, told.stderr) == (0, b"")
-        assert page.read_text().endswith("</html>")
-
-
-def test_an_export_to_a_closed_standard_output_is_an_error_in_words(folded: Path) -> None:
-    told = closed(1, "report", str(folded), "--format", "json")
-    assert told.returncode == 1
-    assert told.stderr.endswith(b"[output]\n")
-    assert b"Traceback" not in told.stderr
-
-
-def unread(*arguments: str, streams: tuple[str, ...]) -> tuple[int, bytes]:
-    """pinprof's exit status and what else it says, when nobody reads those streams."""
-    reader, writer = os.pipe()
-    os.close(reader)
-    options = {name: writer if name in streams else subprocess.PIPE for name in ("stdout", "stderr")}
-    told = pinprof(*arguments, **options)
-    os.close(writer)
-    return told.returncode, (told.stderr or b"")
-
-
-def test_a_page_is_written_although_nobody_reads_the_summary(folded: Path) -> None:
-    page = folded.with_name("page.html")
-    assert unread("report", str(folded), "-o", str(page), streams=("stdout", "stderr")) == (141, b"")
-    assert page.read_text().endswith("</html>")
-
-
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["--version"],
-        ["list"],
-        ["list", "--json"],
-        ["doctor"],
-        ["report", "{}", "--format", "text"],
-        ["report", "{}", "--format", "json"],
-        ["report", "{}", "--format", "folded"],
-        ["report", "{}", "--format", "pprof"],
-        ["report", "{}", "--format", "html", "-o", "{}.html"],
-    ],
-    ids=" ".join,
-)
-def test_a_reader_that_has_gone_is_141_everywhere(arguments: list[str], folded: Path) -> None:
-    words = [word.replace("{}", str(folded)) for word in arguments]
-    assert unread(*words, streams=("stdout",)) == (141, b"")
-
-
-def test_a_full_disk_behind_standard_output_is_named(folded: Path) -> None:
-    with Path("/dev/full").open("wb") as full:
-        told = pinprof("report", str(folded), "--format", "folded", stdout=full, stderr=subprocess.PIPE)
-    assert told.returncode == 1
-    assert told.stderr.endswith(b"[disk-full]\n")
-    assert told.stderr.count(b"\n") == 1
+    assert "Traceback" not in told.stderr
 
 
 def test_the_sign_of_life_shows_names_as_they_are(tmp_path: Path) -> None:

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -115,45 +114,3 @@ def test_an_error_of_our_own_keeps_its_traceback(
     told = capsys.readouterr().err
     assert "test_endings.py" in told
     assert told.endswith("gone␛[31m\n")
-
-
-WITHOUT = """
-import sys
-from importlib.abc import MetaPathFinder
-
-class Missing(MetaPathFinder):
-    def find_spec(self, name, path=None, target=None):
-        if name.partition(".")[0] == PACKAGE:
-            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-
-PACKAGE, *sys.argv[1:] = sys.argv[1:]
-sys.meta_path.insert(0, Missing())
-from pinprof.cli import main
-main()
-"""
-
-
-@pytest.mark.parametrize(
-    ("package", "arguments", "install"),
-    [
-        ("jinja2", ["report", "in.folded"], "Jinja2"),
-        ("rich", ["report", "in.folded", "--format", "text"], "rich"),
-        ("rich", ["doctor"], "rich"),
-        ("numpy", ["report", "in.folded"], "numpy"),
-        ("pyperf", ["bench", "--quick"], "pyperf"),
-        ("pyperf", ["bench", "compare", "a", "b"], "pyperf"),
-        ("plotly", ["bench", "--quick", "--backend", "host"], "plotly"),
-        ("numpy", ["record", "--no-report", "--", "true"], "numpy"),
-    ],
-)
-def test_a_package_that_is_missing_is_named_with_its_install_command(
-    package: str, arguments: list[str], install: str, tmp_path: Path
-) -> None:
-    (tmp_path / "in.folded").write_text("a;b 3\n")
-    words = [sys.executable, "-c", WITHOUT, package, *arguments]
-    told = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=300)
-    assert told.returncode == 1
-    last = told.stderr.splitlines()[-1]
-    assert f"Install it: pip install {install}" in last
-    assert last.endswith("[python-package]")
-    assert "Traceback" not in told.stderr

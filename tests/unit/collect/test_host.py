@@ -102,20 +102,3 @@ def test_every_gap_that_doctor_finds_comes_with_a_fix() -> None:
     assert {"native collector", "perf", "sampling the kernel", "kernel symbols", "GPU", "NUMA", "locked memory"} <= {
         c.name for c in results
     }
-
-
-def test_doctor_fails_only_when_recording_is_impossible(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "pinprof", "doctor", "--json"]
-    without = {**os.environ, "PATH": str(tmp_path)}
-    tools = Path("/usr/lib/linux-tools")
-    if not tools.exists():
-        result = subprocess.run(command, capture_output=True, text=True, check=False, env=without)
-        states = {check["name"]: check["state"] for check in json.loads(result.stdout)}
-        assert states["perf"] == "info", "the native collector needs none"
-        assert result.returncode == int("problem" in states.values())
-    result = subprocess.run(command, capture_output=True, text=True, check=False)
-    states = {check["state"] for check in json.loads(result.stdout)}
-    assert result.returncode == int("problem" in states)
-    table = subprocess.run(command[:-1], capture_output=True, text=True, check=False)
-    assert table.returncode == result.returncode
-    assert "locked memory" in table.stdout
