@@ -9,10 +9,12 @@ import sys
 from collections import Counter
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pinprof import read
-from pinprof.model import Capture
+from pinprof.model import KERNEL, Capture
+from pinprof.read.perf.script import read_perf_script
 
 PROGRAM = r"""
 #include <stdlib.h>
@@ -201,3 +203,47 @@ def test_system_wide_recording_leaves_other_programs_out(program: Path) -> None:
     assert capture.losses.other_processes > 0
     assert inclusive(capture)[False, "main"] > 0
     assert capture.threads.get((0, 0), "swapper") == "swapper"
+
+
+def printable_recording(folder: Path, *options: str) -> Path:
+    """A recording of a short busy program; skips where perf may not record."""
+    perf = shutil.which("perf")
+    if perf is None:
+        pytest.skip("perf is not installed")
+    path = folder / "perf.data"
+    program = ["sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; ls -R /usr/share/doc >/dev/null"]
+    events = ["-e", "cpu-clock/freq=1999/", "-e", "page-faults/period=8/", "-d", "-k", "CLOCK_MONOTONIC"]
+    result = subprocess.run(
+        [perf, "record", "-q", "-o", path, *events, *options, "--", *program], capture_output=True, check=False
+    )
+    if result.returncode or not path.exists():
+        pytest.skip(f"perf cannot record here: {result.stderr.decode(errors='replace')[:200]}")
+    return path
+
+
+@pytest.mark.parametrize("options", [("-g",), ("--call-graph", "dwarf,4096"), ()], ids=["fp", "dwarf", "no chains"])
+def test_what_perf_script_prints_reads_to_what_perf_itself_counts(tmp_path: Path, options: tuple[str, ...]) -> None:
+    path = printable_recording(tmp_path, *options)
+    default = subprocess.run(["perf", "script", "-i", path], capture_output=True, text=True, check=True).stdout
+    wide = subprocess.run(
+        ["perf", "script", "-i", path, "--ns", "-F", "comm,pid,tid,time,period,event,addr,ip,sym,symoff,dso"],
+        capture_output=True,
+        text=True,
+        check=False,
+    ).stdout
+    plain = subprocess.run(
+        ["perf", "script", "-i", path, "-F", "comm,tid,time,event", "-G"], capture_output=True, text=True, check=True
+    ).stdout
+    counts = Counter(re.findall(r"(cpu-clock/freq=1999/|page-faults/period=8/): *$", plain, re.MULTILINE))
+    assert sum(counts.values()) > 20
+    for text in filter(None, (default, wide)):
+        capture = read_perf_script(text.splitlines(keepends=True), "text")
+        by_event = Counter(capture.events[index].name for index in capture.samples.event.tolist())
+        assert by_event == counts
+        assert capture.losses.corrupt_bytes == 0
+        faults = [index for index, event in enumerate(capture.events) if event.unit == "faults"]
+        rows = np.isin(capture.samples.event, faults)
+        assert (capture.samples.weight[rows] == 8).all()
+        assert "[unknown kernel]" in capture.stacks.frames.symbol or any(
+            mode == KERNEL for mode in capture.stacks.frames.mode
+        )

@@ -14,6 +14,7 @@ import pytest
 
 from pinprof import files
 from pinprof.report.export.streams import text_output
+from tests.support.sources import calls
 
 ROOT = Path(__file__).parents[2]
 
@@ -45,8 +46,7 @@ def writes(node: ast.Call) -> bool:
 def test_files_are_made_in_one_place() -> None:
     found = set()
     for path in (ROOT / "pinprof").rglob("*.py"):
-        calls = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
-        if any(map(writes, calls)):
+        if any(map(writes, calls(path))):
             found.add(str(path.relative_to(ROOT / "pinprof")))
     # gzip packs into a file that was made before; a named stream is not made at all.
     assert found - ELSEWHERE <= {"read/perf/capture.py"}

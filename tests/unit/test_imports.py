@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.sources import calls_and_imports
+
 ROOT = Path(__file__).parents[2]
 FOUNDATION = {
     "errors",
@@ -88,7 +90,7 @@ def room_of(path: Path) -> str:
 def imported_rooms(path: Path) -> set[str]:
     """First component below `pinprof` of every import in a module, also of those inside functions."""
     rooms = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in calls_and_imports(path):
         if isinstance(node, ast.ImportFrom) and node.module and node.level == 0:
             parts = node.module.split(".")
             if parts[0] == "pinprof":

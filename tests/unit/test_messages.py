@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pinprof.errors
+from tests.support.sources import calls
 
 ROOT = Path(__file__).parents[2]
 ERRORS = {name for name, kind in vars(pinprof.errors).items() if isinstance(kind, type)} - {"CudaError"}
@@ -15,8 +16,8 @@ ERRORS = {name for name, kind in vars(pinprof.errors).items() if isinstance(kind
 def slugs_in(path: Path) -> set[str]:
     """The docs slug of every error constructed in a module: the keyword `slug`, or the last argument."""
     found = {"cuda-error"} if path.name == "errors.py" else set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ERRORS):
+    for node in calls(path):
+        if not (isinstance(node.func, ast.Name) and node.func.id in ERRORS):
             continue
         given = next((keyword.value for keyword in node.keywords if keyword.arg == "slug"), None)
         last = given or (node.args[-1] if node.args else None)

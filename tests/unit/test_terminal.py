@@ -21,6 +21,7 @@ from pinprof.errors import PinprofError
 from pinprof.report.terminal.console import PrintableConsole
 from tests.support.command import pinprof
 from tests.support.hostile_text import HOSTILE, shows
+from tests.support.sources import calls
 
 ROOT = Path(__file__).parents[2]
 ALLOWED = {
@@ -53,8 +54,7 @@ def test_printing_happens_in_one_place() -> None:
     ways = {}
     for path in (ROOT / "pinprof").rglob("*.py"):
         name = str(path.relative_to(ROOT / "pinprof"))
-        calls = (node for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call))
-        if found := {way for way in map(printing, calls) if way} - ALLOWED.get(name, set()):
+        if found := {way for way in map(printing, calls(path)) if way} - ALLOWED.get(name, set()):
             ways[name] = found
     assert ways == {}
 

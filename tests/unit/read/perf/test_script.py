@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
-from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -272,47 +268,3 @@ def test_any_text_reads(text: str) -> None:
     assert (samples.weight >= 0).all()
     for frame in map(capture.stacks.frames.__getitem__, range(len(capture.stacks.frames))):
         assert frame.symbol
-
-
-def recorded(folder: Path, *options: str) -> Path:
-    """A recording of a short busy program; skips where perf may not record."""
-    perf = shutil.which("perf")
-    if perf is None:
-        pytest.skip("perf is not installed")
-    path = folder / "perf.data"
-    program = ["sh", "-c", "i=0; while [ $i -lt 60000 ]; do i=$((i+1)); done; ls -R /usr/share/doc >/dev/null"]
-    events = ["-e", "cpu-clock/freq=1999/", "-e", "page-faults/period=8/", "-d", "-k", "CLOCK_MONOTONIC"]
-    result = subprocess.run(
-        [perf, "record", "-q", "-o", path, *events, *options, "--", *program], capture_output=True, check=False
-    )
-    if result.returncode or not path.exists():
-        pytest.skip(f"perf cannot record here: {result.stderr.decode(errors='replace')[:200]}")
-    return path
-
-
-@pytest.mark.parametrize("options", [("-g",), ("--call-graph", "dwarf,4096"), ()], ids=["fp", "dwarf", "no chains"])
-def test_real_recordings_read_to_what_perf_itself_counts(tmp_path: Path, options: tuple[str, ...]) -> None:
-    path = recorded(tmp_path, *options)
-    default = subprocess.run(["perf", "script", "-i", path], capture_output=True, text=True, check=True).stdout
-    wide = subprocess.run(
-        ["perf", "script", "-i", path, "--ns", "-F", "comm,pid,tid,time,period,event,addr,ip,sym,symoff,dso"],
-        capture_output=True,
-        text=True,
-        check=False,
-    ).stdout
-    plain = subprocess.run(
-        ["perf", "script", "-i", path, "-F", "comm,tid,time,event", "-G"], capture_output=True, text=True, check=True
-    ).stdout
-    counts = Counter(re.findall(r"(cpu-clock/freq=1999/|page-faults/period=8/): *$", plain, re.MULTILINE))
-    assert sum(counts.values()) > 20
-    for text in filter(None, (default, wide)):
-        capture = capture_of(text)
-        by_event = Counter(capture.events[index].name for index in capture.samples.event.tolist())
-        assert by_event == counts
-        assert capture.losses.corrupt_bytes == 0
-        faults = [index for index, event in enumerate(capture.events) if event.unit == "faults"]
-        rows = np.isin(capture.samples.event, faults)
-        assert (capture.samples.weight[rows] == 8).all()
-        assert "[unknown kernel]" in capture.stacks.frames.symbol or any(
-            mode == KERNEL for mode in capture.stacks.frames.mode
-        )
