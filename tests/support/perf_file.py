@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from pinprof.model import Capture
 from pinprof.read.perf import records as rec
+
+Reader = Callable[[bytes], Capture]
+"""What reads the bytes of a perf.data."""
 
 SOFTWARE = 1
 SAMPLE_ID_ALL, FREQ, USE_CLOCKID = 1 << 18, 1 << 10, 1 << 25
 BASIC = rec.IP | rec.TID | rec.TIME | rec.CALLCHAIN | rec.PERIOD
 KERNEL_IP, USER_IP = 0xFFFFFFFF81000000, 0x401000
+MAPPED = (0x400000, 0x10000, "/opt/app")
 
 
 @dataclass
@@ -220,3 +226,10 @@ def pipe_mode(specs: list[Spec], records: bytes, features: Features | None = Non
     for bit, body in (features or Features()).sections.items():
         stream += record(rec.HEADER_FEATURE, struct.pack("<Q", bit) + body)
     return stream + records
+
+
+def frames(capture: Capture, row: int) -> list[str]:
+    """Symbols of one sample's stack, root first; `[k]` behind those of the kernel."""
+    table = capture.stacks.frames
+    numbers = [int(capture.stacks.frame[node]) for node in capture.stacks.chain(int(capture.samples.stack[row]))]
+    return [table.symbol[number] + ("[k]" if table.mode[number] else "") for number in reversed(numbers)]
