@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.progress import working
 from pinprof.errors import CollectError, PinprofError, unwritable
 
@@ -41,14 +42,8 @@ class _Group(click.Group):
 @click.option(
     "--size-max", metavar="SIZE", help="Largest size (default: 4GiB, quick: 256MiB; less where memory is short)."
 )
-@click.option(
-    "--backend",
-    type=click.Choice(["auto", "cuda", "host"]),
-    default="auto",
-    show_default=True,
-    help="Use a GPU or host emulation. auto: a GPU if there is one.",
-)
-@click.option("--device", type=int, default=0, show_default=True, help="Index of the GPU.")
+@BACKEND
+@DEVICE
 @click.option(
     "--only",
     multiple=True,

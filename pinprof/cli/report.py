@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +17,7 @@ from pinprof.errors import CaptureError, UsageError
 from pinprof.terminal import say
 
 if TYPE_CHECKING:
+    from pinprof.analyze import Analysis
     from pinprof.analyze.selection import Selection
     from pinprof.read import ReadOptions
     from pinprof.report.export.plain import Style
@@ -79,9 +82,6 @@ def command(
     shared_assets: Path | None,
     share: bool,
     quiet: bool,
-    open_page: bool,
-    serve: bool,
-    port: int,
     **given: Any,
 ) -> None:
     """Read a recording and say which cause took which time; several make one page, side by side.
@@ -90,6 +90,7 @@ def command(
     (NAME.ranks), which gets one answer for all of them, a perf.data file, an Nsight Systems report or export, or what
     another profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
     """
+    showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)
     if (rank := reading.pop("rank")) is not None:
         paths = (launch.one_rank([path for given in paths for path in expanded(given)], rank),)
@@ -98,23 +99,21 @@ def command(
             raise UsageError("--share copies whole captures.", "Leave the options that choose a part out.", "share")
         _share(paths, output)
         return
-    if (open_page or serve) and form not in ("html", None):
+    if (showing.open_page or showing.serve) and form not in ("html", None):
         raise UsageError(f"{form} can't be opened or served.", "Leave --format out, or give html.", "no-page")
     if str(output) == "-" and form in ("html", None):
         raise UsageError("An HTML page needs a file name.", "Name it with -o, for example -o report.html.", "output")
     from pinprof import read
 
-    for side_file in reading.values():
-        if isinstance(side_file, Path) and not side_file.exists():
-            raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
+    _refuse_missing(reading)
     folder = paths[0] if len(paths) == 1 else None
     paths = tuple(path for given in paths for path in expanded(given))
     options = read.ReadOptions(**reading)
     if folder and len(paths) > 1 and not explain:
         if selection:
             raise UsageError("A part is one of a single rank's recording.", "Add --rank N.", "part")
-        page = launch.report_launch(folder, paths, form, output, options, pages=not serve)
-        _show(page, open_page=open_page, serve=serve, port=port)
+        page = launch.report_launch(folder, paths, form, output, options, pages=not showing.serve)
+        showing.show(page)
         return
     if len(paths) > 1 and (explain or form not in ("html", None)):
         raise UsageError(
@@ -128,24 +127,14 @@ def command(
         _fold(paths[0], options, output, event, style, selection, all_frames=all_frames)
         return
 
-    from pinprof import analyze
     from pinprof.cli import pipeline
-    from pinprof.report.gather import build
 
     analyses = [pipeline.explain(path, options, all_frames=all_frames, selection=selection) for path in paths]
     if explain:
+        from pinprof import analyze
         from pinprof.report.terminal.text import print_explanation
 
         print_explanation(analyze.explain(analyses[0], explain))
-    elif form == "text":
-        from pinprof.report.terminal.text import print_text
-
-        print_text(build(analyses[0], drawn=False), output)
-    elif form == "json":
-        from pinprof.report.export import document, streams
-
-        with streams.text_output(output) as stream:
-            document.write_json(build(analyses[0], drawn=False), stream)
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
         page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)
@@ -153,20 +142,53 @@ def command(
             pipeline.write_page(analyses, page, shared_assets)
         else:
             pipeline.present(analyses, page, shared_assets, summary=form is None)
-        _show(page, open_page=open_page, serve=serve, port=port)
+        showing.show(page)
+    else:
+        _export(form, analyses[0], output)
+
+
+def _refuse_missing(side_files: Mapping[str, Any]) -> None:
+    for side_file in side_files.values():
+        if isinstance(side_file, Path) and not side_file.exists():
+            raise CaptureError(f"{side_file} does not exist.", "Give the path of an existing file.", "side-file")
+
+
+def _export(form: str, analysis: Analysis, output: Path | None) -> None:
+    from pinprof.report.gather import build
+
+    if form == "text":
+        from pinprof.report.terminal.text import print_text
+
+        print_text(build(analysis, drawn=False), output)
+    elif form == "json":
+        from pinprof.report.export import document, streams
+
+        with streams.text_output(output) as stream:
+            document.write_json(build(analysis, drawn=False), stream)
     else:
         from pinprof.report.export import formats
 
-        formats.export(form, analyses[0], output)
+        formats.export(form, analysis, output)
 
 
-def _show(page: Path | None, *, open_page: bool, serve: bool, port: int) -> None:
-    if page is not None and open_page:
-        click.launch(str(page))
-    if page is not None and serve:
-        from pinprof.cli import pipeline
+@dataclass(frozen=True)
+class _Showing:
+    """What is done with the page once it is written."""
 
-        pipeline.serve(page, port)
+    open_page: bool
+    serve: bool
+    port: int
+
+    def show(self, page: Path | None) -> None:
+        """Open it, and serve it until Ctrl-C, as far as that is asked for."""
+        if page is None:
+            return
+        if self.open_page:
+            click.launch(str(page))
+        if self.serve:
+            from pinprof.cli import pipeline
+
+            pipeline.serve(page, self.port)
 
 
 def _share(paths: tuple[Path, ...], output: Path | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from pinprof.cli.backend import BACKEND, DEVICE
 from pinprof.cli.recording import record, recording_options
 from pinprof.terminal import say
 
@@ -30,14 +31,8 @@ class _Command(click.Command):
 @click.option("--size", metavar="SIZE", default="256MiB", show_default=True, help="Size of each allocation.")
 @click.option("--iterations", type=int, default=10, show_default=True, help="Number of measured iterations.")
 @click.option("--warmup", type=int, default=1, show_default=True, help="Number of iterations before measuring.")
-@click.option(
-    "--backend",
-    type=click.Choice(["auto", "cuda", "host"]),
-    default="auto",
-    show_default=True,
-    help="Use a GPU or host emulation. auto: a GPU if there is one.",
-)
-@click.option("--device", type=int, default=0, show_default=True, help="Index of the GPU.")
+@BACKEND
+@DEVICE
 @click.option("--variant", help="A variant of the scenario; see `pinprof list`.")
 @click.option("--threads", type=int, help="Number of threads, for scenarios that use threads (default: one per CPU).")
 @click.option(

@@ -37,7 +37,6 @@ _FEWEST_IN_TAIL, _RATIO_ERROR = 20, 2.4
 
 Facts = Mapping[str, Mapping[str, str]]
 """Capture → dimension → value."""
-Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

@@ -42,8 +42,6 @@ class Clocks:
     """How far times of different machines may be off; 0 on one machine."""
     how: str
     """One sentence."""
-    aligned: bool = True
-    """Whether times of different machines may be compared at all."""
 
     @property
     def machines(self) -> int:
@@ -69,7 +67,7 @@ def clocks_of(runs: Sequence[RankRun]) -> Clocks:
         else f"The ranks ran on {len(first)} machines, and only UTC aligns their clocks. Times of different"
         f" machines may be off by {format_ns(uncertainty)} or more."
     )
-    return Clocks(machine, tuple(offsets[number] for number in machine), uncertainty, how, met)
+    return Clocks(machine, tuple(offsets[number] for number in machine), uncertainty, how)
 
 
 def _machines(runs: Sequence[RankRun]) -> tuple[int, ...]:

@@ -69,7 +69,6 @@ class RankRun:
     collective_names: tuple[str, ...]
     computing: Intervals
     """When its GPU worked at anything else."""
-    gpu_traced: bool
     uses_nccl: bool
     spans: Spans
     range_names: tuple[str, ...]
@@ -123,7 +122,6 @@ def rank_run(analysis: Analysis, number: int) -> RankRun | None:
         collectives=collectives,
         collective_names=names,
         computing=computing,
-        gpu_traced=capture.activity is not None and "cuda" in capture.activity.recorded,
         uses_nccl=any("libnccl" in dso.name for dso in capture.stacks.frames.dsos),
         spans=spans,
         range_names=range_names,

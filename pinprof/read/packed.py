@@ -10,7 +10,7 @@ from __future__ import annotations
 import lzma
 import zlib
 from collections.abc import Callable, Iterator
-from typing import BinaryIO, Protocol
+from typing import Any, BinaryIO, Protocol
 
 from pinprof.errors import FormatError
 
@@ -48,19 +48,30 @@ class _Member(Protocol):
         """What packed bytes stand for, in pieces of at most about `size` bytes."""
 
 
-class _Gzip:
+class _Decompressor:
+    """One of a library's, which keeps what it has not given yet."""
+
+    _stream: Any
+
+    @property
+    def ended(self) -> bool:
+        return bool(self._stream.eof)
+
+    @property
+    def behind(self) -> bytes:
+        return bytes(self._stream.unused_data)
+
+    def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
+        yield self._stream.decompress(packed, size)
+        while not self._stream.eof and not self._stream.needs_input:
+            yield self._stream.decompress(b"", size)
+
+
+class _Gzip(_Decompressor):
     damaged: type[Exception] = zlib.error
 
     def __init__(self) -> None:
         self._stream = zlib.decompressobj(_WITH_GZIP_HEADER)
-
-    @property
-    def ended(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def behind(self) -> bytes:
-        return self._stream.unused_data
 
     def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
         while packed and not self._stream.eof:
@@ -68,27 +79,14 @@ class _Gzip:
             packed = self._stream.unconsumed_tail
 
 
-class _Xz:
+class _Xz(_Decompressor):
     damaged: type[Exception] = lzma.LZMAError
 
     def __init__(self) -> None:
         self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
 
-    @property
-    def ended(self) -> bool:
-        return self._stream.eof
 
-    @property
-    def behind(self) -> bytes:
-        return self._stream.unused_data
-
-    def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
-        yield self._stream.decompress(packed, size)
-        while not self._stream.eof and not self._stream.needs_input:
-            yield self._stream.decompress(b"", size)
-
-
-class _Zstd:
+class _Zstd(_Decompressor):
     def __init__(self) -> None:
         # Imported here: few inputs are compressed with it.
         from pinprof.read.zstd import DecompressionParameter, ZstdDecompressor, ZstdError
@@ -96,19 +94,6 @@ class _Zstd:
         self.damaged: type[Exception] = ZstdError
         limit = WINDOW_BYTES.bit_length() - 1
         self._stream = ZstdDecompressor(options={DecompressionParameter.window_log_max: limit})
-
-    @property
-    def ended(self) -> bool:
-        return self._stream.eof
-
-    @property
-    def behind(self) -> bytes:
-        return self._stream.unused_data
-
-    def plain(self, packed: bytes, size: int) -> Iterator[bytes]:
-        yield self._stream.decompress(packed, size)
-        while not self._stream.eof and not self._stream.needs_input:
-            yield self._stream.decompress(b"", size)
 
 
 class _Skipped:

@@ -93,7 +93,6 @@ def rank_of(number: int, doing: Doing, **changes: object) -> RankRun:
         collectives=Waits.empty(),
         collective_names=(),
         computing=Intervals(none, none),
-        gpu_traced=False,
         uses_nccl=False,
         spans=Spans.empty(),
         range_names=(),

@@ -14,7 +14,6 @@ from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import read, word
 
 NAMED_BY_INTERPRETER = (3, 14)
-_BOOTSTRAP = "Thread._bootstrap"
 _TYPE, _KEYS_OF_DICT, _VALUES_OF_DICT = 8, 32, 40
 _CACHED_KEYS = {(3, 11): 872, (3, 12): 880, (3, 13): 880}
 """In a class: the names of its instances' attributes."""
@@ -24,11 +23,6 @@ _INLINE = 16
 """Behind an object's header, from 3.13 on: the array, its fourth byte 1 while it counts."""
 _GENERAL = 0
 _MOST_ATTRIBUTES = 256
-
-
-def is_thread(function: str) -> bool:
-    """Whether the outermost frame of a thread is that of a `threading.Thread`."""
-    return function == _BOOTSTRAP
 
 
 def thread_name(pid: int, layout: Layout, frame: int) -> str:
