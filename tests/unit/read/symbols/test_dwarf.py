@@ -18,7 +18,6 @@ from elftools.elf.elffile import ELFFile
 
 from pinprof.model import Dso, UInt64
 from pinprof.read.symbols.dwarf import DebugInformation, Run, TimeBudget, is_own_code, open_debug_information
-from tests.support.examples import in_proportion
 
 ROOT = Path(__file__).parents[4]
 DATA = ROOT / "tests" / "data" / "lines"
@@ -288,9 +287,8 @@ def test_damage_costs_lines_and_nothing_else(way: str, plain: Path, tmp_path: Pa
     seed = random.randrange(1 << 30)
     damaged = tmp_path / "damaged"
     damaged.mkdir()
-    turns = max(20, in_proportion(150))
-    command = [sys.executable, "-c", DAMAGE, str(source), str(damaged), str(seed), str(turns)]
+    command = [sys.executable, "-c", DAMAGE, str(source), str(damaged), str(seed), "150"]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=ROOT)
     print(f"seed {seed}")
     assert done.returncode == 0, f"seed {seed}: {done.returncode} {done.stderr[-2000:]}"
-    assert int(re.findall(r"\d+", done.stdout)[-1]) > turns / 8, "most damage leaves something to read"
+    assert int(re.findall(r"\d+", done.stdout)[-1]) > 20, "most damage leaves something to read"
