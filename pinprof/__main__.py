@@ -3,7 +3,7 @@
 import gc
 import signal
 
-_OBJECTS = 50_000, 20, 100
+_OBJECTS = 200_000, 20, 100
 """Python looks for garbage when so many more objects live: what is imported and read stays, so looks find none."""
 
 

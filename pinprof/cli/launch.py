@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -108,6 +106,9 @@ def _all(captures: Sequence[Path], options: ReadOptions) -> Sequence[_Read]:
                 tell(f"Reading {path.name}, {len(found) + 1} of {len(captures)}")
                 found.append(_reduced(path, options))
             return found
+        from concurrent.futures import ProcessPoolExecutor
+        from multiprocessing import get_context
+
         # Each process starts anew: a fork would copy the threads' locks.
         with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
             for one in pool.map(_reduced, captures, [options] * len(captures)):

@@ -62,11 +62,13 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
     CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
     """
-    from pinprof.read import archive
-
     path = Path(path)
     with _seekable(path) as place:
-        if place.is_dir() or not archive.is_archive(place):
+        if place.is_dir():
+            return _with_side_files(path, place, options)
+        from pinprof.read import archive
+
+        if not archive.is_archive(place):
             return _with_side_files(path, place, options)
         with archive.unpacked(place, str(path)) as directory, _shown_as(path, directory):
             return replace(_with_side_files(directory, directory, options), path=str(path))

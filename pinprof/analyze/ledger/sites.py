@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import numpy as np
-from scipy import stats
 
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.levels import Level
@@ -105,6 +104,9 @@ def growth_of(level: Level, steps_ns: Int64) -> Growth | None:
     live = level.at(steps_ns[chosen]).astype(np.float64)
     if (live == live[0]).all():
         return None
+    # Loading it takes longer than reading a small capture, and few captures have a trend.
+    from scipy import stats
+
     slope = float(stats.theilslopes(live, chosen).slope)
     chance = float(stats.kendalltau(chosen, live).pvalue)
     return Growth(slope, len(steps_ns), bool(chance < CHANCE and slope != 0))
