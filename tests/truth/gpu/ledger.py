@@ -1,4 +1,4 @@
-"""Whether the ledger has what a program holds: a random plan through six functions of CUDA, and PyTorch's pinned blocks.
+"""Whether the ledger has what a program holds: a random plan through six functions of CUDA, and blocks of PyTorch.
 
 usage: python3 -m tests.truth.gpu.ledger --out DIR [--seed 17] [--program BINARY] [--runtime LIBCUDART] [--no-torch]
 
