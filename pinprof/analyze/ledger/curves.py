@@ -22,8 +22,8 @@ def curves_of(allocations: Allocations, end_ns: int) -> Curves:
     last = int(max(table.start_ns.max(), table.end_ns[table.end_ns < FOREVER].max(initial=begin), end_ns))
     # In whole numbers: as floating point ones, the last times that there can be are out of range.
     step, more = divmod(max(last - begin, 1), BINS)
-    number = np.arange(BINS, dtype=np.int64)
-    edges: Int64 = np.unique(begin + number * step + number * more // BINS)
+    bins = np.arange(BINS, dtype=np.int64)
+    edges: Int64 = np.unique(begin + bins * step + bins * more // BINS)
     cells = group(table.kind.astype(np.int64), table.site.astype(np.int64))
     order = np.argsort(cells.of, kind="stable")
     bounds = np.append(0, np.cumsum(cells.count))
