@@ -87,9 +87,8 @@ def _untested(connection: Any, panel: Panel, facts: Facts) -> list[str]:
     known = {name for mine in facts.values() for name in mine}
     missing = [name for name in ("host", "rank", "NUMA node") if name not in known]
     if missing:
-        lines.append(
-            f"No capture has a label for {' or '.join(missing)}. Add one when recording: --label host=$(hostname)."
-        )
+        label = {"NUMA node": "numa=0", "host": "host=$(hostname)", "rank": "rank=0"}[missing[0]]
+        lines.append(f"No capture has a label for {' or '.join(missing)}. Add one when recording: --label {label}.")
     if panel.capture and len(panel.capture) < 2 * FEWEST_IN_GROUP:
         lines.append(f"A group needs {FEWEST_IN_GROUP} captures, and as many outside it.")
     if len(panel.capture) < FEWEST_IN_SERIES:

@@ -29,8 +29,7 @@ WORK = """
 import time
 def work():
     end = time.process_time() + 0.4
-    while time.process_time() < end:
-        sum(range(1000))  # works
+    while time.process_time() < end: sum(range(1000))  # works
 """
 LOCK = (
     WORK
@@ -132,7 +131,7 @@ def recorded(folder: Path, command: list[str], *options: str) -> BlameResult:
 @pytest.mark.parametrize(
     ("text", "wait"), [(LOCK, "wait.lock"), (PIPE, "wait.ipc"), (QUEUE, "wait.ipc")], ids=["lock", "pipe", "queue"]
 )
-def test_a_wait_is_charged_to_the_function_in_which_its_holder_works(tmp_path: Path, text: str, wait: str) -> None:
+def test_a_wait_is_charged_to_the_line_at_which_its_holder_works(tmp_path: Path, text: str, wait: str) -> None:
     (tmp_path / "program.py").write_text(text)
     blame = recorded(tmp_path, [sys.executable, "program.py"])
     (waits,) = lines_with(text, "# waits")
@@ -141,12 +140,17 @@ def test_a_wait_is_charged_to_the_function_in_which_its_holder_works(tmp_path: P
     # While it works it has the processor for 0.4 s of its own time, at least.
     assert total > 0.3e9
     assert all(row.waiter.tid == row.waiter.pid for row in waiting)
-    # A look at Python's frames may come too seldom to tell every sample's line; the thread is known all the same.
     held = [row for row in waiting if row.holder.kind is HolderKind.THREAD and row.holder.tid != row.waiter.tid]
-    assert sum(row.ns for row in held) > 0.95 * total
-    longest = held[0]
-    assert longest.holder.site.function == "work"
-    assert longest.certain in ("waker recorded", "wakers recorded in a row")
+    assert sum(row.ns for row in held) > 0.98 * total
+    # The line that works loops in itself, and nothing else takes time. On a busy machine looks at Python's frames may
+    # come too seldom to tell the line for a while; the thread is known all the same.
+    at_line = [row for row in held if row.holder.site.line in lines_with(text, "# works")]
+    known = sum(row.ns for row in held if row.holder.site.line)
+    assert sum(row.ns for row in at_line) > 0.97 * known
+    assert known > 0.7 * total
+    assert {row.holder.site.function for row in at_line} == {"work"}
+    assert held[0] is at_line[0]
+    assert held[0].certain in ("waker recorded", "wakers recorded in a row")
 
 
 @pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")

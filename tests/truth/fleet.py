@@ -3,6 +3,7 @@
 usage: python -m tests.truth.fleet make FOLDER [--captures 1010]
        python -m tests.truth.fleet judge FOLDER [--captures 1010] [--workers 2] [--memory 4GB]
        python -m tests.truth.fleet alike FOLDER [--work FOLDER]
+       python -m tests.truth.fleet changes FOLDER [STORE] [--times 200]
        python -m tests.truth.fleet grow FOLDER STORE [--sizes 1000,3000,10000]
 
 `make` writes a fleet made from committed captures (tests/support/fleet_captures.py): 20 stragglers, one driver version
@@ -12,6 +13,9 @@ what it took.
 
 `alike` asks for the fleet in one process, by processes of this machine, and by a Dask scheduler with two workers; one
 of these is killed when half of the captures are done; it says whether all three give the same answer, to the byte.
+
+`changes` deals the captures' work out over the dates anew, so that nothing changes with time, and says how often a
+change is reported all the same. Then one program takes longer from a date on, by chance: how often that is found there.
 
 `grow` simulates larger fleets: it maps nothing, but has a Dask scheduler run one task a capture that hands out tables
 of `STORE`, and answers from copies of them under other names. It prints time and memory of scheduler and reduce.
@@ -29,20 +33,25 @@ import sys
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import replace
 from functools import cache
 from multiprocessing import get_context
 from pathlib import Path
 from threading import Thread
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 from pyarrow import parquet
 
 from pinprof.fleet import answer, database, tables
 from pinprof.fleet.engine import _distributed
 from pinprof.fleet.mapping import Mapped
+from pinprof.fleet.panel import panel_of
 from pinprof.fleet.sources import Source
 from pinprof.fleet.store import BATCH, Place, Store, read_table
+from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
+from pinprof.fleet.trends import series_of
 from tests.support.dask_cluster import cluster
 from tests.support.fleet_captures import BAD_HOST, BAD_NODE, BASES, SLOW_DRIVER, Plan, bases_of, make, plan
 
@@ -111,6 +120,40 @@ def _asked(captures: Path, store: Path, *options: str) -> bytes:
     answer = output.read_bytes()
     print(f"{store.name}: {json.loads(answer)['captures']:,} captures in {time.monotonic() - began:.1f} s", flush=True)
     return answer
+
+
+def changes(store: Path, times: int) -> bool:
+    """Change points by chance, and planted ones; whether at most one in twenty is false and nine in ten are found."""
+    panel, random, good = panel_of(database.connect(store)), np.random.default_rng(1), True
+    rows = [np.flatnonzero(panel.program == at) for at in range(len(panel.programs))]
+    rows = [mine for mine in rows if len(mine) >= 2 * FEWEST_IN_SERIES]
+    for factor in (1.0, 1.05, 1.1, 1.2):
+        found, false, off = 0, 0, []
+        for _ in range(times):
+            residual = panel.residual.copy()
+            for at in range(len(panel.programs)):
+                mine = np.flatnonzero(panel.program == at)
+                residual[mine] = residual[random.permutation(mine)]
+            changed = rows[random.integers(len(rows))]
+            where = int(random.uniform(0.25, 0.75) * len(changed))
+            residual[changed[where:], 0] += np.log(factor)
+            name = panel.programs[panel.program[changed[0]]]
+            for series in series_of(replace(panel, residual=residual)):
+                near = [abs(one.before - where) for one in series.changes[:1]] if series.program == name else []
+                found += bool(near) and factor > 1
+                off += near if factor > 1 else []
+                # The series of all programs holds the changed one as well.
+                false += (
+                    len(series.changes) if factor == 1 else bool(series.program not in ("", name) and series.changes)
+                )
+        away = np.median(off) if off else 0
+        print(
+            f"{factor:.2f} times: found in {found} of {times}, in the median {away:.0f} captures from where it is; "
+            f"elsewhere {false} in {times} fleets of {len(panel.capture)} captures",
+            flush=True,
+        )
+        good &= false <= times // 20 and (factor < 1.1 or found >= 0.9 * times)
+    return good
 
 
 def _kill_when(store: Path, many: int, worker: subprocess.Popen[bytes]) -> None:
@@ -225,13 +268,14 @@ def _reduced(store: Path) -> tuple[float, int]:
 def main() -> None:
     """See the module's words."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["make", "judge", "alike", "grow"])
+    parser.add_argument("what", choices=["make", "judge", "alike", "changes", "grow"])
     parser.add_argument("folder", type=Path)
     parser.add_argument("store", type=Path, nargs="?")
     parser.add_argument("--work", type=Path, help="Where `alike` keeps its stores (default: in FOLDER).")
     parser.add_argument("--captures", type=int, default=1010)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--memory", default="4GB")
+    parser.add_argument("--times", type=int, default=200)
     parser.add_argument("--sizes", default="1000,3000,10000")
     given = parser.parse_args()
     if given.what == "make":
@@ -240,6 +284,8 @@ def main() -> None:
         sys.exit(not judge(given.folder, given.captures, given.workers, given.memory))
     elif given.what == "alike":
         sys.exit(not alike(given.folder, given.work or given.folder / "alike"))
+    elif given.what == "changes":
+        sys.exit(not changes(given.store or given.folder / "store", given.times))
     else:
         grow(given.folder, given.store or given.folder / "store", [int(size) for size in given.sizes.split(",")])
 

@@ -47,6 +47,8 @@ class Stacks:
     """What a thread waits for that left a processor with this stack."""
     waits_at: Int32
     """The node whose frame decided that; NO_NODE where none did."""
+    yields: Bool
+    """Whether it waits for the GPU by letting others run."""
     rules: FrameRules
 
 
@@ -88,7 +90,7 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
     groups = np.zeros(size, np.uint8)
     libcuda_distance = np.full(size, NEAR_FRAMES + 1, np.int8)
     libcuda_at = np.full(size, NO_NODE, np.int32)
-    copy_call = np.zeros(size, np.bool_)
+    copy_call, synchronises, locking = (np.zeros(size, np.bool_) for _ in range(3))
     exception, gup = tables.context["exception"], tables.context["gup"]
     lasting = sum(detour.beneath for detour in tables.detours if not detour.becomes)
     starts = np.where(rules.libc, _IN_LIBC, _OF_PROGRAM)
@@ -150,6 +152,9 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
             kernel | (callers >= _OF_LIBCUDA), callers, np.where(callers == _UNKNOWN, starts[frame], inward[frame])
         )
         copy_call[nodes] = copy_call[caller] | rules.copy_call[frame]
+        synchronises[nodes] = synchronises[caller] | rules.waits_for_gpu[frame]
+        # A lock is taken by the innermost functions outside the kernel, all of the C library.
+        locking[nodes] = ((kernel | rules.libc[frame]) & locking[caller]) | (rules.takes_lock[frame] & ~kernel)
 
         # An unknown function below a system call is other work; below an exception it is part of the entry's cost.
         attribute = rules.work[frame]
@@ -178,7 +183,8 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
     leaf = np.where(interrupted, np.where(handler, role["driver interrupt"], role["interrupt"]), leaf)
     decided = np.where(interrupted, np.where(handler, remainder_at, interrupt_at), decided)
     memory = (context > 0) | (remainder == tables.rank["address space"])
-    waits, waits_at = _waits(wait, wait_at, memory, gpu_at, whose, tables)
+    by_libcuda = (gpu_at, whose, synchronises & ~locking)
+    waits, waits_at = _waits(wait, wait_at, memory, by_libcuda, tables)
     polling = leaf == role["polling"]
     work = np.where(polling, WORK_ATTRIBUTES.index("gpuwait"), work)
     return Stacks(
@@ -190,18 +196,31 @@ def walk(stacks: StackTable, tables: Tables = TABLES) -> Stacks:
         copy_call=copy_call[:-1],
         wait=waits[:-1].astype(np.int16),
         waits_at=waits_at[:-1].astype(np.int32),
+        yields=((waits == role["gpu wait"]) & (wait == tables.rank["runnable"]))[:-1],
         rules=rules,
     )
 
 
-def _waits(wait: Int8, wait_at: Int32, memory: Bool, gpu_at: Int32, whose: Int8, tables: Tables) -> tuple[Int16, Int32]:
-    """Tier W's leaf of every stack, and the node that decided."""
+def _waits(
+    wait: Int8, wait_at: Int32, memory: Bool, by_libcuda: tuple[Int32, Int8, Bool], tables: Tables
+) -> tuple[Int16, Int32]:
+    """Tier W's leaf of every stack, and the node that decided.
+
+    `by_libcuda`: the node of libcuda that made the system call, whose thread it is, and whether the thread is in a
+    call that waits for the GPU and not for a lock. Libcuda waits for its locks, and for its own threads, by futex(2):
+    only in such a call that is a wait for the GPU.
+    """
     # A semaphore is the address space's where memory management takes it.
     other_lock = (wait == tables.rank["mmap lock"]) & ~memory
     leaf = tables.wait_leaf[np.where(other_lock, tables.rank["kernel lock"], wait)]
-    for_gpu = (gpu_at != NO_NODE) & np.isin(wait, tables.system_call_waits)
-    by_whom = np.where(whose == _OF_LIBCUDA, tables.role["cuda thread"], tables.role["gpu wait"])
-    return np.where(for_gpu, by_whom, leaf), np.where(for_gpu, gpu_at, wait_at)
+    gpu_at, whose, for_gpu = by_libcuda
+    called = (gpu_at != NO_NODE) & np.isin(wait, tables.system_call_waits)
+    idle = called & (whose == _OF_LIBCUDA)
+    # Where no function says that it waits, the thread may have been taken off its processor.
+    unsure = np.isin(wait, (tables.rank["lock"], tables.rank["wait"]))
+    waits = called & (for_gpu | ~unsure) & ~idle
+    leaf = np.where(idle, tables.role["cuda thread"], np.where(waits, tables.role["gpu wait"], leaf))
+    return leaf, np.where(idle | waits, gpu_at, wait_at)
 
 
 def _claimed_by_thread(tables: Tables) -> Bool:
@@ -253,7 +272,7 @@ def _attribute_waits(capture: Capture, stacks: Stacks, leaf: Int16, work: Int8, 
     waits = np.append(stacks.wait, np.int16(tables.role["no stack"]))[node]
     if samples.wait is not None:
         # One that yields inside libcuda could run on, but waits for the GPU all the same.
-        yields = np.append(stacks.wait == tables.role["gpu wait"], False)[node]
+        yields = np.append(stacks.yields, False)[node]
         waits = np.where((samples.wait & READY > 0) & ~yields, np.int16(tables.role["runnable"]), waits)
     leaf[waiting] = waits[waiting]
     work[waiting] = WORK_ATTRIBUTES.index("other")

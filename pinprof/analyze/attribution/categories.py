@@ -363,7 +363,7 @@ CATEGORIES: tuple[Category, ...] = (
     Category(
         "wait.lock", "W", "a lock or a condition of another thread (futex)", "Hold locks for a shorter time, "
             "and share less.",
-        k(r"futex_\w+|do_futex|__futex_\w+|sys_futex\w*"), strength=80, by_system_call=True,
+        k(r"futex_\w+|do_futex|__futex_\w+|sys_futex\w*"), strength=80, by_system_call=True, role="lock",
     ),
     Category(
         "wait.disk", "W", "a disk or a file system", "Read ahead, write behind, or keep files in memory.", k(

@@ -128,6 +128,8 @@ def kernel_frame(symbol: str, module: str, tables: Tables = TABLES) -> KernelFra
 
 
 _COPY_CALL = re.compile(r"(cuda|cu)(Memcpy|Memset)\w*(@.*)?")
+_WAITS_FOR_GPU = re.compile(r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\w*(@.*)?")
+_TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,10 @@ class UserFrame:
     """The C library without a symbol: its memcpy is such a function where the library is stripped."""
     copy_call: bool = False
     """A CUDA copy function: what runs under it serves a copy."""
+    waits_for_gpu: bool = False
+    """A CUDA function that may return only when the GPU is done."""
+    takes_lock: bool = False
+    """A function of the C library that waits for a lock, and for nothing else."""
 
 
 @lru_cache(maxsize=65536)
@@ -158,7 +164,14 @@ def user_frame(symbol: str, dso: Dso, tables: Tables = TABLES) -> UserFrame:
         file = _first(tables.claims["U", "so"], name, tables.role["program"])
         leaf = _first(tables.claims.get((f"U {tables.rows[file].name}", "fn"), ()), symbol, file)
     blind_libc = leaf == tables.leaf["user.libc"] and symbol.startswith("[")
-    return UserFrame(leaf, name.startswith("libcuda.so"), blind_libc, _COPY_CALL.fullmatch(symbol) is not None)
+    return UserFrame(
+        leaf,
+        libcuda=name.startswith("libcuda.so"),
+        blind_libc=blind_libc,
+        copy_call=_COPY_CALL.fullmatch(symbol) is not None,
+        waits_for_gpu=_WAITS_FOR_GPU.fullmatch(symbol) is not None,
+        takes_lock=_TAKES_LOCK.fullmatch(symbol) is not None,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -182,6 +195,8 @@ class FrameRules(Table):
     libc: Bool
     blind_libc: Bool
     copy_call: Bool
+    waits_for_gpu: Bool
+    takes_lock: Bool
     kinds: NDArray[np.int8]
     """By frame and context."""
 

@@ -11,7 +11,7 @@ Scope = Literal["k", "nv", "uv", "fn", "so"]
 
 Role = Literal[
     "", "uvm", "nvidia", "module", "kernel", "address space", "interrupt", "driver interrupt", "idle", "no stack",
-    "gpu fault", "wait", "gpu wait", "cuda thread", "idle thread", "runnable", "mmap lock", "kernel lock",
+    "gpu fault", "wait", "gpu wait", "cuda thread", "idle thread", "runnable", "lock", "mmap lock", "kernel lock",
     "program", "python", "vdso", "anonymous", "polling",
 ]  # fmt: skip
 """What the machine recognises by more than a frame's name. Each role has exactly one row."""
@@ -60,7 +60,7 @@ class Category:
     near_libcuda: str = ""
     """Tier U: near libcuda this row has what elsewhere is that other row's."""
     by_system_call: bool = False
-    """Tier W: a thread sleeps so by its own system call; where libcuda makes the call, it waits for the GPU."""
+    """Tier W: a thread sleeps so by its own system call; where libcuda makes the call, it may wait for the GPU."""
     role: Role = ""
     """What else leads here."""
     shown_under: str = ""

@@ -20,7 +20,10 @@ def curves_of(allocations: Allocations, end_ns: int) -> Curves:
         return Curves(np.zeros(0, np.int64), (), ())
     begin = int(table.start_ns.min())
     last = int(max(table.start_ns.max(), table.end_ns[table.end_ns < FOREVER].max(initial=begin), end_ns))
-    edges: Int64 = np.unique(np.linspace(begin, max(last, begin + 1), BINS + 1).astype(np.int64))[:-1]
+    # In whole numbers: as floating point ones, the last times that there can be are out of range.
+    step, more = divmod(max(last - begin, 1), BINS)
+    bins = np.arange(BINS, dtype=np.int64)
+    edges: Int64 = np.unique(begin + bins * step + bins * more // BINS)
     cells = group(table.kind.astype(np.int64), table.site.astype(np.int64))
     order = np.argsort(cells.of, kind="stable")
     bounds = np.append(0, np.cumsum(cells.count))

@@ -48,7 +48,7 @@ def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns
         totals=totals_of(allocations.table),
         checkpoints=checkpoints,
         checkpoints_left_out=left_out,
-        kernel=kernel_views(allocations.table, calls, capture.memory, page_bytes(capture)),
+        kernel=kernel_views(allocations.table, calls, capture, page_bytes(capture)),
         curves=curves_of(allocations, int(calls.table.end_ns.max(initial=0))),
         unplaced_copies=use.unplaced if use else 0,
         notes=tuple(_notes(activity, allocations)),

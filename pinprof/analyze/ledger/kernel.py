@@ -2,13 +2,15 @@
 
 VmPin counts what a driver charges to a process; nr_foll_pin_acquired minus nr_foll_pin_released is what all of the
 machine has pinned by pin_user_pages. Both are compared as changes, at looks that no call of the
-program overlaps that makes or gives back page-locked memory. A change counts from the last look before the ledger has
-most at which it had least: what the driver pins for itself when it creates a context is left out where a look lies
-between that and the program's own pins.
+program overlaps that makes or gives back page-locked memory, and before a process ends that holds such memory: the
+kernel gives it back then, without a call. A change counts from the last look before the ledger has most at which it had
+least. What a counter grows by between two looks at which the ledger has the same is not the program's: the driver
+pins memory for itself, when it creates a context and later, and other programs count too. It is shown apart.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import numpy as np
@@ -17,21 +19,39 @@ from pinprof.activity import ApiCallTable
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.ledger.allocations import family_of, kind_of
 from pinprof.analyze.ledger.levels import Level
-from pinprof.analyze.ledger.results import HOST_KINDS, KINDS, AllocationTable, KernelView
+from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
+from pinprof.analyze.opportunities.labels import marked
 from pinprof.columns import Int64
-from pinprof.model import MemoryLog
+from pinprof.model import Capture, MemoryLog
 
 _LOOK_NS = 2_000_000
 """A look may take as long."""
+_ENDS = re.compile(r"do_exit|do_group_exit|exit_mm|exit_mmap|mmput")
 
 
-def kernel_views(table: AllocationTable, calls: Calls, log: MemoryLog | None, page: int) -> tuple[KernelView, ...]:
+def kernel_views(table: AllocationTable, calls: Calls, capture: Capture, page: int) -> tuple[KernelView, ...]:
     """What each counter says; none without looks, or without page-locked memory."""
+    log = capture.memory
     locked = table.take(np.isin(table.kind, [KINDS.index(kind) for kind in HOST_KINDS]))
     if log is None or not len(locked):
         return ()
     level = Level.of(locked, -(-locked.granted_bytes // page) * page)
-    return tuple(_views(level, _quiet(calls, log.time_ns), log, page))
+    quiet = _quiet(calls, log.time_ns)
+    holders = np.unique(locked.pid[locked.end_ns == FOREVER])
+    return tuple(_views(level, quiet[log.time_ns[quiet] <= _alive_until(capture, calls, holders)], log, page))
+
+
+def _alive_until(capture: Capture, calls: Calls, pids: Int64) -> int:
+    """The time by which the first of some processes may have begun to end, by the last that is known of it."""
+    samples, until = capture.samples, FOREVER
+    ends = np.asarray(marked(capture.stacks, _ENDS)[samples.stack])
+    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    last = samples.time_ns + np.where(spans, samples.weight, 0)
+    for pid in pids.tolist():
+        seen = last[(samples.pid == pid) & ~ends]
+        if len(seen):
+            until = min(until, max(int(seen.max()), int(calls.table.end_ns[calls.table.pid == pid].max(initial=0))))
+    return until
 
 
 def _views(level: Level, quiet: Int64, log: MemoryLog, page: int) -> Iterator[KernelView]:
@@ -54,19 +74,35 @@ def _view(counter: str, counted: Int64, level: Level, quiet: Int64, time_ns: Int
     theirs = counted[quiet]
     most = len(ours) - 1 - int(np.argmax(ours[::-1]))
     begin = int(np.flatnonzero(ours[: most + 1] == ours[: most + 1].min())[-1])
-    before = int(theirs[begin] - theirs[0])
-    quiet, ours, theirs = quiet[begin:], ours[begin:] - ours[begin], theirs[begin:] - theirs[begin]
-    most -= begin
-    worst = int(np.argmax(np.abs(theirs - ours)))
+    # From the last look that ends a stretch without change.
+    stretch = int(np.flatnonzero(np.append(True, np.diff(ours[: begin + 1]) != 0))[-1])
+    quiet, ours, theirs = quiet[stretch:], ours[stretch:] - ours[begin], theirs[stretch:]
+    most -= stretch
+    first = np.flatnonzero(np.append(True, np.diff(ours) != 0))
+    place = int(np.searchsorted(first, most, "right")) - 1
+    begins, ends = _edges(theirs, first)
+    changes = np.append(0, np.cumsum(begins[1:] - ends[:-1]))
+    off = changes - ours[first]
     yield KernelView(
         counter="VmPin" if counter == "VmPin" else "nr_foll_pin",
         looks=len(quiet),
         time_ns=int(time_ns[quiet[most]]),
-        counted_bytes=int(theirs[most]),
+        counted_bytes=int(changes[place]),
         ledger_bytes=int(ours[most]),
-        worst_bytes=int((theirs - ours)[worst]),
-        before_bytes=before,
+        worst_bytes=int(off[np.argmax(np.abs(off))]),
+        before_bytes=int(ends[0] - counted[0]),
+        beside_bytes=int((ends - begins)[1 : place + 1].sum()),
     )
+
+
+def _edges(counted: Int64, first: Int64) -> tuple[Int64, Int64]:
+    """By stretch of looks without a change of the ledger the counter at its begin and at its end.
+
+    A page that is pinned for an instant only is seen by single looks: of the two outermost the lower counts.
+    """
+    last = np.append(first[1:], len(counted)) - 1
+    begins = np.minimum(counted[first], counted[np.minimum(first + 1, last)])
+    return begins, np.minimum(counted[last], counted[np.maximum(last - 1, first)])
 
 
 def _quiet(calls: Calls, looks: Int64) -> Int64:

@@ -152,8 +152,8 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class KernelView:
-    """What a counter of the kernel says, against the ledger's page-locked memory; changes since the last look
-    before at which the ledger had least.
+    """What a counter of the kernel says, against the ledger's page-locked memory: changes between looks between which
+    the ledger changes, since the last look before its most at which it had least.
     """
 
     counter: Literal["VmPin", "nr_foll_pin"]
@@ -168,7 +168,9 @@ class KernelView:
     worst_bytes: int
     """The difference of any look that is furthest from 0: the kernel's minus the ledger's."""
     before_bytes: int
-    """By how much the counter had grown by then: the driver pins memory for itself when it creates a context."""
+    """By how much the counter had grown before: the driver pins memory for itself when it creates a context."""
+    beside_bytes: int
+    """By how much it grew from then on while the ledger did not change: memory of the driver, or of other programs."""
 
     @property
     def difference_bytes(self) -> int:

@@ -156,8 +156,7 @@ def _resolve(
     offsets = address.copy()
     kernel = address >= np.uint64(KERNEL_START)
     user = np.flatnonzero(~kernel)
-    for number in np.unique(version[user]).tolist():
-        rows = user[version[user] == number]
+    for number, rows in _by_value(version, user):
         dsos[rows], offsets[rows] = spaces.versions[number].find(address[rows])
     table = list(spaces.dsos)
     for index, dso, pid, rows in _by_source(spaces, user, dsos, version):
@@ -209,16 +208,24 @@ def _by_source(
 ) -> list[tuple[int, Dso, int, NDArray[np.int64]]]:
     """User rows grouped by what their symbols come from: a DSO, or for code made at run time a DSO and a process."""
     groups: dict[tuple[int, int], list[NDArray[np.int64]]] = defaultdict(list)
-    for index in np.unique(dsos[user]).tolist():
+    for index, rows in _by_value(dsos, user):
         if index == NO_DSO:
             continue
-        rows = user[dsos[user] == index]
         if spaces.dsos[index].kind not in ("jit", "anon"):
             groups[index, 0].append(rows)
             continue
-        for number in np.unique(version[rows]).tolist():
-            groups[index, spaces.versions[number].pid].append(rows[version[rows] == number])
+        for number, of_version in _by_value(version, rows):
+            groups[index, spaces.versions[number].pid].append(of_version)
     return [(index, spaces.dsos[index], pid, np.concatenate(rows)) for (index, pid), rows in groups.items()]
+
+
+def _by_value(column: Int32, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
+    """Each value that a column has in these rows, ascending, with its rows in their order; linear in the rows."""
+    values = column[rows]
+    order = np.argsort(values, kind="stable")
+    ends = np.append(np.flatnonzero(np.diff(values[order])) + 1, len(rows))
+    for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist() if len(rows) else [], strict=False):
+        yield int(values[order[begin]]), rows[order[begin:end]]
 
 
 def _frames(

@@ -186,7 +186,7 @@ class LedgerSection(Section):
         }
 
     def _view(self, view: KernelView) -> dict[str, Any]:
-        names = "looks counted_bytes ledger_bytes difference_bytes worst_bytes before_bytes agrees"
+        names = "looks counted_bytes ledger_bytes difference_bytes worst_bytes before_bytes beside_bytes agrees"
         return picked(view, names) | {"time_ns": view.time_ns - self.start_ns}
 
     def to_text(self, _report: ReportData, _console: Console) -> Iterator[RenderableType]:
@@ -239,11 +239,15 @@ def kernel_sentence(view: KernelView) -> str:
     sign = "more" if view.difference_bytes > 0 else "less"
     before = f" Before the first allocation it had grown by {units.format_bytes(view.before_bytes)}, which the driver "
     before = f"{before}pins for itself." if view.before_bytes > 0 else ""
+    if view.beside_bytes > 0:
+        grown = units.format_bytes(view.beside_bytes)
+        before += f" It grew by {grown} more between the program's calls: memory of the driver, or of other programs."
     if view.agrees:
         return f"{what} agrees with the ledger: {units.format_bytes(view.counted_bytes)} against {ledger}.{before}"
+    late = " The kernel adds up to 125 pages of each processor late." if view.counter == "nr_foll_pin" else ""
     return (
         f"{what} grows by {units.format_bytes(max(view.counted_bytes, 0))}, the ledger by {ledger}: {off} {sign}. "
-        f"Other programs, and what the driver pins for itself, count in the kernel alone.{before}"
+        f"Other programs, and what the driver pins for itself, count in the kernel alone.{late}{before}"
     )
 
 

@@ -160,6 +160,18 @@ WAITS = [
      + ENTER + POLL),
     ("wait.gpu", MAIN + "[libcuda]" + LIBCUDA + "sched_yield@/usr/lib/libc.so.6 " + ENTER
      + "__x64_sys_sched_yield do_sched_yield schedule"),
+    ("wait.gpu", MAIN + "cudaMemcpy@/app cuMemcpyHtoD_v2" + LIBCUDA + "[libcuda]" + LIBCUDA
+     + "pthread_cond_wait@/usr/lib/libc.so.6 " + ENTER + FUTEX),
+    ("wait.gpu", MAIN + "cudaStreamSynchronize@/app cuStreamSynchronize" + LIBCUDA + "poll@/usr/lib/libc.so.6"),
+    # By hand from real recordings of an H200: long_pin_blocks, not_async, upload_once.
+    ("wait.lock", MAIN + "cudaHostAlloc@/app cuMemHostAlloc" + LIBCUDA + "[libcuda]" + LIBCUDA
+     + "pthread_rwlock_wrlock@/usr/lib/libc.so.6 [libc.so.6]@/usr/lib/libc.so.6 " + ENTER + FUTEX),
+    ("wait.lock", MAIN + "cuCtxSynchronize" + LIBCUDA + "[libcuda]" + LIBCUDA
+     + "pthread_mutex_lock@/usr/lib/libc.so.6 __lll_lock_wait@/usr/lib/libc.so.6 " + ENTER + FUTEX),
+    ("wait.lock", MAIN + "cuInit" + LIBCUDA + "[libcuda]" + LIBCUDA + "pthread_cond_wait@/usr/lib/libc.so.6 "
+     + ENTER + FUTEX),
+    ("wait.lock", MAIN + "cuDevicePrimaryCtxRetain" + LIBCUDA + "[libcuda]" + LIBCUDA
+     + "[libc.so.6]@/usr/lib/libc.so.6 [libc.so.6]@/usr/lib/libc.so.6 " + ENTER + FUTEX),
     ("wait.cuda_thread", THREAD + "[libcuda]" + LIBCUDA + "poll@/usr/lib/libc.so.6 " + ENTER + POLL),
     ("wait.poll", MAIN + "poll@/usr/lib/libc.so.6 " + ENTER + POLL),
     ("wait.poll", SYSCALL + "__x64_sys_io_uring_enter io_cqring_wait schedule"),
@@ -204,9 +216,11 @@ def test_the_stack_with_which_a_thread_left_says_what_it_waited_for(leaf: str, s
 def test_a_thread_that_could_have_run_on_waited_for_nothing_but_a_processor() -> None:
     taken = MAIN + "asm_sysvec_apic_timer_interrupt irqentry_exit_to_user_mode schedule"
     yields = MAIN + "[libcuda]" + LIBCUDA + "sched_yield@/usr/lib/libc.so.6 " + ENTER + "__x64_sys_sched_yield schedule"
-    found = capture([Sample(stack.split()) for stack in (taken, SYSCALL + SLEEP, yields)], events=(OFF_CPU,))
-    found = replace(found, samples=replace(found.samples, wait=np.full(3, READY, np.uint8)))
-    assert analyze(found).events[0].by_leaf == {"wait.runnable": 2_000_000, "wait.gpu": 1_000_000}
+    in_driver = MAIN + "cudaStreamSynchronize@/app cuStreamSynchronize" + LIBCUDA + taken.removeprefix(MAIN)
+    stacks = (taken, SYSCALL + SLEEP, yields, in_driver)
+    found = capture([Sample(stack.split()) for stack in stacks], events=(OFF_CPU,))
+    found = replace(found, samples=replace(found.samples, wait=np.full(4, READY, np.uint8)))
+    assert analyze(found).events[0].by_leaf == {"wait.runnable": 3_000_000, "wait.gpu": 1_000_000}
 
 
 def test_the_same_stack_on_and_off_the_processors_has_two_causes() -> None:

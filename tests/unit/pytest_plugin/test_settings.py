@@ -48,7 +48,8 @@ def test_threads_that_were_there_before_do_not_count() -> None:
     mine, both = Counting(others), Counting(everybody)
     asked.set()
     done.wait()
-    own, all_of_them = mine.end(), both.end()
+    # Begun first and ended last, so that it counts whatever the other counts.
+    all_of_them, own = both.end(), mine.end()
     ended.set()
     thread.join()
     assert own.page_faults + own.left_out_faults >= all_of_them.page_faults

@@ -1,7 +1,8 @@
 // One thread pins memory while another serves requests that map, touch and pin a little.
 //
 // usage: blame whole|pieces|pin|serve [SECONDS]
-//   whole   both threads, 2 GiB pinned in one call, again and again
+//   whole   both threads, 2 GiB pinned in one call, again and again; requests begin while that goes on, and only then,
+//           so that the pinning call alone can hold them up: not what gives the memory back
 //   pieces  the same in pieces of 16 MiB
 //   pin     the pinning thread alone, in one call; serve: the serving thread alone, for two processes
 // It asks the driver itself (libcuda.so.1), so gcc builds it: gcc -O1 -g -fno-omit-frame-pointer -pthread blame.c -ldl
@@ -25,7 +26,7 @@ static int (*host_alloc)(void **, size_t, unsigned), (*free_host)(void *);
 static void *context;
 static double seconds = 8;
 static size_t each = WHOLE;
-static atomic_int stop;
+static atomic_int stop, quiet;
 
 static double now(void)
 {
@@ -67,9 +68,11 @@ __attribute__((noinline)) static void *pins(void *unused)
     int rounds = 0;
     for (double end = now() + seconds; now() < end; rounds++) {
         size_t count = WHOLE / each;
+        atomic_store(&quiet, 0);
         for (size_t piece = 0; piece < count; piece++)
             held[piece] = pin_one(each);
-        usleep(200000);
+        atomic_store(&quiet, 1);
+        usleep(200000); // the last request ends
         for (size_t piece = 0; piece < count; piece++)
             checked(free_host(held[piece]), "cuMemFreeHost");
         usleep(100000);
@@ -94,13 +97,18 @@ __attribute__((noinline)) static void *serves(void *unused)
     checked(set_current(context), "cuCtxSetCurrent");
     double longest = 0, total = 0;
     long count = 0;
-    for (double end = now() + seconds; !atomic_load(&stop) && now() < end; count++) {
+    for (double end = now() + seconds; !atomic_load(&stop) && now() < end;) {
+        if (atomic_load(&quiet)) {
+            usleep(500);
+            continue;
+        }
         double begin = now();
         request();
         double took = now() - begin;
         total += took;
         if (took > longest)
             longest = took;
+        count++;
         usleep(2000);
     }
     printf("%ld requests, %.3f ms on average, %.3f ms at most\n", count, 1e3 * total / count, 1e3 * longest);
