@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -10,10 +11,14 @@ import pytest
 
 from pinprof.analyze import analyze
 from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable
+from pinprof.analyze.ledger.checkpoints import MOST_CHECKPOINTS, MOST_LINES, checkpoints_of
+from pinprof.analyze.ledger.curves import BINS, curves_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.lifetimes import settled
 from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
+from pinprof.model import RangeTable
 from pinprof.read import read
+from tests.support.stacks import Range, Sample, capture
 
 CASES = Path(__file__).parents[2] / "data" / "cases"
 Made = tuple[int, int, int, int, int]
@@ -79,6 +84,43 @@ def test_of_several_allocations_without_address_only_equal_ones_are_ended() -> N
 
 def test_what_a_process_leaves_ends_with_it() -> None:
     assert ledger([(10, 0, 0, 100, 4096)], [], {7: 50}).table.end_ns.tolist() == [50]
+
+
+def test_a_million_allocations_stay_bounded() -> None:
+    """Half of them are given back, by a thousand lines; the tables that a report shows do not grow with them."""
+    many = 1_000_000
+    numbers = np.arange(many)
+    table = AllocationTable.of(
+        many, start_ns=10 * numbers, end_ns=FOREVER, pid=7, tid=7, kind=numbers % 2, site=numbers % 1000,
+        size_bytes=4096, wanted_bytes=4096, granted_bytes=4096, address=(4096 * (1 + numbers)).astype(np.uint64),
+        call=-1,
+    )  # fmt: skip
+    half = numbers[: many // 2]
+    frees = FreeTable(
+        10 * many + half,
+        np.full(len(half), 7, np.int32),
+        FAMILY_OF_KIND[half % 2],
+        (4096 * (1 + half)).astype(np.uint64),
+    )
+    names, sites = ("call",), tuple(f"f (a.c:{line})" for line in range(1000))
+    tracemalloc.start()
+    found = settled(table, frees, names, sites, {})
+    curves = curves_of(found, 20 * many)
+    points, left_out = checkpoints_of(found, ranges_of(2000), ())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.frees, int((found.table.end_ns == FOREVER).sum())) == (many // 2, many - many // 2)
+    assert most < 600e6
+    assert (len(curves.labels), len(curves.edge_ns)) == (10, BINS)
+    assert (len(points), left_out) == (MOST_CHECKPOINTS, 3000)
+    assert max(len(point.by_line) for point in points) == MOST_LINES + 1
+    assert points[-1].live_bytes == 4096 * int(Level.of(found.table, np.ones(many, np.int64)).at(
+        np.array([points[-1].time_ns]))[0])  # fmt: skip
+
+
+def ranges_of(count: int) -> RangeTable:
+    ranges = [Range(f"step {number}", 1000 * number, 1000 * number + 500, pid=7, tid=7) for number in range(count)]
+    return capture([Sample(("main@/app",))], ranges).ranges
 
 
 @pytest.mark.parametrize(
