@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import random
 import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pinprof.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze import analyze
-from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable
+from pinprof.analyze.activity.calls import Calls, prepare_calls
+from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
 from pinprof.analyze.ledger.checkpoints import MOST_CHECKPOINTS, MOST_LINES, checkpoints_of
 from pinprof.analyze.ledger.curves import BINS, curves_of
 from pinprof.analyze.ledger.levels import Level
@@ -18,6 +21,7 @@ from pinprof.analyze.ledger.lifetimes import settled
 from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
 from pinprof.model import RangeTable
 from pinprof.read import read
+from tests.support.scenes import MS, Traced, table
 from tests.support.stacks import Range, Sample, capture
 
 CASES = Path(__file__).parents[2] / "data" / "cases"
@@ -141,3 +145,45 @@ def test_the_kernel_counts_as_much_as_the_ledger(name: str, held: int, share: fl
     assert abs(view.difference_bytes) <= share * held
     assert view.agrees == (share == 0.01)
     assert view.beside_bytes == beside
+
+
+def traced(*calls: Traced, address: int = 0) -> Calls:
+    """Calls as uprobes see them, all of one address: not known."""
+    made = table(calls)
+    made = replace(made, address=np.full(len(made), address, np.uint64), status=np.zeros(len(made), np.int32))
+    return prepare_calls(Activity("uprobes", calls=made, recorded=frozenset({"cuda calls"})))
+
+
+def reported(*rows: tuple[float, MemoryKind, int, int]) -> Activity:
+    """(ms, kind, size, address) of what CUPTI reports as allocated."""
+    time, kind, size, address = (np.array(column) for column in zip(*rows, strict=True))
+    usage = MemoryUsageTable.of(
+        len(rows), time_ns=(time * MS).astype(np.int64), pid=100, operation=MemoryOperation.ALLOCATE,
+        memory_kind=kind.astype(np.uint8), size_bytes=size, address=address.astype(np.uint64),
+    )  # fmt: skip
+    return Activity("uprobes", reported=usage)
+
+
+def test_cupti_tells_the_addresses_of_as_many_calls_of_a_size_in_their_order() -> None:
+    calls = traced(
+        Traced("cudaMallocAsync", 10, 11, 4096), Traced("cudaMallocHost", 20, 21, 4096),
+        Traced("cudaMallocAsync", 30, 31, 4096), Traced("cudaMallocAsync", 40, 41, 8192),
+    )  # fmt: skip
+    # The device's records are those of pools too; a record is late, and one is of a size that no call asked for.
+    seen = reported(
+        (10.5, MemoryKind.DEVICE, 4096, 0x1000), (20.5, MemoryKind.PINNED, 4096, 0x2000),
+        (39, MemoryKind.DEVICE, 4096, 0x3000), (40.5, MemoryKind.DEVICE, 1, 0x4000),
+    )  # fmt: skip
+    made, _ = recorded(seen, calls)
+    assert [KINDS[kind] for kind in made.kind.tolist()] == ["pool", "pinned", "pool", "pool"]
+    assert made.address.tolist() == [0x1000, 0x2000, 0x3000, 0]
+
+
+def test_where_cupti_reports_more_than_was_called_only_what_lies_in_a_call_is_its_own() -> None:
+    calls = traced(Traced("cudaMallocAsync", 10, 12, 4096), Traced("cudaMallocAsync", 30, 33, 4096))
+    seen = reported(
+        (11, MemoryKind.DEVICE, 4096, 0x1000), (20, MemoryKind.DEVICE, 4096, 0x2000),
+        (31, MemoryKind.DEVICE, 4096, 0x3000), (32, MemoryKind.DEVICE, 4096, 0x4000),
+    )  # fmt: skip
+    made, _ = recorded(seen, calls)
+    assert made.address.tolist() == [0x1000, 0]  # the second call has two
