@@ -131,6 +131,39 @@ class Result:
         """One row a kernel, copy or migration; empty without a recording of the GPU's work."""
         return self._table("gpu_ops")
 
+    @property
+    def ledger(self) -> pd.DataFrame:
+        """One row a call at one line of one thread that allocates memory of CUDA: what it asked for, got and holds."""
+        ledger = self.analysis.ledger
+        names = (
+            "kind api line pid tid thread allocations frees requested_bytes granted_bytes live_bytes "
+            "live_granted_bytes live_count peak_bytes peak_granted_bytes peak_ns unused_bytes reached_bytes "
+            "last_copy_ns requested_by"
+        )
+        sites = ledger.sites if ledger else ()
+        return _rows(names, [tuple(getattr(site, name) for name in names.split()) for site in sites])
+
+    @property
+    def blame(self) -> pd.DataFrame:
+        """One row for the waits of a thread at one place for one holder at one place, longest first."""
+        rows = [
+            (
+                *(row.wait, row.ns, row.count, row.longest_ns, row.longest_at_ns, row.certain),
+                *(row.waiter.pid, row.waiter.tid, row.waiter.thread),
+                *(row.waiter.site.function, row.waiter.site.file, row.waiter.site.line),
+                *(str(row.holder.kind), row.holder.pid, row.holder.tid, row.holder.name),
+                *(row.holder.site.function, row.holder.site.file, row.holder.site.line),
+                *(", ".join(row.holder.causes), " < ".join(row.holder.stack)),
+            )
+            for row in (self.analysis.blame.rows if self.analysis.blame else ())
+        ]
+        return _rows(
+            "wait ns count longest_ns longest_at_ns certainty pid tid thread function file line "
+            "holder_kind holder_pid holder_tid holder_name holder_function holder_file holder_line holder_causes "
+            "holder_stack",
+            rows,
+        )
+
     def save_page(self, path: str | os.PathLike[str]) -> Path:
         """Write the report as one HTML file; its path."""
         from pinprof.report.gather import build

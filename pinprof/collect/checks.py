@@ -21,6 +21,7 @@ from pinprof import nsys
 from pinprof.collect import host, kallsyms, nsys_keeper, permission, py_spy, python
 from pinprof.collect.cupti import candidates
 from pinprof.collect.native import max_sample_rate, tracefs
+from pinprof.collect.native.wakeups import SCHED_WAKING
 from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.collect.uvm import beside, driver
@@ -263,6 +264,16 @@ def _cuda_calls() -> Check:
     return Check("CUDA calls", "ok", "without nsys, through uprobes")
 
 
+def _wakeups() -> Check:
+    """Who ends a wait: a tracepoint of the scheduler tells."""
+    name = "who ends waits"
+    if os.geteuid():
+        return Check(name, "info", "inferred: recording it needs root, for the scheduler's tracepoint")
+    if tracefs.tracepoint(SCHED_WAKING) is None:
+        return Check(name, "info", "inferred: this kernel does not show the tracepoint sched_waking")
+    return Check(name, "ok", "recorded, by the scheduler's tracepoint sched_waking")
+
+
 def _gpu_work() -> Check:
     try:
         library = CUPTI.find()
@@ -323,6 +334,7 @@ CHECKS: tuple[Callable[[], Check], ...] = (
     _nsys_importer,
     _nvtx,
     _cuda_calls,
+    _wakeups,
     _gpu_work,
     _managed_memory,
 )

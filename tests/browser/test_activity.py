@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page
@@ -311,3 +312,13 @@ def test_activity_never_makes_the_page_scroll_sideways(open_page: Open, name: st
     assert page.evaluate("document.documentElement.scrollWidth - innerWidth") <= 0
     canvas = page.evaluate("document.getElementById('timeline-canvas').getBoundingClientRect().right")
     assert canvas <= width
+
+
+def test_the_ledger_draws_a_curve_for_each_site(open_page: Open) -> None:
+    path = Path(__file__).parents[1] / "data/cases/long_pin_blocks.pinprof.tar.xz"
+    page = open_page(build(analyze(read(path, ReadOptions())))).page
+    page.locator("#ledger").scroll_into_view_if_needed()
+    page.wait_for_selector("#ledger .js-plotly-plot .scatterlayer .trace")
+    assert page.locator("#ledger .scatterlayer .trace").count() == 3
+    legend = page.locator("#ledger .legendtext").all_text_contents()
+    assert legend[0] == "pinned: pin (long_pin_blocks.py:16)"

@@ -9,6 +9,7 @@ import gzip
 import io
 import json
 import lzma
+import struct
 import tarfile
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +32,9 @@ from tests.support.perf_file import (
     fork,
     mmap2,
     pipe_mode,
+    record,
     sample,
+    trailer,
 )
 
 DATA = Path(__file__).parents[1] / "data"
@@ -112,6 +115,40 @@ def perf_by_hand(*, piped: bool) -> bytes:
     names = Features().command("app", "--big").kernel("6.1.0").names(("cpu-clock", (1,)), ("page-faults", (2,)))
     names.build_id("/bin/app", bytes(range(20)))
     return (pipe_mode if piped else file_mode)([clock, faults], b"".join(records), names)
+
+
+def wakeups_by_hand(*, system_wide: bool) -> bytes:
+    """A recording of two threads that wait for each other, and for a process outside the program, with wake-ups."""
+    clock = Spec(sample_type=BASIC | rec.IDENTIFIER | rec.CPU, ids=(1,))
+    leaves = Spec(sample_type=clock.sample_type, config=rec.CONTEXT_SWITCHES, period=1, ids=(2,))
+    wakes = Spec(sample_type=clock.sample_type | rec.RAW, type=2, config=77, period=1, ids=(3,))
+    records = [comm(clock, "app", exec_=True), mmap2(clock, 0x400000, 0x10000, "/bin/app")]
+    records.append(fork(clock, 7, 7, tid=8, time=1))
+    chain = (rec.CONTEXT_USER, USER_IP, USER_IP + 1)
+
+    def switch(time: int, tid: int, *, out: bool) -> bytes:
+        body = trailer(clock, time=time, tid=tid, event_id=1)
+        return record(rec.SWITCH, body, rec.MISC_SWITCH_OUT if out else 0)
+
+    def wake(time: int, pid: int, tid: int, woken: int, flags: int) -> bytes:
+        payload = struct.pack("<HBBi16siiii", 77, flags, 0, tid, b"app", woken, 120, 3, 0)
+        behind = struct.pack("<I", len(payload)) + payload
+        own = chain if pid == 7 or system_wide else (rec.CONTEXT_USER,)
+        return sample(wakes, own, time=time, pid=pid, tid=tid, event_id=3, behind=behind)
+
+    for number in range(12):
+        begin, waiter, other = 1000 + 100_000 * number, 7 + number % 2, 8 - number % 2
+        pid, tid, flags = ((7, other, 0), (7, other, 0x10), (99, 99, 0), (7, other, 0x08))[number % 4]
+        records += [
+            sample(leaves, chain, time=begin, tid=waiter, event_id=2, period=1),
+            switch(begin + 1, waiter, out=True),
+            sample(clock, chain, time=begin + 300, tid=other, event_id=1),
+            *[wake(begin + 600 + twice, pid, tid, waiter, flags) for twice in range(1 + number % 2)],
+            switch(begin + 620, waiter, out=False),
+        ]
+    described = ("cpu-clock", (1,)), ("context-switches/period=1/", (2,)), ("sched-waking/period=1/", (3,))
+    names = Features().command("app", "-a" if system_wide else "--big").kernel("6.1.0").names(*described)
+    return file_mode([clock, leaves, wakes], b"".join(records), names)
 
 
 def _unpacked(archive: str) -> dict[str, bytes]:

@@ -98,6 +98,10 @@ def _perf_files() -> Sequence[Files]:
     return [{"a.perf.data": data} for data in (*real, *by_hand)]
 
 
+def _wakeups() -> Sequence[Files]:
+    return [{"a.perf.data": seeds.wakeups_by_hand(system_wide=wide)} for wide in (False, True)]
+
+
 def _exports() -> Sequence[Files]:
     names = ("h200/uvm.sqlite", "h200/pageable.sqlite", "nsys/nvtx-2022.4.sqlite")
     return [{"a.sqlite": slim.sqlite(seeds.xz(name))} for name in names]
@@ -116,6 +120,7 @@ def _any_file(random: Random, data: bytes) -> bytes:
 
 TARGETS: tuple[Target, ...] = (
     Target("perf.data", _perf_files, change_bytes.perf),
+    Target("wake-ups", _wakeups, change_bytes.perf, weight=3),
     Target("perf script", _file("a.txt", lambda: seeds.PERF_SCRIPT.encode()), _LINES, weight=6),
     Target("nsys sqlite", _exports, change_tables.sqlite, weight=3),
     Target(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -215,34 +215,6 @@ def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, use
         basis=(f"Pinning takes time in proportion to the memory: {format_ns(cost)} in all.",),
         evidence=(Evidence(f"Copies reach {format_share(round(used * amount), amount)} of it."),),
     )
-
-
-def blocking_pins(scene: Scene) -> Iterator[Candidate]:
-    """Long pins of other threads, while which the critical thread's calls of CUDA wait."""
-    calls = scene.calls
-    rows = np.flatnonzero(scene.blocked)
-    if calls is None or not len(rows):
-        return
-    pinning = np.flatnonzero(calls.is_for("alloc pinned", "register") & (calls.table.tid != scene.course.tid))
-    for group in list(scene.call_groups(pinning))[:1]:
-        cost, largest = scene.ns(rows), int(calls.size_bytes[group].max())
-        site = scene.site_of_calls(group, scene.rows_inside(group))
-        tid = int(calls.table.tid[group][0])
-        site = replace(site, thread=scene.capture.threads.get((scene.course.pid, tid), ""))
-        waiting = scene.site_of(rows)
-        yield Candidate(
-            title=f"{site.place} pins {format_bytes(largest)} in one call, while {waiting.place} waits for the driver.",
-            site=site,
-            phase=scene.phase_of(rows),
-            rows=rows,
-            cost_ns=cost,
-            remains=Estimate(0.1 * cost, 0, 0.5 * cost, RUN),
-            cure=cure("pin-in-pieces", scene.framework),
-            count=len(group),
-            bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
-            basis=("The driver runs other calls between pins, so small pins block them only briefly.",),
-            evidence=(Evidence(f"{format_ns(cost)} of waiting in {waiting.place} is during these pins."),),
-        )
 
 
 def late_context(scene: Scene) -> Iterator[Candidate]:

@@ -36,8 +36,8 @@ def with_opportunities(
     if course is None:
         return analysis
     copies = copies_of(capture, calls) if calls is not None else None
-    scene = Scene(capture, analysis.attribution, course, calls, copies, RateBook.of(capture))
+    blame = blame_of(capture, analysis.attribution)
+    scene = Scene(capture, analysis.attribution, course, calls, copies, RateBook.of(capture), blame)
     book = RateBook.of(capture, run_rates(capture, analysis.events, scene.overhead_ns))
     opportunities = search(replace(scene, rates=book))
-    blame = blame_of(capture, analysis.attribution)
     return replace(analysis, course=course, opportunities=opportunities, blame=blame)

@@ -86,6 +86,19 @@ CURES: Mapping[str, Entry] = MappingProxyType(
                 ),
             },
         ),
+        "pin-before-serving": Entry(
+            "Pin at start-up, before the threads that serve begin to work.",
+            "pinning before the work begins",
+            {
+                NATIVE: "cudaMallocHost(&pool, size);  // at start-up, before other threads call CUDA",
+                PYTORCH: "pool = torch.empty(size, dtype=torch.uint8, pin_memory=True)  # at start-up",
+            },
+        ),
+        "other-process": Entry(
+            "Let the other process pin in pieces of at most 256 MiB, or before this program serves; the driver lets "
+            "one of them in at a time.",
+            "letting the other process pin in pieces",
+        ),
         "pin-less": Entry(
             "Pin only the memory that is copied.",
             "pinning less",

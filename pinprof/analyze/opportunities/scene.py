@@ -13,6 +13,7 @@ from pinprof.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.copies import WAYS, CopyGroup
@@ -30,6 +31,8 @@ _COMES_AND_GOES = re.compile(
 """Functions of the kernel in which a process begins, becomes another program, or ends."""
 _NAMES = [row.name for row in CATEGORIES]
 _HELD_UP = ("wait.gpu", "wait.lock", "wait.driver", "wait.uvm", "wait.mmap_lock", "wait.other")
+_IN_DRIVER = ("wait.gpu", "wait.driver", "wait.uvm", "wait.mmap_lock")
+"""Waits that a pin makes longer wherever they are; a wait for a lock is one where CUDA's driver library takes it."""
 _LONG_PIN_NS = 20_000_000
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
@@ -46,6 +49,8 @@ class Scene:
     calls: Calls | None
     copies: CopyTable | None
     rates: RateBook
+    blame: BlameResult | None = None
+    """Who waits for whom, as far as that is known."""
 
     @cached_property
     def sites(self) -> Sites:
@@ -205,7 +210,9 @@ class Scene:
         other = self.capture.samples.tid[wall.sample[rows]] != self.course.tid
         clock = np.maximum(self.calls.duration_ns[own] - self.overhead_ns - self._context_in(own), 0)
         waited = (wall.waiting[rows] >= 0) & other & ~self._within(own, wall.time_ns[rows])
-        return max(int(clock.sum()) - self.ns(rows[self.blocked[rows]]), 0) + int(wall.ns[rows[waited]].sum())
+        blocked = np.flatnonzero(self.blocked)
+        held_up = self.ns(blocked[self._within(own, wall.time_ns[blocked])])
+        return max(int(clock.sum()) - held_up, 0) + int(wall.ns[rows[waited]].sum())
 
     def copy_groups(self, *kinds: MemoryKind) -> tuple[CopyGroup, ...]:
         """Copies by the kind of memory on the host's side, by site and direction; those with their calls alone."""
@@ -231,10 +238,10 @@ class Scene:
 
     @cached_property
     def blocked(self) -> Bool:
-        """Per wall row, whether the critical thread waits in a call of CUDA while another thread pins: the driver lets
-        one of them in at a time.
+        """Per wall row, whether the critical thread waits for the driver while another thread pins, which lets one of
+        them in at a time: its own wait, or what it is charged with of the thread that pins.
         """
-        wall = self.course.wall
+        wall, tid = self.course.wall, self.capture.samples.tid
         result = np.zeros(len(wall), np.bool_)
         if self.calls is None:
             return result
@@ -242,10 +249,37 @@ class Scene:
         pins = self.calls.is_for("alloc pinned", "register") & (table.pid == self.course.pid)
         pins &= (table.tid != self.course.tid) & (table.end_ns - table.start_ns >= _LONG_PIN_NS)
         spans = self._parts(*(column[pins] for column in (table.start_ns, table.end_ns)))
-        own = (self.capture.samples.tid[wall.sample] == self.course.tid) & self.caused_by(*_HELD_UP)
+        if not spans:
+            return result
+        held_up = (tid[wall.sample] == self.course.tid) & self.caused_by(*_HELD_UP)
+        held_up |= self._charged_in_driver() & np.isin(tid[wall.sample], table.tid[pins])
         for start, end in spans:
-            result |= own & (wall.time_ns < end) & (wall.time_ns + wall.ns > start)
+            result |= held_up & (wall.time_ns < end) & (wall.time_ns + wall.ns > start)
         return result
+
+    def _charged_in_driver(self) -> Bool:
+        """The wall rows of waits for the driver that are charged to another thread."""
+        wall, samples = self.course.wall, self.capture.samples
+        rows = np.flatnonzero((wall.waiting >= 0) & (samples.tid[wall.sample] != self.course.tid))
+        waiting = wall.waiting[rows]
+        leaf = self.attribution.leaf[waiting]
+        stacks = self.capture.stacks
+        of_frame = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
+        inside = np.zeros(len(stacks) + 1, np.bool_)
+        for nodes in stacks.levels():
+            inside[nodes] = of_frame[stacks.frames.dso[stacks.frame[nodes]]] | inside[stacks.parent[nodes]]
+        lock = (leaf == _NAMES.index("wait.lock")) & inside[samples.stack[waiting]]
+        result = np.zeros(len(wall), np.bool_)
+        result[rows] = lock | np.isin(leaf, [_NAMES.index(name) for name in _IN_DRIVER])
+        return result
+
+    def waiting_site(self, rows: Int64) -> Site:
+        """Where the critical thread waits in these wall rows, wherever they are charged to."""
+        wall = self.course.wall
+        sample = np.where(wall.waiting[rows] >= 0, wall.waiting[rows], wall.sample[rows])
+        place = self.sites.frames(self.capture.samples.stack[sample])
+        thread = self.capture.threads.get((self.course.pid, self.course.tid), "")
+        return replace(self.sites.heaviest(place, wall.ns[rows], thread), range=self.range_of(rows))
 
     @staticmethod
     def _parts(start: Int64, end: Int64) -> list[tuple[int, int]]:

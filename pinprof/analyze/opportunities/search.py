@@ -12,7 +12,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
-from pinprof.analyze.opportunities import allocating, catalogue, copying, managed, pages, turns
+from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, PhaseName, Refused, Saving
 from pinprof.analyze.opportunities.scene import Scene
@@ -25,7 +25,8 @@ Detector = Callable[[Scene], Iterator[Candidate]]
 DETECTORS: tuple[Detector, ...] = (
     allocating.pairs,
     allocating.page_creation,
-    allocating.blocking_pins,
+    blocking.blocking_pins,
+    blocking.other_process,
     allocating.late_context,
     copying.read_scalars,
     copying.tiny,

@@ -29,6 +29,7 @@ KIND_STYLES: dict[Kind, Style] = {
 MOST_SITES, MOST_ROWS, MOST_TEXT_ROWS = 200, 25, 8
 """Sites in the JSON, on the page and in the terminal; the rest is summed up."""
 MOST_NAME, _NAME_WIDTH = 200, 40
+DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SUMMED = "allocations frees requested_bytes granted_bytes live_bytes live_granted_bytes live_count"
 
 
@@ -128,13 +129,20 @@ class LedgerSection(Section):
                     "meta": KIND_STYLES[kind].level,
                     "x": time,
                     "y": [float(f"{value / 1024**power:.5g}") for value in values.tolist()],
-                    "line": {"width": 2, "shape": "hv"},
+                    "line": {"width": 2, "shape": "hv", "dash": dash},
+                    "marker": {"symbol": "circle"},
                     "hovertemplate": f"%{{x:.3g}} s<br><b>%{{y}} {unit}</b><extra>%{{fullData.name}}</extra>",
                 }
-                for (kind, line), values in zip(curves.labels, curves.most, strict=True)
+                for (kind, line), values, dash in zip(curves.labels, curves.most, self._dashes, strict=True)
             ],
             "layout": layout(title("seconds"), {"rangemode": "tozero"} | title(unit), 280, showlegend=True),
         }
+
+    @property
+    def _dashes(self) -> list[str]:
+        """Curves of one kind have one colour: what tells them apart."""
+        kinds = [kind for kind, _ in self.ledger.curves.labels]
+        return [DASHES[kinds[:number].count(kind) % len(DASHES)] for number, kind in enumerate(kinds)]
 
     def to_json(self) -> dict[str, Any]:
         """Sites, totals, checkpoints and the kernel's counters."""

@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from pinprof.activity import Activity, MemoryKind, MemoryOperation, MemoryUsageTable
 from pinprof.analyze import analyze
-from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable
+from pinprof.analyze.activity.calls import Calls, prepare_calls
+from pinprof.analyze.ledger.allocations import FAMILIES, FAMILY_OF_KIND, FreeTable, recorded
+from pinprof.analyze.ledger.checkpoints import MOST_CHECKPOINTS, MOST_LINES, checkpoints_of
+from pinprof.analyze.ledger.curves import BINS, curves_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.lifetimes import settled
 from pinprof.analyze.ledger.results import FOREVER, KINDS, Allocations, AllocationTable
+from pinprof.model import RangeTable
 from pinprof.read import read
+from tests.support.scenes import MS, Traced, table
+from tests.support.stacks import Range, Sample, capture
 
 CASES = Path(__file__).parents[2] / "data" / "cases"
 Made = tuple[int, int, int, int, int]
@@ -81,6 +90,43 @@ def test_what_a_process_leaves_ends_with_it() -> None:
     assert ledger([(10, 0, 0, 100, 4096)], [], {7: 50}).table.end_ns.tolist() == [50]
 
 
+def test_a_million_allocations_stay_bounded() -> None:
+    """Half of them are given back, by a thousand lines; the tables that a report shows do not grow with them."""
+    many = 1_000_000
+    numbers = np.arange(many)
+    table = AllocationTable.of(
+        many, start_ns=10 * numbers, end_ns=FOREVER, pid=7, tid=7, kind=numbers % 2, site=numbers % 1000,
+        size_bytes=4096, wanted_bytes=4096, granted_bytes=4096, address=(4096 * (1 + numbers)).astype(np.uint64),
+        call=-1,
+    )  # fmt: skip
+    half = numbers[: many // 2]
+    frees = FreeTable(
+        10 * many + half,
+        np.full(len(half), 7, np.int32),
+        FAMILY_OF_KIND[half % 2],
+        (4096 * (1 + half)).astype(np.uint64),
+    )
+    names, sites = ("call",), tuple(f"f (a.c:{line})" for line in range(1000))
+    tracemalloc.start()
+    found = settled(table, frees, names, sites, {})
+    curves = curves_of(found, 20 * many)
+    points, left_out = checkpoints_of(found, ranges_of(2000), ())
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (found.frees, int((found.table.end_ns == FOREVER).sum())) == (many // 2, many - many // 2)
+    assert most < 600e6
+    assert (len(curves.labels), len(curves.edge_ns)) == (10, BINS)
+    assert (len(points), left_out) == (MOST_CHECKPOINTS, 3000)
+    assert max(len(point.by_line) for point in points) == MOST_LINES + 1
+    assert points[-1].live_bytes == 4096 * int(Level.of(found.table, np.ones(many, np.int64)).at(
+        np.array([points[-1].time_ns]))[0])  # fmt: skip
+
+
+def ranges_of(count: int) -> RangeTable:
+    ranges = [Range(f"step {number}", 1000 * number, 1000 * number + 500, pid=7, tid=7) for number in range(count)]
+    return capture([Sample(("main@/app",))], ranges).ranges
+
+
 @pytest.mark.parametrize(
     ("name", "held", "share", "beside"),
     [
@@ -99,3 +145,45 @@ def test_the_kernel_counts_as_much_as_the_ledger(name: str, held: int, share: fl
     assert abs(view.difference_bytes) <= share * held
     assert view.agrees == (share == 0.01)
     assert view.beside_bytes == beside
+
+
+def traced(*calls: Traced, address: int = 0) -> Calls:
+    """Calls as uprobes see them, all of one address: not known."""
+    made = table(calls)
+    made = replace(made, address=np.full(len(made), address, np.uint64), status=np.zeros(len(made), np.int32))
+    return prepare_calls(Activity("uprobes", calls=made, recorded=frozenset({"cuda calls"})))
+
+
+def reported(*rows: tuple[float, MemoryKind, int, int]) -> Activity:
+    """(ms, kind, size, address) of what CUPTI reports as allocated."""
+    time, kind, size, address = (np.array(column) for column in zip(*rows, strict=True))
+    usage = MemoryUsageTable.of(
+        len(rows), time_ns=(time * MS).astype(np.int64), pid=100, operation=MemoryOperation.ALLOCATE,
+        memory_kind=kind.astype(np.uint8), size_bytes=size, address=address.astype(np.uint64),
+    )  # fmt: skip
+    return Activity("uprobes", reported=usage)
+
+
+def test_cupti_tells_the_addresses_of_as_many_calls_of_a_size_in_their_order() -> None:
+    calls = traced(
+        Traced("cudaMallocAsync", 10, 11, 4096), Traced("cudaMallocHost", 20, 21, 4096),
+        Traced("cudaMallocAsync", 30, 31, 4096), Traced("cudaMallocAsync", 40, 41, 8192),
+    )  # fmt: skip
+    # The device's records are those of pools too; a record is late, and one is of a size that no call asked for.
+    seen = reported(
+        (10.5, MemoryKind.DEVICE, 4096, 0x1000), (20.5, MemoryKind.PINNED, 4096, 0x2000),
+        (39, MemoryKind.DEVICE, 4096, 0x3000), (40.5, MemoryKind.DEVICE, 1, 0x4000),
+    )  # fmt: skip
+    made, _ = recorded(seen, calls)
+    assert [KINDS[kind] for kind in made.kind.tolist()] == ["pool", "pinned", "pool", "pool"]
+    assert made.address.tolist() == [0x1000, 0x2000, 0x3000, 0]
+
+
+def test_where_cupti_reports_more_than_was_called_only_what_lies_in_a_call_is_its_own() -> None:
+    calls = traced(Traced("cudaMallocAsync", 10, 12, 4096), Traced("cudaMallocAsync", 30, 33, 4096))
+    seen = reported(
+        (11, MemoryKind.DEVICE, 4096, 0x1000), (20, MemoryKind.DEVICE, 4096, 0x2000),
+        (31, MemoryKind.DEVICE, 4096, 0x3000), (32, MemoryKind.DEVICE, 4096, 0x4000),
+    )  # fmt: skip
+    made, _ = recorded(seen, calls)
+    assert made.address.tolist() == [0x1000, 0]  # the second call has two

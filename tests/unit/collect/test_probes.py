@@ -50,6 +50,20 @@ def test_a_kernel_that_has_crashed_gets_no_probes(tmp_path: Path) -> None:
     assert check.fix
 
 
+@pytest.mark.usefixtures("crashed")
+def test_doctor_says_whether_who_ends_waits_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    def found() -> str:
+        (check,) = [result for result in checks.run() if result.name == "who ends waits"]
+        return check.found
+
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    assert found().startswith("inferred: this kernel")
+    monkeypatch.setattr(tracefs, "tracepoint", lambda _: 77)
+    assert found().startswith("recorded")
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    assert found().startswith("inferred: recording it needs root")
+
+
 def test_only_what_ended_in_this_pid_namespace_is_abandoned() -> None:
     namespace = Path("/proc/self/ns/pid").stat().st_ino
     beyond = int(Path("/proc/sys/kernel/pid_max").read_text()) + 1

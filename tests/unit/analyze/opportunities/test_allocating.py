@@ -9,11 +9,10 @@ from typing import Any
 import pytest
 
 from pinprof.activity import CallOverhead, GivenUp, MemoryKind, MemoryOperation, MemoryUsageTable
-from pinprof.analyze.opportunities import allocating
+from pinprof.analyze.opportunities import allocating, blocking
 from pinprof.analyze.opportunities.candidate import Candidate
 from tests.support.scenes import (
     CREATED,
-    FREE,
     MAIN,
     MIB,
     MS,
@@ -24,7 +23,6 @@ from tests.support.scenes import (
     recorded,
     scene,
     to_gpu,
-    waited,
 )
 from tests.support.stacks import Range
 
@@ -197,32 +195,6 @@ def test_machine_without_a_rate_for_touching_gets_no_promise() -> None:
     assert list(allocating.page_creation(scene(made, prices(prefault_t8=None)))) == []
 
 
-def holding(length: int) -> list[Candidate]:
-    """Another thread pins for `length` ms while a call of the critical thread waits."""
-    samples = [
-        *ran(0, 10), *waited(10, 10 + length, WAITS), *ran(10 + length, 200),
-        *ran(10, 10 + length, CREATED, tid=101), *ran(10 + length, 12 + length, FREE, tid=101),
-    ]  # fmt: skip
-    calls = [
-        Traced("cuMemcpyHtoD", 10, 10 + length), Traced("cuLaunchKernel", 150, 151),
-        Traced("cudaMallocHost", 10, 10 + length, 1024 * MIB, 1, tid=101),
-    ]  # fmt: skip
-    made = recorded(samples, calls, threads={(100, 100): "main", (100, 101): "pin"})
-    return list(allocating.blocking_pins(scene(made)))
-
-
-def test_pin_that_holds_up_another_thread_is_made_in_pieces() -> None:
-    (found,) = holding(80)
-    assert found.cure.id == "pin-in-pieces"
-    assert (found.site.place, found.site.thread) == ("app.cu:40", "pin")
-    assert found.cost_ns == 80 * MS
-    assert found.saving.likely_ns == 72 * MS
-
-
-def test_short_pins_hold_up_nobody() -> None:
-    assert holding(19) == []
-
-
 def contexts(before: int, named: bool = True) -> list[Candidate]:
     stack = ("main@/app", "cudaFree@/app", "cuInit@/usr/lib/libcuda.so.1", "__x64_sys_ioctl")
     samples = ran(0, before) + ran(before, before + 100, stack) + ran(before + 100, 400)
@@ -246,5 +218,5 @@ def test_context_at_the_beginning_or_outside_all_ranges_is_in_its_place() -> Non
 
 def test_without_calls_nothing_is_searched() -> None:
     alone = scene(recorded(ran(0, 100, CREATED)))
-    detectors = (allocating.pairs, allocating.page_creation, allocating.blocking_pins, allocating.late_context)
+    detectors = (allocating.pairs, allocating.page_creation, blocking.blocking_pins, allocating.late_context)
     assert [found for detector in detectors for found in detector(alone)] == []

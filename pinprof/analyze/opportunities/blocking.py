@@ -1,0 +1,135 @@
+"""Who holds up the critical thread inside CUDA's driver: pins of another thread, and another process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.blame.results import CERTAINTIES, BlameRow, HolderKind
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.results import Evidence
+from pinprof.analyze.opportunities.scene import Scene
+from pinprof.model import Int64
+from pinprof.rate_book import RUN, Estimate
+from pinprof.units import format_bytes, format_counted, format_ns
+
+PIECE_BYTES = 256 << 20
+"""Pins of this size or less are pieces already: only an earlier time helps."""
+_DRIVER_WAITS = ("wait.driver", "wait.uvm", "wait.kernel", "wait.mmap_lock")
+"""Waits in which another process can hold up a thread without being asked for anything."""
+
+
+def blocking_pins(scene: Scene) -> Iterator[Candidate]:
+    """Long pins of other threads, while which the critical thread waits for the driver."""
+    calls = scene.calls
+    rows = np.flatnonzero(scene.blocked)
+    if calls is None or not len(rows):
+        return
+    pinning = np.flatnonzero(calls.is_for("alloc pinned", "register") & (calls.table.tid != scene.course.tid))
+    for group in list(scene.call_groups(pinning))[:1]:
+        yield _held_up(scene, group, rows)
+
+
+def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
+    calls = scene.calls
+    assert calls is not None
+    cost, largest = scene.ns(rows), int(calls.size_bytes[group].max())
+    tid = int(calls.table.tid[group][0])
+    thread = scene.capture.threads.get((scene.course.pid, tid), "")
+    site = replace(scene.site_of_calls(group, scene.rows_inside(group)), thread=thread)
+    waiting = scene.waiting_site(rows)
+    in_pieces = 0 < largest <= PIECE_BYTES
+    pinned = (
+        f"{format_counted(len(group), 'piece', 'pieces')} of at most {format_bytes(largest)}"
+        if in_pieces
+        else f"{format_bytes(largest)} in one call"
+    )
+    blamed = _blamed(scene, tid)
+    return Candidate(
+        title=f"{site.place} pins {pinned}, while {waiting.place} waits for the driver.",
+        site=site,
+        phase=scene.phase_of(rows),
+        rows=rows,
+        cost_ns=cost,
+        remains=Estimate(0, 0, 0.2 * cost, RUN) if in_pieces else Estimate(0.1 * cost, 0, 0.5 * cost, RUN),
+        cure=cure("pin-before-serving" if in_pieces else "pin-in-pieces", scene.framework),
+        count=len(group),
+        bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
+        basis=(
+            "The pins take as long before the work begins, when nobody waits for the driver."
+            if in_pieces
+            else "The driver runs other calls between pins, so small pins block them only briefly.",
+        ),
+        evidence=(Evidence(f"{format_ns(cost)} of waiting in {waiting.place} is during these pins."), *blamed),
+    )
+
+
+def _blamed(scene: Scene, tid: int) -> Iterator[Evidence]:
+    """What is known of the critical thread's waits for this one, and how."""
+    rows = [
+        row
+        for row in (scene.blame.rows if scene.blame else ())
+        if row.waiter.tid == scene.course.tid and row.holder.kind is HolderKind.THREAD and row.holder.tid == tid
+    ]
+    if not rows:
+        return
+    most = max(rows, key=lambda row: row.ns)
+    known = CERTAINTIES[next(iter(most.certainty))]
+    waited = format_ns(sum(row.ns for row in rows))
+    yield Evidence(
+        f"The thread that pins holds up this one for {waited} ({known}), {format_ns(most.longest_ns)} at once."
+    )
+
+
+def other_process(scene: Scene) -> Iterator[Candidate]:
+    """Waits in the kernel and the driver that a process outside the program ends, by that process."""
+    held: dict[tuple[HolderKind, int], list[BlameRow]] = {}
+    for row in scene.blame.rows if scene.blame else ():
+        mine = (row.waiter.pid, row.waiter.tid) == (scene.course.pid, scene.course.tid)
+        if mine and row.wait in _DRIVER_WAITS and row.holder.kind in (HolderKind.PROCESS, HolderKind.OUTSIDE):
+            held.setdefault((row.holder.kind, row.holder.pid), []).append(row)
+    for (kind, pid), blamed in held.items():
+        rows = _rows_of(scene, blamed)
+        cost = min(sum(row.ns for row in blamed), scene.ns(rows))
+        if not cost:
+            continue
+        site, holder = scene.waiting_site(rows), blamed[0].holder
+        who = f"process {pid}" if kind is HolderKind.PROCESS else "a process outside the program"
+        if holder.name:
+            who += f" ({holder.name})"
+        count = sum(row.count for row in blamed)
+        hint = "Record with --system-wide to see what that process does meanwhile."
+        seen = " < ".join(holder.stack[:3])
+        yield Candidate(
+            title=f"{site.place} waits in the driver for {who}.",
+            site=site,
+            phase=scene.phase_of(rows),
+            rows=rows,
+            cost_ns=cost,
+            remains=Estimate(0.1 * cost, 0, 0.5 * cost, RUN),
+            cure=cure("other-process", scene.framework),
+            count=count,
+            basis=("The driver runs this program's calls between small pins of the other process.",),
+            evidence=(
+                Evidence(f"{format_counted(count, 'wait ends', 'waits end')} when {who} lets go."),
+                Evidence(f"It was in {seen}." if seen else hint),
+            ),
+        )
+
+
+def _rows_of(scene: Scene, blamed: list[BlameRow]) -> Int64:
+    """The wall rows of these waits."""
+    wall, samples = scene.course.wall, scene.capture.samples
+    leaves = [LEAF[row.wait] for row in blamed]
+    own = (samples.tid[wall.sample] == scene.course.tid) & (samples.pid[wall.sample] == scene.course.pid)
+    rows = np.flatnonzero(own & (wall.waiting >= 0) & np.isin(scene.leaf, leaves))
+    place = scene.sites.frames(samples.stack[wall.sample[rows]])
+    distinct, which = np.unique(place, return_inverse=True)
+    wanted = {row.waiter.site.place for row in blamed}
+    thread = scene.capture.threads.get((scene.course.pid, scene.course.tid), "")
+    at = np.array([scene.sites.site(one, thread).place in wanted for one in distinct.tolist()] or [False], np.bool_)
+    return rows[at[which.reshape(-1)]]

@@ -1,0 +1,104 @@
+"""Who holds up the critical thread in the driver: a thread that pins, by what its waits show, or another process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pinprof.analyze.blame.results import BlameResult, BlameRow, Holder, HolderKind, Waiter
+from pinprof.analyze.blame.table import blame_of
+from pinprof.analyze.blame.waits import Certainty
+from pinprof.analyze.opportunities import allocating, blocking
+from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.analyze.opportunities.results import Site
+from pinprof.analyze.opportunities.scene import Scene
+from tests.support.scenes import CREATED, FREE, MIB, MS, Traced, ran, recorded, scene, waited
+
+IN_DRIVER = (
+    "main@/app", "cudaMemcpy@/usr/lib/libcuda.so.1", "__x64_sys_ioctl", "rm_ioctl[nvidia]", "down_read", "schedule",
+)  # fmt: skip
+FUTEX = ("__x64_sys_futex", "do_futex", "futex_wait", "schedule")
+IN_LIBRARY = (
+    "main@/app", "cuMemAlloc_v2@/usr/lib/libcuda.so.1", "pthread_rwlock_wrlock@/usr/lib/libc.so.6", *FUTEX,
+)  # fmt: skip
+JOINS = ("main@/app", "pthread_mutex_lock@/usr/lib/libc.so.6", *FUTEX)
+
+
+def pinning(length: int, waits: Sequence[str] = IN_DRIVER, pins: Sequence[tuple[float, float, int]] = ()) -> Scene:
+    """Another thread pins for `length` ms while a call of the critical thread waits."""
+    samples = [
+        *ran(0, 10), *waited(10, 10 + length, waits), *ran(10 + length, 200),
+        *ran(10, 10 + length, CREATED, tid=101), *ran(10 + length, 12 + length, FREE, tid=101),
+    ]  # fmt: skip
+    calls = [
+        Traced("cuMemcpyHtoD", 10, 10 + length), Traced("cuLaunchKernel", 150, 151),
+        *(Traced("cudaMallocHost", start, end, size, 1, tid=101)
+          for start, end, size in pins or [(10, 10 + length, 1024 * MIB)]),
+    ]  # fmt: skip
+    made = recorded(samples, calls, threads={(100, 100): "main", (100, 101): "pin"})
+    found = scene(made)
+    return replace(found, blame=blame_of(made, found.attribution))
+
+
+@pytest.mark.parametrize("waits", [IN_DRIVER, IN_LIBRARY], ids=["driver", "library"])
+def test_pin_that_holds_up_another_thread_is_made_in_pieces(waits: Sequence[str]) -> None:
+    held = pinning(80, waits)
+    (found,) = blocking.blocking_pins(held)
+    assert found.cure.id == "pin-in-pieces"
+    assert (found.site.place, found.site.thread) == ("app.cu:40", "pin")
+    assert found.cost_ns == 80 * MS
+    assert found.saving.likely_ns == 72 * MS
+    assert [one.text for one in found.evidence if "holds up this one for 80 ms" in one.text]
+    # The wait is no cost of the call that waits.
+    own = np.flatnonzero(held.calls.is_for("copy")) if held.calls else np.zeros(0, np.int64)
+    assert held.cost_of_calls(own, held.rows_inside(own)) == 0
+
+
+def test_a_lock_of_the_program_is_not_the_drivers() -> None:
+    assert not list(blocking.blocking_pins(pinning(80, JOINS)))
+
+
+def test_short_pins_hold_up_nobody() -> None:
+    assert not list(blocking.blocking_pins(pinning(19)))
+
+
+def test_pins_that_are_pieces_already_come_before_the_work() -> None:
+    (found,) = blocking.blocking_pins(pinning(80, pins=[(10, 50, 256 * MIB), (50, 90, 256 * MIB)]))
+    assert found.cure.id == "pin-before-serving"
+    assert "2 pieces of at most 256 MiB" in found.title
+    assert found.saving.likely_ns == 80 * MS
+
+
+def held_by(kind: HolderKind, pid: int, name: str, stack: tuple[str, ...]) -> list[Candidate]:
+    made = recorded([*ran(0, 10), *waited(10, 90, IN_DRIVER), *ran(90, 200)])
+    run = scene(made)
+    site = run.waiting_site(np.flatnonzero(run.caused_by("wait.driver")))
+    row = BlameRow(
+        Waiter(100, 100, "main", site), "wait.driver", Holder(kind, pid, pid, name, Site("", "", 0, name), {}, stack),
+        {Certainty.WAKER: 80 * MS}, 80 * MS, 1, 80 * MS, 10 * MS,
+    )  # fmt: skip
+    blame = BlameResult((row,), 80 * MS, 0, 0, 0, True, 1.0, (), 0)
+    return list(blocking.other_process(replace(run, blame=blame)))
+
+
+def test_another_process_is_named_where_the_whole_machine_was_recorded() -> None:
+    (found,) = held_by(HolderKind.PROCESS, 4711, "server", ("down_write", "pin_user_pages", "os_lock_user_pages"))
+    assert found.cure.id == "other-process"
+    assert "process 4711 (server)" in found.title
+    assert found.cost_ns == 80 * MS
+    assert "pin_user_pages" in found.evidence[1].text
+
+
+def test_without_the_whole_machine_it_is_a_process_outside() -> None:
+    (found,) = held_by(HolderKind.OUTSIDE, 0, "", ())
+    assert "a process outside the program" in found.title
+    assert "--system-wide" in found.evidence[1].text
+    assert not list(blocking.other_process(scene(recorded(ran(0, 10)))))
+
+
+def test_the_pin_itself_may_be_made_faster_too() -> None:
+    (faster,) = allocating.page_creation(pinning(80, IN_LIBRARY))
+    assert faster.cure.id == "touch-then-register"
