@@ -53,7 +53,7 @@ class Follower:
         self._stopping = True
 
     def run(self) -> None:
-        """Until the program has ended, or we are told to stop."""
+        """Until the program has ended or `stop` is called."""
         while not self._stopping and alive(self._root):
             self.step()
         self.finish()

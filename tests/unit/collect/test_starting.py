@@ -160,13 +160,14 @@ def test_ids_that_come_later_are_in_the_head_of_a_file_without_an_end(tmp_path: 
 
 def test_a_fork_is_named_and_runs_the_module(tmp_path: Path) -> None:
     code = """
+import os
 import sys
 from pathlib import Path
 from pinprof.collect.own_processes import started
 
 folder = Path(sys.argv[1])
 log = folder / "log"
-recorder = started("pinprof.collect.uvm", "pinprof-uvm", ["0", str(folder), "inf"], log, fork=True)
+recorder = started("pinprof.collect.uvm", "pinprof-uvm", [str(os.getpid()), str(folder), "inf"], log, fork=True)
 while recorder.wait_status is None and (not log.exists() or "ready" not in log.read_text()):
     recorder.reap()
 print(Path(f"/proc/{recorder.pid}/comm").read_text().strip())
