@@ -179,7 +179,7 @@ def seal(directory: Path) -> frozenset[int]:
     if store.part(directory, store.PERF_SCRIPT):
         stack_copies.blank(path, recording.header)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
-    return program_tree(sorted(recording.raw.tasks, key=lambda task: task[0]), roots, manifest.command)
+    return program_tree(recording.raw.tasks, roots, manifest.command)
 
 
 def own_kallsyms(recording: perf_data.Recording) -> Path | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +16,7 @@ import numpy as np
 from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
 from pinprof.cuda_functions import FUNCTIONS, READ_PIECES, STATED, Function, kind_of, plain_name
 from pinprof.errors import PinprofError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import outermost
@@ -23,7 +24,7 @@ from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
 from pinprof.read.perf.cuda_memory import NOBODY, Arguments
 from pinprof.read.perf.cuda_processes import Known, Process
-from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.stacks import build_stacks
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.units import format_counted
 
@@ -73,12 +74,8 @@ def load(
         none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before)
         return CudaCalls(Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples), (), after=none.after)
     samples = raw.samples
-    if not callers:
-        samples = replace(samples, chain_length=np.minimum(samples.chain_length, _INNERMOST))
-    spaces = AddressSpaces(perf_data.times_by_pid(samples))
-    for time, record in sorted(raw.tasks, key=lambda task: task[0]):
-        spaces.apply(time, record, recording.header.features.build_ids)
-    stacks = perf_data.stacks_of(samples, raw, spaces, resolver)
+    chains = raw.chains if callers else raw.chains.innermost(_INNERMOST)
+    stacks = build_stacks(chains, samples.chain, raw.spaces, resolver)
     entered, left, still = _pairs(
         samples.clock,
         samples.pid,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -33,10 +33,11 @@ from pinprof.activity import (
 )
 from pinprof.columns import Bool, Int64, UInt8, UInt64
 from pinprof.cuda_functions import FUNCTIONS, Function
+from pinprof.lazy_dataclass import dataclass
 from pinprof.read.perf.cuda_processes import ANONYMOUS, Held, Known, Place, Process, place_of
+from pinprof.read.perf.mappings import TaskRecord
 from pinprof.read.perf.places import NOTHING
 from pinprof.read.perf.records import DataArea, ForkRecord, MapRecord
-from pinprof.read.perf.stream import TaskRecord
 
 _MOST_BYTES = 2**63 - 1
 NOBODY = Known()

@@ -9,12 +9,13 @@ from __future__ import annotations
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from pinprof.activity import Location, MemoryKind
+from pinprof.lazy_dataclass import dataclass
 from pinprof.read.perf.places import Places
 from pinprof.read.perf.records import DataArea
 from pinprof.shapes import COUNT, MOST, PID, Column, Each, OneOf, Record, Row, Unfit, Whole, read

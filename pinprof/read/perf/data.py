@@ -15,15 +15,15 @@ only perf can make them, so these are read through `perf script` (capture.py).
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from pinprof.columns import pack, pairs_of
+from pinprof.columns import in_order, pack, packed, pairs_of, taken
 from pinprof.errors import FormatError, readable
+from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import Manifest
 from pinprof.model import (
     READY,
@@ -31,6 +31,7 @@ from pinprof.model import (
     Capture,
     ClockSync,
     Event,
+    ExitTable,
     Int16,
     Int32,
     Int64,
@@ -43,13 +44,14 @@ from pinprof.model import (
 from pinprof.read.assembly import summable
 from pinprof.read.perf import records as rec
 from pinprof.read.perf import wakeups
-from pinprof.read.perf.header import EventSource, Header, read_header
-from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.chains import Chains
+from pinprof.read.perf.header import EventSource, Header
+from pinprof.read.perf.mappings import SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import waits
+from pinprof.read.perf.passes import Raw, read_records
 from pinprof.read.perf.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples
 from pinprof.read.perf.stacks import Stacks, build_stacks
-from pinprof.read.perf.stream import Raw, RecordReader, TaskRecord
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.read.thread_names import changed_names, kernel_names
 from pinprof.store import new_manifest
@@ -83,13 +85,7 @@ class Recording:
 def load(path: Path) -> Recording:
     """Read the records of a perf.data file; CaptureError if it cannot be opened, FormatError if it is none."""
     with readable(path), path.open("rb", buffering=0) as file:
-        header = read_header(file, str(path))
-        reader = RecordReader(header)
-        if any(source.attr.needs_unwinding for source in header.sources):
-            raw = replace(reader.result(), kernel_reference=RecordReader(header).kernel_reference(file))
-        else:
-            reader.run(file)
-            raw = reader.result()
+        header, raw = read_records(file, path)
     recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(
@@ -107,17 +103,14 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     """The capture that a recording and its symbols make; `manifest` None makes one from the feature headers."""
     header, raw = recording.header, recording.raw
     facts = manifest or synthesized_manifest(header)
-    tasks = sorted(raw.tasks, key=lambda task: task[0])
-    spaces = AddressSpaces(times_by_pid(raw.samples))
-    for time, record in tasks:
-        spaces.apply(time, record, header.features.build_ids)
+    tasks, spaces = raw.tasks, raw.spaces
     recorded, woken = wakeups.apart(raw, header.sources)
     samples, left_out, notes = _of_program(recorded, tasks, spaces, header, facts, ranges)
     off_cpu = _off_cpu_sources(raw, header.sources)
     if off_cpu:
         samples = samples.take(_may_wait(samples, spaces, off_cpu))
     woken = woken.of_program(samples, spaces, system_wide=is_system_wide(header.features.command) is True)
-    stacks = stacks_of(samples.joined(woken.samples), raw, spaces, resolver)
+    stacks = stacks_of(np.append(samples.chain, woken.samples.chain), raw, resolver)
     nodes, wakers = np.split(stacks.node, [len(samples)])
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
@@ -125,7 +118,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     weights, cut = summable(weights)
     sampled = pairs_of(np.unique(pack(samples.pid, samples.tid)))
     threads, inherited = kernel_names(tasks, sampled)
-    order = np.argsort(samples.clock, kind="stable")
+    order = in_order(samples.clock)
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
@@ -140,14 +133,14 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         events=events,
         samples=SampleTable(
             time_ns=samples.clock[order] if raw.timed else np.zeros_like(samples.clock),
-            pid=samples.pid[order],
-            tid=samples.tid[order],
-            cpu=samples.cpu[order],
-            event=event[order],
-            weight=weights[order],
+            pid=taken(samples.pid, order),
+            tid=taken(samples.tid, order),
+            cpu=taken(samples.cpu, order),
+            event=taken(packed(event), order),
+            weight=taken(packed(weights), order),
             stack=nodes[order],
-            ip=samples.ip[order],
-            address=samples.addr[order],
+            ip=taken(samples.ip, order),
+            address=taken(samples.addr, order),
             wait=None if wait is None else wait[order],
         ),
         stacks=stacks.table,
@@ -155,13 +148,14 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         threads=threads,
         inherited=inherited,
         wakeups=woken.table(wakers) if raw.timed else None,
+        exits=_exits(raw.exits, sampled) if raw.timed else ExitTable.empty(),
         strangers=woken.strangers(tasks),
         renamed=changed_names(tasks, sampled) if raw.timed else {},
         clock=clock,
         losses=Losses(
             lost_samples=raw.lost_samples,
             unknown_records=raw.unknown_records,
-            truncated_chains=_truncated(header.sources, samples),
+            truncated_chains=_truncated(header.sources, samples, raw.chains),
             corrupt_bytes=raw.corrupt_bytes,
             unresolved_frames=stacks.unresolved,
             missing_stacks=int(samples.unchained.sum()),
@@ -172,17 +166,16 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     )
 
 
-def stacks_of(samples: RawSamples, raw: Raw, spaces: AddressSpaces, resolver: Resolver) -> Stacks:
-    """The stacks of some of a recording's samples; uses up what `raw` holds of call chains."""
-    return build_stacks(
-        raw.chains,
-        samples.chain_start,
-        samples.chain_length,
-        spaces.version_of(samples.pid, samples.clock),
-        raw.addresses,
-        spaces,
-        resolver,
-    )
+def _exits(exits: Mapping[tuple[int, int], int], sampled: Collection[tuple[int, int]]) -> ExitTable:
+    """When the threads ended that samples are of."""
+    known = sorted((exits[pair], *pair) for pair in sampled if 0 < exits.get(pair, 0) < 1 << 63)
+    time, pid, tid = zip(*known, strict=True) if known else ((), (), ())
+    return ExitTable.of(len(known), time_ns=time, pid=pid, tid=tid)
+
+
+def stacks_of(chain: Int32, raw: Raw, resolver: Resolver) -> Stacks:
+    """The stacks of some of a recording's samples, by their chains."""
+    return build_stacks(raw.chains, chain, raw.spaces, resolver)
 
 
 def synthesized_manifest(header: Header) -> Manifest:
@@ -199,17 +192,10 @@ def synthesized_manifest(header: Header) -> Manifest:
     )
 
 
-def times_by_pid(samples: RawSamples) -> dict[int, Int64]:
-    """Per process its samples' times, ascending."""
-    order = np.lexsort((samples.clock, samples.pid))
-    pids, starts = np.unique(samples.pid[order], return_index=True)
-    return dict(zip(pids.tolist(), np.split(samples.clock[order], starts[1:]), strict=False))
-
-
 def _of_program(
     samples: RawSamples,
     tasks: list[tuple[int, TaskRecord]],
-    spaces: AddressSpaces,
+    spaces: SpaceTable,
     header: Header,
     manifest: Manifest,
     ranges: RangeTable,
@@ -234,10 +220,10 @@ def _of_program(
     return samples.take(rows), int((~rows).sum()), []
 
 
-def _truncated(sources: list[EventSource], samples: RawSamples) -> int:
+def _truncated(sources: list[EventSource], samples: RawSamples, chains: Chains) -> int:
     """How many callchains are as long as their event permits."""
     limit = np.array([source.attr.sample_max_stack or rec.MAX_STACK for source in sources], np.int32)
-    return int(np.count_nonzero(samples.chain_length >= limit[samples.source]))
+    return int(np.count_nonzero(chains.length_of(samples.chain) >= limit[samples.source]))
 
 
 def _known_pids(manifest: Manifest, ranges: RangeTable) -> set[int]:
@@ -253,7 +239,7 @@ def _off_cpu_sources(raw: Raw, sources: list[EventSource]) -> list[int]:
     return [index for index, entry in enumerate(sources) if entry.attr.is_context_switches]
 
 
-def _may_wait(samples: RawSamples, spaces: AddressSpaces, off_cpu: list[int]) -> Bool:
+def _may_wait(samples: RawSamples, spaces: SpaceTable, off_cpu: list[int]) -> Bool:
     """All samples but switch-outs of kernel threads and idle loops, which wait most of the time, and of dead threads:
     the last one, seen by a system-wide recording alone, has no thread any more.
     """

@@ -11,17 +11,18 @@ Sources: include/uapi/linux/perf_event.h, kernel/events/callchain.c; tools/perf/
 from __future__ import annotations
 
 import struct
-from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
 from pinprof.columns import PairIndex
 from pinprof.model import Int32, Int64, UInt64
-from pinprof.read.perf.samples import RawSamples, SampleGatherer, address_chains
+from pinprof.read.perf.addresses import address_chains
+from pinprof.read.perf.chains import positions
 
 
 class DeferredChains:
-    """The records of one file, to be appended to the chains of its samples at the end."""
+    """The records of one file, whose chains go behind those of its samples."""
 
     def __init__(self) -> None:
         self._tids: list[int] = []
@@ -38,29 +39,20 @@ class DeferredChains:
         self._cookies.append(cookie)
         self._chains.append(words[2 : 2 + count])
 
-    def joined(self, gatherer: SampleGatherer, samples: RawSamples, chains: Int32) -> tuple[RawSamples, Int32, int]:
-        """Samples and chains with the callers that came later, and how many samples wait for theirs in vain."""
-        rows, cookies = gatherer.promised()
-        if not len(rows) or not self._chains:
-            return samples, chains, len(rows)
-        own = np.array(self._cookies, np.uint64).view(np.int64)
-        index = PairIndex.of(np.array(self._tids, np.int32), own, np.arange(len(own)))
-        which = index.find(samples.tid[rows], cookies.view(np.int64))
-        rows, which = rows[which >= 0], which[which >= 0]
-        missing = len(cookies) - len(rows)
+    def of(self, tid: Int32, cookies: UInt64) -> tuple[UInt64, Int64]:
+        """The addresses of the chains that some samples wait for, end to end, and how many each has: -1 for none."""
+        entries, length, index = self._columns
+        which = index.find(tid, cookies.view(np.int64))
+        came = which >= 0
+        begins = np.cumsum(length) - length
+        found = entries[positions(begins[which[came]], length[which[came]])]
+        return found, np.where(came, np.append(length, 0)[which], -1)
+
+    @cached_property
+    def _columns(self) -> tuple[UInt64, Int64, PairIndex]:
+        """All chains' addresses end to end, the length of each, and the chain of each thread and cookie."""
         length = np.array([len(chain) for chain in self._chains], np.int64)
-        entries, length, *_ = address_chains(np.concatenate(self._chains), np.cumsum(length) - length, length)
-        pool = np.concatenate([chains, gatherer.number(entries)])
-        begins = len(chains) + np.cumsum(length) - length
-        starts = np.stack([samples.chain_start[rows], begins[which]], 1).reshape(-1)
-        lengths = np.stack([samples.chain_length[rows].astype(np.int64), length[which]], 1).reshape(-1)
-        ends: Int64 = np.cumsum(lengths)
-        made = pool[np.arange(int(lengths.sum())) + np.repeat(starts - (ends - lengths), lengths)]
-        chain_start, chain_length = samples.chain_start.copy(), samples.chain_length.copy()
-        chain_start[rows] = len(chains) + (ends - lengths)[::2]
-        chain_length[rows] = lengths[::2] + lengths[1::2]
-        return (
-            replace(samples, chain_start=chain_start, chain_length=chain_length),
-            np.concatenate([chains, made]),
-            missing,
-        )
+        words = np.concatenate([np.zeros(0, np.uint64), *self._chains])
+        entries, length, *_ = address_chains(words, np.cumsum(length) - length, length)
+        own = np.array(self._cookies, np.uint64).view(np.int64)
+        return entries, length, PairIndex.of(np.array(self._tids, np.int32), own, np.arange(len(own)))

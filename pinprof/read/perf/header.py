@@ -9,10 +9,11 @@ each set bit lies behind the data. The host name feature is deliberately not kep
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, BinaryIO
 
 from pinprof.errors import FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.read.perf.records import Attr, c_string, parse_attr, parse_build_id
 
 MAGIC = b"PERFILE2"

@@ -10,12 +10,17 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping as Lookup
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import field
+from functools import cached_property
 
 import numpy as np
 
-from pinprof.model import Dso, Int32, Int64, UInt64
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import Bool, Dso, Int32, Int64, UInt64
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
+
+TaskRecord = MapRecord | CommRecord | ForkRecord
 
 NO_DSO = -1
 EMPTY = 0
@@ -23,6 +28,8 @@ EMPTY = 0
 
 _DELETED = " (deleted)"
 _ADDRESSED_BY_PROCESS = ("jit", "anon")
+_USER_END = 1 << 56
+"""No processor gives programs addresses beyond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,21 +70,88 @@ class Version:
         above = [old.cut(new.end, old.end) for old in displaced[-1:] if old.end > new.end]
         self.mappings = [*self.mappings[: place.start], *below, new, *above, *self.mappings[place.stop :]]
 
+
+@dataclass(frozen=True)
+class Mapped:
+    """Mappings as columns, ascending."""
+
+    start: UInt64
+    end: UInt64
+    shift: UInt64
+    dso: Int32
+
+    @classmethod
+    def of(cls, mappings: Sequence[Mapping]) -> Mapped:
+        """The columns of some mappings."""
+        return cls(
+            np.array([mapping.start for mapping in mappings], np.uint64),
+            np.array([mapping.end for mapping in mappings], np.uint64),
+            np.array([mapping.shift % 2**64 for mapping in mappings], np.uint64),
+            np.array([mapping.dso for mapping in mappings], np.int32),
+        )
+
     def find(self, addresses: UInt64) -> tuple[Int32, UInt64]:
         """Per address its DSO (NO_DSO where nothing is mapped) and its offset in that DSO."""
-        if not self.mappings:
+        if not len(self.start):
             return np.full(len(addresses), NO_DSO, np.int32), addresses
-        starts = np.array([mapping.start for mapping in self.mappings], np.uint64)
-        ends = np.array([mapping.end for mapping in self.mappings], np.uint64)
-        shifts = np.array([mapping.shift % 2**64 for mapping in self.mappings], np.uint64)
-        dsos = np.array([mapping.dso for mapping in self.mappings], np.int32)
-        index = np.maximum(np.searchsorted(starts, addresses, side="right") - 1, 0)
-        inside = (starts[index] <= addresses) & (addresses < ends[index])
-        return np.where(inside, dsos[index], NO_DSO).astype(np.int32), addresses + shifts[index]
+        index = np.maximum(np.searchsorted(self.start, addresses, side="right") - 1, 0)
+        inside = (self.start[index] <= addresses) & (addresses < self.end[index])
+        return np.where(inside, self.dso[index], NO_DSO).astype(np.int32), addresses + self.shift[index]
+
+
+@dataclass(frozen=True)
+class SpaceTable:
+    """All address spaces of a recording as columns, so that a process can hand them to another."""
+
+    pid: Int32
+    """With `since` and `version`: which version each process has from when on, ascending."""
+    since: Int64
+    version: Int32
+    first: Int64
+    """Per version its rows of `mapped`, up to `last`."""
+    last: Int64
+    mapped: Mapped
+    owner: Int32
+    """Per version the first one of its process."""
+    pid_of: Int32
+    """Per version its process."""
+    dsos: tuple[Dso, ...]
+    forked_from: Lookup[int, int]
+    """The parent of each process that executes what it was forked with: code made at run time is its too."""
+    end: int
+    """Nothing is mapped at this address and beyond."""
+
+    @cached_property
+    def by_process(self) -> Bool:
+        """Per DSO, and for none, whether it is memory of a process rather than a file."""
+        return np.array([*(dso.kind in _ADDRESSED_BY_PROCESS for dso in self.dsos), False], np.bool_)
+
+    def has_mappings(self, pid: int) -> bool:
+        """Whether a process ever had user code mapped: kernel threads never do."""
+        versions = self.version[slice(*np.searchsorted(self.pid, [pid, pid + 1]))]
+        return bool((self.last[versions] > self.first[versions]).any())
+
+    def version_of(self, pids: Int32, times: Int64) -> Int32:
+        """Per sample, the version of its process's address space at its time."""
+        versions = np.full(len(pids), EMPTY, np.int32)
+        order = np.argsort(pids, kind="stable")
+        distinct, starts = np.unique(pids[order], return_index=True)
+        begins = np.searchsorted(self.pid, distinct).tolist()
+        ends = np.searchsorted(self.pid, distinct, side="right").tolist()
+        for begin, end, rows in zip(begins, ends, np.split(order, starts[1:]), strict=False):
+            if begin < end:
+                index = np.searchsorted(self.since[begin:end], times[rows], side="right") - 1
+                versions[rows] = self.version[begin:end][np.maximum(index, 0)]
+        return versions
+
+    def find(self, version: int, addresses: UInt64) -> tuple[Int32, UInt64]:
+        """`Mapped.find` in one version."""
+        rows, mapped = slice(self.first[version], self.last[version]), self.mapped
+        return Mapped(mapped.start[rows], mapped.end[rows], mapped.shift[rows], mapped.dso[rows]).find(addresses)
 
 
 class AddressSpaces:
-    """Replays task records in time order; afterwards tells the version of any (pid, time) and resolves addresses."""
+    """Replays task records in time order; `table()` afterwards tells what is mapped where and when."""
 
     def __init__(self, sample_times: Lookup[int, Int64]) -> None:
         """`sample_times`: per pid its samples' times, ascending; a version that no sample sees is not kept."""
@@ -87,9 +161,9 @@ class AddressSpaces:
         self._history: dict[int, tuple[list[int], list[int]]] = {}
         self._sample_times = sample_times
         self.forked_from: dict[int, int] = {}
-        """The parent of each process that executes what it was forked with: code made at run time is its too."""
+        self.end = 0
 
-    def apply(self, time: int, record: MapRecord | CommRecord | ForkRecord, build_ids: Lookup[str, str]) -> None:
+    def apply(self, time: int, record: TaskRecord, build_ids: Lookup[str, str]) -> None:
         """Take in one record; `build_ids` gives those that are not in the record itself."""
         if isinstance(record, MapRecord):
             self._map(time, record, record.build_id or build_ids.get(record.path, ""))
@@ -103,24 +177,33 @@ class AddressSpaces:
             self.forked_from.pop(record.pid, None)
             self._begin(time, record.pid, [])
 
-    def has_mappings(self, pid: int) -> bool:
-        """Whether a process ever had user code mapped: kernel threads never do."""
-        return any(self.versions[version].mappings for version in self._history.get(pid, ([], []))[1])
-
-    def version_of(self, pids: Int32, times: Int64) -> Int32:
-        """Per sample, the version of its process's address space at its time."""
-        versions = np.full(len(pids), EMPTY, np.int32)
-        order = np.argsort(pids, kind="stable")
-        distinct, starts = np.unique(pids[order], return_index=True)
-        for pid, rows in zip(distinct.tolist(), np.split(order, starts[1:]), strict=False):
-            since, which = self._history.get(pid, ([], []))
-            if which:
-                index = np.searchsorted(np.array(since, np.int64), times[rows], side="right") - 1
-                versions[rows] = np.array(which, np.int32)[np.maximum(index, 0)]
-        return versions
+    def table(self) -> SpaceTable:
+        """All versions as columns."""
+        blocks: dict[int, int] = {}
+        for version in self.versions:
+            blocks.setdefault(id(version.mappings), len(blocks))
+        lists = list({id(version.mappings): version.mappings for version in self.versions}.values())
+        ends = np.cumsum([0, *map(len, lists)])
+        block = np.array([blocks[id(version.mappings)] for version in self.versions])
+        history = sorted((pid, *row) for pid, rows in self._history.items() for row in zip(*rows, strict=True))
+        pid, since, which = (list(column) for column in zip(*history, strict=True)) if history else ([], [], [])
+        return SpaceTable(
+            pid=np.array(pid, np.int32),
+            since=np.array(since, np.int64),
+            version=np.array(which, np.int32),
+            first=ends[block],
+            last=ends[block + 1],
+            mapped=Mapped.of([mapping for each in lists for mapping in each]),
+            owner=np.array([self._history.get(version.pid, ([], [0]))[1][0] for version in self.versions], np.int32),
+            pid_of=np.array([version.pid for version in self.versions], np.int32),
+            dsos=tuple(self.dsos),
+            forked_from=self.forked_from,
+            end=self.end,
+        )
 
     def _map(self, time: int, record: MapRecord, build_id: str) -> None:
         dso = self._dso(record.path, build_id)
+        self.end = max(self.end, min(record.end, _USER_END))
         shift = 0 if self.dsos[dso].kind in _ADDRESSED_BY_PROCESS else record.pgoff - record.start
         new = Mapping(record.start, record.end, shift, dso)
         version = self._current(record.pid) or self._begin(time, record.pid, [])

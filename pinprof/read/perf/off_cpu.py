@@ -10,13 +10,13 @@ The wait of a thread that never comes back ends with the thread, or with the rec
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import Table, pack, pairs_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource

@@ -8,8 +8,10 @@ A record is `u32 type, u16 misc, u16 size` and a body of `size - 8` bytes. Parse
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+import sys
 from typing import NamedTuple
+
+from pinprof.lazy_dataclass import dataclass
 
 RECORD_HEADER = struct.Struct("<IHH")
 
@@ -288,7 +290,7 @@ def parse_mmap(misc: int, body: bytes) -> MapRecord | None:
     pid, _tid, start, length, pgoff = struct.unpack_from("<iIQQQ", body)
     if misc & MISC_MMAP_DATA or not _is_user_range(misc, start, length):
         return None
-    return MapRecord(pid, start, start + length, pgoff, c_string(body, 32), "")
+    return MapRecord(pid, start, start + length, pgoff, sys.intern(c_string(body, 32)), "")
 
 
 def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
@@ -298,7 +300,7 @@ def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
     if misc & MISC_MMAP_DATA or not protection & PROT_EXEC or not _is_user_range(misc, start, length):
         return None
     build_id = body[36 : 36 + min(id_size, 20)].hex() if misc & MISC_MMAP_BUILD_ID else ""
-    return MapRecord(pid, start, start + length, pgoff, c_string(body, 64), build_id)
+    return MapRecord(pid, start, start + length, pgoff, sys.intern(c_string(body, 64)), build_id)
 
 
 def parse_data_map(clock: int, body: bytes) -> DataArea:

@@ -17,10 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import (
     KERNEL,
     Capture,

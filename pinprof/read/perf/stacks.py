@@ -1,24 +1,23 @@
-"""Raw callchains (addresses) → the model's stack table (functions): resolve, merge, build the prefix tree.
+"""Distinct call chains of places → the model's stack table (functions): resolve, merge, build the prefix tree.
 
-Every distinct address is resolved once; one with inlined functions stands for a run of frames. Chains are then merged
-as chains of functions, and the tree is built level by level over the distinct ones; a chain that has parted from all
+Every distinct place is resolved once; one with inlined functions stands for a run of frames. Chains are then merged as
+chains of functions, and the tree is built level by level over the distinct ones; a chain that has parted from all
 others needs no more comparing, so the cost of deep, all-different stacks is that of writing them down.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
 from pinprof.read.interning import Interner
-from pinprof.read.perf.mappings import NO_DSO, AddressSpaces
-from pinprof.read.perf.records import KERNEL_START
-from pinprof.read.perf.samples import GUEST
+from pinprof.read.perf.addresses import GUEST
+from pinprof.read.perf.chains import KERNEL_DSO, Chains, Places, by_value, distinct_chains, positions
+from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.symbols.resolver import Resolver
 
 _BLOCK = 1 << 15
@@ -37,73 +36,32 @@ class Stacks:
     unresolved: int
 
 
-def build_stacks(
-    chains: Int32,
-    start: Int64,
-    length: Int32,
-    version: Int32,
-    addresses: UInt64,
-    spaces: AddressSpaces,
-    resolver: Resolver,
-) -> Stacks:
-    """Stacks of samples whose callchain is `chains[start : start + length]`, leaf first, as indices into `addresses`.
-
-    `version` is each sample's address space (AddressSpaces.version_of); user addresses mean different things in each.
-    The samples may come in any order and need not be all. `chains` is used up: what it holds is overwritten.
-    """
-    order = np.argsort(start, kind="stable")
-    length = length[order]
-    flat = chains if _are_all(start[order], length, len(chains)) else chains[_positions(start[order], length)]
-    sampled = len(addresses)
-    if resolver.lines.wanted:
-        addresses = _leaves_apart(flat, length, addresses)
-    codes = _locate(flat, length, version[order], addresses)
-    returns = (codes & np.uint64(0xFFFFFFFF)) < np.uint64(sampled)
-    frame_of_code, count, frames, resolved = _resolve(codes, returns, addresses, spaces, resolver)
+def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Resolver) -> Stacks:
+    """Stacks of samples by the number of their chain; these need not be all of a recording's."""
+    count_of_chain = np.bincount(chain[chain >= 0], minlength=len(chains.length))
+    used = np.flatnonzero(count_of_chain)
+    begins = np.cumsum(chains.length, dtype=np.int64) - chains.length
+    length, weight = chains.length[used], count_of_chain[used]
+    flat = chains.flat[positions(begins[used], length)]
+    seen = np.zeros(len(chains.places), np.bool_)
+    seen[flat] = True
+    number = (np.cumsum(seen) - 1).astype(np.int32)
+    flat = number[flat]
+    frame_of_place, count, frames, resolved = _resolve(chains.places.take(seen), spaces, resolver)
     if int(count.max(initial=1)) > 1:
         flat, length = _expanded(flat, length, count)
-    unresolved = 0
-    for block in range(0, len(flat), _BLOCK * 16):
-        piece = flat[block : block + _BLOCK * 16]
-        piece[:] = frame_of_code[piece]
-        unresolved += int((~resolved)[piece].sum())
-    distinct, of_sample = _distinct_chains(flat, length)
+    flat_frames = frame_of_place[flat]
+    unresolved = int(np.repeat(weight, length)[~resolved[flat_frames]].sum())
+    distinct, of_used = distinct_chains(flat_frames, length)
     begins = np.cumsum(length, dtype=np.int64) - length
-    parent, frame, node = _tree(flat, begins[distinct], length[distinct])
-    node_of_sample = np.empty(len(order), np.int32)
-    node_of_sample[order] = np.append(node, np.int32(NO_NODE))[of_sample]
-    return Stacks(StackTable(parent, frame, frames), node_of_sample, unresolved)
-
-
-def _are_all(start: Int64, length: Int32, total: int) -> bool:
-    """Whether chains, in order of their start, are all that there is, each once."""
-    start, length = start[length > 0], length[length > 0].astype(np.int64)
-    return int(length.sum()) == total and np.array_equal(start, np.cumsum(length) - length)
-
-
-def _leaves_apart(flat: Int32, length: Int32, addresses: UInt64) -> UInt64:
-    """The addresses, and after them once more those at which samples were taken; `flat` is renumbered for these.
-
-    A sampled address is that of an instruction, all others of a user's chain are where a call returns to.
-    """
-    in_user = addresses < np.uint64(KERNEL_START)
-    begins = np.cumsum(length, dtype=np.int64) - length
-    leaves = []
-    for block in range(0, len(length), _BLOCK):
-        begin, end = begins[block : block + _BLOCK], begins[block : block + _BLOCK] + length[block : block + _BLOCK]
-        user = np.append(np.flatnonzero(in_user[flat[begin[0] : end[-1]]]) + begin[0], end[-1])
-        first = user[np.searchsorted(user, begin)]
-        leaves.append(first[first < end])
-    leaf = np.concatenate([np.zeros(0, np.int64), *leaves])
-    sampled = np.zeros(len(addresses), np.bool_)
-    sampled[flat[leaf]] = True
-    number = np.cumsum(sampled, dtype=np.int32) + np.int32(len(addresses) - 1)
-    flat[leaf] = number[flat[leaf]]
-    return np.concatenate([addresses, addresses[sampled]])
+    parent, frame, node = _tree(flat_frames, begins[distinct], length[distinct])
+    node_of_chain = np.full(len(chains.length) + 1, NO_NODE, np.int32)
+    node_of_chain[used] = node[of_used]
+    return Stacks(StackTable(parent, frame, frames), node_of_chain[chain], unresolved)
 
 
 def _expanded(flat: Int32, length: Int32, count: Int32) -> tuple[Int32, Int32]:
-    """Chains of codes → chains of positions among the frames of all codes, and their lengths."""
+    """Chains of places → chains of positions among the frames of all places, and their lengths."""
     start = np.cumsum(count, dtype=np.int64) - count
     before = np.concatenate([np.zeros(1, np.int64), np.cumsum(length, dtype=np.int64)])
     grown = np.zeros(len(length), np.int32)
@@ -112,70 +70,37 @@ def _expanded(flat: Int32, length: Int32, count: Int32) -> tuple[Int32, Int32]:
         lengths = length[block : block + _BLOCK]
         piece = flat[before[block] : before[block + len(lengths)]]
         counts = count[piece]
-        pieces.append(_positions(start[piece], counts).astype(np.int32))
+        pieces.append(positions(start[piece], counts).astype(np.int32))
         sums = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts, dtype=np.int64)])
         ends = before[block + 1 : block + 1 + len(lengths)] - before[block]
         grown[block : block + len(lengths)] = sums[ends] - sums[ends - lengths]
     return np.concatenate([np.zeros(0, np.int32), *pieces]), grown
 
 
-def _locate(flat: Int32, length: Int32, version: Int32, addresses: UInt64) -> UInt64:
-    """A table of `address index | version << 32`, by which the address indices in `flat` are replaced.
-
-    Kernel addresses have version 0: they mean the same in every process.
-    """
-    in_kernel = addresses >= np.uint64(KERNEL_START)
-    if int(version.max(initial=0)) == int(version.min(initial=2**31 - 1)) or not len(version):
-        shared = np.uint64(int(version.max(initial=0)) << 32)
-        return np.arange(len(addresses), dtype=np.uint64) | np.where(in_kernel, np.uint64(0), shared)
-    located = Interner()
-    filled = 0
-    for block in range(0, len(length), _BLOCK):
-        versions: UInt64 = np.repeat(
-            version[block : block + _BLOCK].astype(np.uint64) << np.uint64(32), length[block : block + _BLOCK]
-        )
-        numbers = flat[filled : filled + len(versions)]
-        versions[in_kernel[numbers]] = 0
-        numbers[:] = located.ids(versions | numbers.astype(np.uint64))
-        filled += len(versions)
-    return located.keys
-
-
-def _resolve(
-    codes: UInt64, returns: Bool, addresses: UInt64, spaces: AddressSpaces, resolver: Resolver
-) -> tuple[Int32, Int32, FrameTable, Bool]:
-    """The frames of all codes end to end, innermost first; how many each has; their table; which have a symbol.
-
-    `returns` marks codes of addresses that calls return to.
-    """
-    address = addresses[(codes & np.uint64(0xFFFFFFFF)).astype(np.int64)]
-    version = (codes >> np.uint64(32)).astype(np.int32)
-    names = np.full(len(codes), -1, np.int32)
-    runs = np.full(len(codes), -1, np.int32)
-    dsos = np.full(len(codes), NO_DSO, np.int32)
-    offsets = address.copy()
-    kernel = address >= np.uint64(KERNEL_START)
-    user = np.flatnonzero(~kernel)
-    for number, rows in _by_value(version, user):
-        dsos[rows], offsets[rows] = spaces.versions[number].find(address[rows])
+def _resolve(places: Places, spaces: SpaceTable, resolver: Resolver) -> tuple[Int32, Int32, FrameTable, Bool]:
+    """The frames of all places end to end, innermost first; how many each has; their table; which have a symbol."""
+    names = np.full(len(places), -1, np.int32)
+    runs = np.full(len(places), -1, np.int32)
+    dsos = places.dso.copy()
+    kernel = dsos == KERNEL_DSO
     table = list(spaces.dsos)
-    for index, dso, pid, rows in _by_source(spaces, user, dsos, version):
-        names[rows] = resolver.user(dso, offsets[rows], pid)
-        runs[rows] = resolver.runs(dso, offsets[rows] - returns[rows])
-        dsos[rows] = index
+    for index, pid, rows in _by_source(places, spaces):
+        dso, offsets = table[index], places.offset[rows]
+        names[rows] = resolver.user(dso, offsets, pid)
+        runs[rows] = resolver.runs(dso, offsets - ~places.leaf[rows])
         for ancestor in _ancestors(spaces, pid) if dso.kind == "jit" else ():
             rows = rows[names[rows] < 0]
             if rows.size:
-                names[rows] = resolver.user(dso, offsets[rows], ancestor)
-    dsos[user[dsos[user] == NO_DSO]] = len(table)
-    dsos[user[address[user] == np.uint64(GUEST)]] = len(table) + 1
+                names[rows] = resolver.user(dso, places.offset[rows], ancestor)
+    dsos[dsos == NO_DSO] = len(table)
+    dsos[~kernel & (places.offset == np.uint64(GUEST)) & (dsos == len(table))] = len(table) + 1
     table += [_UNKNOWN_USER_DSO, _GUEST_DSO]
     kernel_rows = np.flatnonzero(kernel)
-    kernel_names, kernel_dsos, which = resolver.kernel(address[kernel_rows])
+    kernel_names, kernel_dsos, which = resolver.kernel(places.offset[kernel_rows])
     names[kernel_rows], dsos[kernel_rows] = kernel_names, which + len(table)
     table += kernel_dsos
-    count = np.ones(len(codes), np.int32)
-    places = np.zeros(len(codes), np.int32)
+    count = np.ones(len(names), np.int32)
+    lines = np.zeros(len(names), np.int32)
     texts = [("", 0)]
     if (with_lines := np.flatnonzero(runs >= 0)).size:
         known = resolver.lines.runs
@@ -187,15 +112,15 @@ def _resolve(
             for name, path, line in known[run]
         ]
         inside = np.repeat(runs >= 0, count)
-        names, dsos, places = (np.repeat(column, count) for column in (names, dsos, places))
+        names, dsos, lines = (np.repeat(column, count) for column in (names, dsos, lines))
         kernel = np.repeat(kernel, count)
-        names[inside], places[inside] = np.array(functions, np.int32).T
+        names[inside], lines[inside] = np.array(functions, np.int32).T
         texts = list(numbers)
-    frame, frames, resolved = _frames(names, dsos, kernel, places, table, resolver.names, texts)
+    frame, frames, resolved = _frames(names, dsos, kernel, lines, table, resolver.names, texts)
     return frame, count, frames, resolved
 
 
-def _ancestors(spaces: AddressSpaces, pid: int) -> Iterator[int]:
+def _ancestors(spaces: SpaceTable, pid: int) -> Iterator[int]:
     """Processes whose code, made at run time before they forked, a process goes on to run."""
     seen = {pid}
     while (pid := spaces.forked_from.get(pid, pid)) not in seen:
@@ -203,29 +128,11 @@ def _ancestors(spaces: AddressSpaces, pid: int) -> Iterator[int]:
         yield pid
 
 
-def _by_source(
-    spaces: AddressSpaces, user: NDArray[np.int64], dsos: Int32, version: Int32
-) -> list[tuple[int, Dso, int, NDArray[np.int64]]]:
-    """User rows grouped by what their symbols come from: a DSO, or for code made at run time a DSO and a process."""
-    groups: dict[tuple[int, int], list[NDArray[np.int64]]] = defaultdict(list)
-    for index, rows in _by_value(dsos, user):
-        if index == NO_DSO:
-            continue
-        if spaces.dsos[index].kind not in ("jit", "anon"):
-            groups[index, 0].append(rows)
-            continue
-        for number, of_version in _by_value(version, rows):
-            groups[index, spaces.versions[number].pid].append(of_version)
-    return [(index, spaces.dsos[index], pid, np.concatenate(rows)) for (index, pid), rows in groups.items()]
-
-
-def _by_value(column: Int32, rows: NDArray[np.int64]) -> Iterator[tuple[int, NDArray[np.int64]]]:
-    """Each value that a column has in these rows, ascending, with its rows in their order; linear in the rows."""
-    values = column[rows]
-    order = np.argsort(values, kind="stable")
-    ends = np.append(np.flatnonzero(np.diff(values[order])) + 1, len(rows))
-    for begin, end in zip([0, *ends[:-1].tolist()], ends.tolist() if len(rows) else [], strict=False):
-        yield int(values[order[begin]]), rows[order[begin:end]]
+def _by_source(places: Places, spaces: SpaceTable) -> Iterator[tuple[int, int, Int64]]:
+    """User places grouped by what their symbols come from: a DSO, or for code made at run time a DSO and a process."""
+    for index, of_dso in by_value(places.dso, np.flatnonzero(places.dso >= 0)):
+        for owner, rows in by_value(places.owner, of_dso):
+            yield index, int(spaces.pid_of[owner]) if owner else 0, rows
 
 
 def _frames(
@@ -263,52 +170,6 @@ def _unresolved_name(dso: Dso) -> str:
     if dso.kind == "kernel":
         return _UNKNOWN_KERNEL
     return dso.name if dso.name.startswith("[") else f"[{dso.name}]"
-
-
-def _distinct_chains(flat: Int32, length: Int32) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The first sample of each distinct chain, and per sample the index of its chain, -1 without chain.
-
-    Chains are distinguished by a 64-bit sum of products (multilinear hashing) and then compared in full; of two chains
-    that meet in the hash without being equal, the later samples each keep a chain of their own.
-    """
-    chained = np.flatnonzero(length > 0)
-    begins = np.cumsum(length, dtype=np.int64) - length
-    factors = _factors(int(length.max(initial=0)) + 1)
-    hashes = np.empty(len(chained), np.uint64)
-    for block in range(0, len(chained), _BLOCK):
-        rows = chained[block : block + _BLOCK]
-        lengths = length[rows].astype(np.int64)
-        ends = np.cumsum(lengths)
-        within = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
-        # Chains of consecutive samples lie end to end: those without chain take no room.
-        entries = flat[begins[rows[0]] : begins[rows[-1]] + lengths[-1]].astype(np.uint64)
-        entries += np.uint64(1)
-        entries *= factors[within]
-        hashes[block : block + _BLOCK] = np.add.reduceat(entries, ends - lengths) ^ factors[lengths]
-    chain = Interner().ids(hashes).astype(np.int64)
-    first = np.full(int(chain.max(initial=-1)) + 1, len(length), np.int64)
-    np.minimum.at(first, chain, chained)
-    unequal = _unequal(flat, begins, length, chained, first[chain])
-    chain[unequal] = len(first) + np.arange(len(unequal))
-    of_sample = np.full(len(length), -1, np.int64)
-    of_sample[chained] = chain
-    return np.concatenate([first, chained[unequal]]), of_sample
-
-
-def _unequal(
-    flat: Int32, begins: Int64, length: Int32, samples: NDArray[np.int64], others: NDArray[np.int64]
-) -> NDArray[np.int64]:
-    """Indices of the samples whose chain differs from that of the sample beside it in `others`."""
-    differs = length[samples] != length[others]
-    to_compare = np.flatnonzero(~differs & (samples != others))
-    for block in range(0, len(to_compare), _BLOCK):
-        rows = to_compare[block : block + _BLOCK]
-        lengths = length[samples[rows]]
-        different = flat[_positions(begins[samples[rows]], lengths)] != flat[_positions(begins[others[rows]], lengths)]
-        if different.any():
-            ends = np.cumsum(lengths, dtype=np.int64)
-            differs[rows] = np.add.reduceat(different, ends - lengths, dtype=np.int64) > 0
-    return np.flatnonzero(differs)
 
 
 def _tree(flat: Int32, begins: Int64, length: Int32) -> tuple[Int32, Int32, Int32]:
@@ -367,18 +228,3 @@ def _append_tails(
         node[rows] = filled + ends
         filled = span.stop
     return parents, frames
-
-
-def _positions(start: Int64, length: NDArray[np.integer]) -> NDArray[np.int64]:
-    """Indices start, start+1, … of each interval, end to end."""
-    ends = np.cumsum(length, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(start - (ends - length), length)
-
-
-def _factors(count: int) -> UInt64:
-    """Fixed odd pseudo-random numbers (SplitMix64), one per place in a chain."""
-    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)

@@ -1,78 +1,33 @@
-"""The data section of a perf.data file → sample columns, raw callchains and task records, in one streaming pass.
+"""Walking the records in the data section of a perf.data file.
 
-The file is read in chunks of a few MiB; within a chunk, a plain loop walks the record headers and everything about
-samples is numpy (samples.py).
+The file is read in chunks of a few MiB; within a chunk, a plain loop walks the record headers. What becomes of the
+records is up to the two passes (passes.py).
 """
 
 from __future__ import annotations
 
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, BinaryIO
 
-from pinprof.model import Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.header import EventSource, Header, name_sources
-from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
-from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, SampleGatherer
+from pinprof.read.perf.samples import Layouts
 
 if TYPE_CHECKING:
     from pinprof.read.perf.inflate import Inflater
 
-_CHUNK_BYTES = 4 << 20
+CHUNK_BYTES = 4 << 20
 _LARGEST_PIECE = (1 << 16) - 17
 """Compressed bytes that perf puts into one record at most (PERF_SAMPLE_MAX_SIZE less its header)."""
 
-TaskRecord = rec.MapRecord | rec.CommRecord | rec.ForkRecord
-
-
-@dataclass
-class Raw:
-    """Everything that one pass over the records yields."""
-
-    samples: RawSamples
-    chains: Int32
-    """Call chains end to end, each leaf first, as indices into `addresses`."""
-    addresses: UInt64
-    """Distinct addresses in call chains; those of the kernel are ≥ 2^63."""
-    tasks: list[tuple[int, TaskRecord]]
-    """(clock, record), in file order."""
-    switches: Switches
-    """Threads leaving processors and coming back; empty when not recorded."""
-    exits: dict[tuple[int, int], int]
-    """(pid, tid) → when that thread last ended."""
-    payload: UInt64
-    """Per sample its tracepoint's own fields (perf_samples.PAYLOAD_WORDS columns); no row without tracepoints."""
-    batches: tuple[Int64, UInt64]
-    """The samples that have sizes of a batch, and these (samples.py)."""
-    areas: list[rec.DataArea]
-    """Memory mapped without code, in file order; recordings of tracepoints only."""
-    kernel_reference: tuple[str, int]
-    """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
-    lost_samples: int
-    unknown_records: int
-    corrupt_bytes: int
-    timed: bool
-    """Whether samples carry times."""
-
 
 class RecordReader:
-    """Walks records from a stream; `run()` once, then `result()`."""
+    """Walks records from a stream, and handles those that say how others are to be read; `run()` once."""
 
     def __init__(self, header: Header) -> None:
         self._header = header
-        self._samples = SampleGatherer()
-        self._samples.sources_changed(header.sources)
-        self._deferred = DeferredChains()
-        self._switches = SwitchGatherer()
-        self._switches.sources_changed(header.sources)
-        self._tasks: list[tuple[int, TaskRecord]] = []
-        self._exits: dict[tuple[int, int], int] = {}
-        self._areas: list[rec.DataArea] = []
-        self._kernel_reference = ("", 0)
-        self._lost_records = self._lost_samples = 0
+        self._layouts = Layouts(header.sources)
         self._unknown = self._corrupt = 0
         self._skip = 0
         self._inflater: Inflater | None = None
@@ -88,11 +43,11 @@ class RecordReader:
         available = max(file.seek(0, 2) - offset, 0)
         left = available if size is None else min(size, available)
         file.seek(offset if available else 0)
-        buffer = bytearray(_CHUNK_BYTES)
+        buffer = bytearray(CHUNK_BYTES)
         view = memoryview(buffer)
         kept = 0
         while True:
-            count = _read_into(file, view[kept : kept + min(len(buffer) - kept, left)])
+            count = read_into(file, view[kept : kept + min(len(buffer) - kept, left)])
             left -= count
             end = kept + count
             position = self._walk(buffer, end)
@@ -117,39 +72,6 @@ class RecordReader:
                 f"The file is truncated: {size - available:,} of {size:,} bytes of samples are missing."
             )
 
-    def kernel_reference(self, file: BinaryIO) -> tuple[str, int]:
-        """`Raw.kernel_reference` from the first chunk alone: perf lists what is mapped before it samples."""
-        offset, size = self._header.data_offset, self._header.data_size
-        if offset < file.seek(0, 2):
-            file.seek(offset)
-            buffer = bytearray(min(_CHUNK_BYTES, _CHUNK_BYTES if size is None else size))
-            self._walk(buffer, _read_into(file, memoryview(buffer)))
-        return self._kernel_reference
-
-    def result(self) -> Raw:
-        """Everything read."""
-        timed = all(layout.time is not None for layout in self._samples.layouts)
-        samples, chains, missing = self._deferred.joined(self._samples, *self._samples.result())
-        if missing:
-            self._header.notes.append(f"{missing:,} samples lack their callers in the program, which were lost.")
-        return Raw(
-            samples=samples,
-            chains=chains,
-            addresses=self._samples.addresses,
-            tasks=self._tasks,
-            switches=self._switches.result(),
-            exits=self._exits,
-            payload=self._samples.payload(),
-            batches=self._samples.batches(),
-            areas=self._areas,
-            kernel_reference=self._kernel_reference,
-            # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
-            lost_samples=max(self._lost_records, self._lost_samples),
-            unknown_records=self._unknown + self._samples.unknown_records,
-            corrupt_bytes=self._corrupt + self._samples.corrupt_bytes,
-            timed=timed,
-        )
-
     def _walk(self, buffer: bytearray, end: int) -> int:
         """Handle every whole record in buffer[:end]; where the rest begins."""
         starts: list[int] = []
@@ -157,11 +79,16 @@ class RecordReader:
         self._starts = starts
         switches: list[int] = []
         append, append_switch = starts.append, switches.append
-        unpack = rec.RECORD_HEADER.unpack_from
+        unpack, sample = rec.RECORD_HEADER.unpack_from, rec.SAMPLE
         handlers = self._handlers()
         position = walked = 0
         while end - position >= 8:
             kind, misc, size = unpack(buffer, position)
+            if kind == sample and 8 <= size <= end - position:
+                append(position)
+                position += size
+                walked += 1
+                continue
             if kind == rec.COMPRESSED2:
                 size = _whole_size(buffer, position, end, size)
             following = position + size
@@ -169,13 +96,11 @@ class RecordReader:
                 # Without a length there is no way to the next record.
                 self._broken = self._broken or size < 8
                 break
-            if kind == rec.SAMPLE:
-                append(position)
-            elif kind in (rec.SWITCH, rec.SWITCH_CPU_WIDE):
+            if kind in (rec.SWITCH, rec.SWITCH_CPU_WIDE):
                 append_switch(position)
             elif (handler := handlers.get(kind)) is not None:
                 if kind == rec.HEADER_ATTR and starts:
-                    self._samples.take(buffer, end, starts)
+                    self._take(buffer, end, starts)
                     starts.clear()
                 try:
                     handler(misc, bytes(buffer[position + 8 : following]))
@@ -188,23 +113,25 @@ class RecordReader:
             if self._skip or self._broken:
                 break
         if starts:
-            self._samples.take(buffer, end, starts)
+            self._take(buffer, end, starts)
         if switches:
-            self._corrupt += self._switches.take(buffer, end, switches)
+            self._take_switches(buffer, end, switches)
         self._starts = outer
         self._walked = walked
         return position
 
+    def _take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+        """Take in the samples at `starts`."""
+
+    def _take_switches(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+        """Take in the switch records at `starts`."""
+
+    def _sources_changed(self) -> None:
+        """Take in that there is one more event."""
+        self._layouts = Layouts(self._header.sources)
+
     def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
         return {
-            rec.MMAP: self._on_mmap,
-            rec.MMAP2: self._on_mmap2,
-            rec.COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
-            rec.FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
-            rec.EXIT: self._on_exit,
-            rec.CALLCHAIN_DEFERRED: self._on_deferred,
-            rec.LOST: self._on_lost,
-            rec.LOST_SAMPLES: self._on_lost_samples,
             rec.HEADER_ATTR: self._on_attr,
             rec.EVENT_UPDATE: self._on_event_update,
             rec.HEADER_FEATURE: self._on_feature,
@@ -215,73 +142,6 @@ class RecordReader:
             rec.COMPRESSED2: self._on_compressed2,
         }
 
-    def _on_mmap(self, misc: int, body: bytes) -> None:
-        if misc & rec.MISC_CPUMODE_MASK == rec.MISC_KERNEL and not self._kernel_reference[0]:
-            image, _, symbol = rec.c_string(body, 32).rpartition("]")
-            if image == "[kernel.kallsyms":
-                # perf writes the address of the symbol that it appends to the name as page offset.
-                self._kernel_reference = (symbol, struct.unpack_from("<Q", body, 24)[0])
-        record = rec.parse_mmap(misc, body)
-        if record is not None:
-            self._add_task(record, body)
-
-    def _on_mmap2(self, misc: int, body: bytes) -> None:
-        if misc & rec.MISC_MMAP_DATA and any(layout.raw for layout in self._samples.layouts):
-            self._areas.append(rec.parse_data_map(self._clock(body), body))
-        record = rec.parse_mmap2(misc, body)
-        if record is not None:
-            self._add_task(record, body)
-
-    def _add_task(self, record: TaskRecord, body: bytes) -> None:
-        self._tasks.append((self._clock(body), record))
-
-    def _trailer(self, body: bytes) -> rec.SampleLayout:
-        """The layout of a record's sample_id trailer."""
-        layout = self._samples.layouts[0]
-        attr = self._header.sources[0].attr
-        if (
-            len(self._samples.layouts) > 1
-            and attr.sample_type & rec.IDENTIFIER
-            and attr.sample_id_all
-            and len(body) >= 8
-        ):
-            (number,) = struct.unpack_from("<Q", body, len(body) - 8)
-            layout = self._samples.layouts[self._samples.source_of_id.get(number, 0)]
-        return layout
-
-    def _clock(self, body: bytes) -> int:
-        """The time in a record's sample_id trailer; its place among the samples when the recording has no times."""
-        if not self._samples.layouts:
-            return 0
-        layout = self._trailer(body)
-        if layout.time is None:
-            return self._samples.count + len(self._starts)
-        if layout.trailer_time is None or len(body) < 8 * layout.trailer_time:
-            return 0
-        (time,) = struct.unpack_from("<Q", body, len(body) - 8 * layout.trailer_time)
-        # perf marks the absence of a time by all ones; listings of what existed before the recording carry zero.
-        return int(time) if time < rec.KERNEL_START else 0
-
-    def _on_exit(self, _misc: int, body: bytes) -> None:
-        """EXIT: `u32 pid, ppid, tid, ptid; u64 time`."""
-        pid, _, tid = struct.unpack_from("<iii", body)
-        self._exits[pid, tid] = self._clock(body)
-
-    def _on_deferred(self, _misc: int, body: bytes) -> None:
-        """CALLCHAIN_DEFERRED: a call chain, of the thread that its trailer names."""
-        place = self._trailer(body).trailer_tid if self._samples.layouts else None
-        if place is None or len(body) < 8 * place:
-            raise IndexError("a call chain of no thread")
-        self._deferred.take(struct.unpack_from("<i", body, len(body) - 8 * place + 4)[0], body[: len(body) - 8 * place])
-
-    def _on_lost(self, _misc: int, body: bytes) -> None:
-        self._lost_records += _count(body, 8)
-
-    def _on_lost_samples(self, misc: int, body: bytes) -> None:
-        if not misc & rec.MISC_LOST_SAMPLES_BPF:
-            # With that flag they were filtered out on request.
-            self._lost_samples += _count(body, 0)
-
     def _on_attr(self, _misc: int, body: bytes) -> None:
         """HEADER_ATTR: `perf_event_attr; u64 ids[]`."""
         attr = rec.parse_attr(body)
@@ -289,14 +149,13 @@ class RecordReader:
         size = size or 64
         ids = struct.unpack_from(f"<{max(len(body) - size, 0) // 8}Q", body, min(size, len(body)))
         self._header.sources.append(EventSource(attr, ids))
-        self._samples.sources_changed(self._header.sources)
-        self._switches.sources_changed(self._header.sources)
+        self._sources_changed()
 
     def _on_event_update(self, _misc: int, body: bytes) -> None:
         """EVENT_UPDATE: `u64 type, id; …`; type 2 carries the event's name."""
         kind, number = struct.unpack_from("<QQ", body)
-        if kind == 2 and number in self._samples.source_of_id:
-            self._header.sources[self._samples.source_of_id[number]].name = rec.c_string(body, 16)
+        if kind == 2 and number in self._layouts.source_of_id:
+            self._header.sources[self._layouts.source_of_id[number]].name = rec.c_string(body, 16)
 
     def _on_feature(self, _misc: int, body: bytes) -> None:
         """HEADER_FEATURE: `u64 feature; …`."""
@@ -328,7 +187,7 @@ class RecordReader:
         try:
             for plain in self._inflater.pieces(body):
                 self._inflated += plain
-                if len(self._inflated) > _CHUNK_BYTES:
+                if len(self._inflated) > CHUNK_BYTES:
                     self._walk_inflated(self._inflater)
                 if self._inflater.forged:
                     self._broken = True
@@ -369,19 +228,11 @@ def _whole_size(buffer: bytearray, position: int, end: int, size: int) -> int:
     if end - position < 16:
         return size
     whole = 16 + int(struct.unpack_from("<Q", buffer, position + 8)[0])
-    overflowed = (1 << 16) - 8 < whole <= _CHUNK_BYTES // 2 and (whole + 7 & ~7) % (1 << 16) == size
+    overflowed = (1 << 16) - 8 < whole <= CHUNK_BYTES // 2 and (whole + 7 & ~7) % (1 << 16) == size
     return whole if overflowed else size
 
 
-def _count(body: bytes, offset: int) -> int:
-    """A loss count; a count beyond any real loss is damage."""
-    (count,) = struct.unpack_from("<Q", body, offset)
-    if count >= MAX_WEIGHT:
-        raise IndexError(f"a loss of {count} records")
-    return int(count)
-
-
-def _read_into(file: BinaryIO, view: memoryview) -> int:
+def read_into(file: BinaryIO, view: memoryview) -> int:
     """Fill a buffer from a file; fewer bytes only at its end."""
     count = 0
     while count < len(view):

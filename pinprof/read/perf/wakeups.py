@@ -11,18 +11,20 @@ id alone, and its stack and command's name only where the whole machine was reco
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
 from pinprof.columns import Bool, Int32, UInt8, UInt64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import BY_INTERRUPT, BY_SOFTIRQ, BY_THREAD, NO_NODE, WakeupTable
 from pinprof.read.perf import records as rec
+from pinprof.read.perf.chains import NO_CHAIN
 from pinprof.read.perf.header import EventSource
-from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.read.perf.mappings import SpaceTable, TaskRecord
+from pinprof.read.perf.passes import Raw
 from pinprof.read.perf.samples import PAYLOAD_WORDS, RawSamples
-from pinprof.read.perf.stream import Raw, TaskRecord
 
 ALONE = ("sched-waking/period=1/",)
 """Names of events that hold wake-ups and nothing else: pinprof's own. Another tool's stay among the events as well."""
@@ -40,13 +42,15 @@ class Woken:
 
     samples: RawSamples
     """Taken in the waker; without a call chain where nothing is to be known of that."""
+    depth: Int32
+    """How many frames the recorded call chain has."""
     woken: Int32
     context: UInt8
     recorded: bool
     outside: Bool
     """Whether the waker is outside the program."""
 
-    def of_program(self, samples: RawSamples, spaces: AddressSpaces, *, system_wide: bool) -> Self:
+    def of_program(self, samples: RawSamples, spaces: SpaceTable, *, system_wide: bool) -> Self:
         """Those of the program's threads, each once; `samples` are the program's, of its other events."""
         threads = np.unique(samples.tid[samples.pid > 0])
         pids = np.unique(samples.pid[samples.pid > 0])
@@ -59,16 +63,16 @@ class Woken:
         by_thread = table.context != BY_INTERRUPT
         shown = by_thread & ~table.samples.unchained & (~outside | system_wide)
         told = table.samples
-        length = np.where(shown, told.chain_length, 0).astype(np.int32)
+        chain = np.where(shown, told.chain, np.int32(NO_CHAIN))
         tid = np.where(outside & ~np.bool_(system_wide), np.int32(-1), told.tid)
-        return replace(table, samples=replace(told, chain_length=length, tid=tid), outside=outside)
+        return replace(table, samples=replace(told, chain=chain, tid=tid), outside=outside)
 
     def table(self, node: Int32) -> WakeupTable | None:
         """The model's table; `node` are the wakers' stacks."""
         if not self.recorded:
             return None
         told = self.samples
-        stack = np.where(told.chain_length > 0, node, np.int32(NO_NODE)).astype(np.int32)
+        stack = np.where(told.chain != NO_CHAIN, node, np.int32(NO_NODE))
         return WakeupTable(told.clock, told.pid, told.tid, self.woken, self.context, stack)
 
     def strangers(self, tasks: Iterable[tuple[int, TaskRecord]]) -> dict[int, str]:
@@ -86,6 +90,7 @@ class Woken:
         return replace(
             self,
             samples=self.samples.take(rows),
+            depth=self.depth[rows],
             woken=self.woken[rows],
             context=self.context[rows],
             outside=self.outside[rows],
@@ -94,7 +99,7 @@ class Woken:
     def _once(self) -> np.ndarray:
         """The rows without the second record of a wake-up, that with the shorter stack; ordered by time."""
         told = self.samples
-        order = np.lexsort((-told.chain_length, told.clock, told.tid, self.woken))
+        order = np.lexsort((-self.depth, told.clock, told.tid, self.woken))
         same = (self.woken[order][1:] == self.woken[order][:-1]) & (told.tid[order][1:] == told.tid[order][:-1])
         same &= np.diff(told.clock[order]) <= _TWICE_NS
         # The second of a pair goes, unless it is the one with a stack.
@@ -119,6 +124,7 @@ def apart(raw: Raw, sources: Sequence[EventSource]) -> tuple[RawSamples, Woken]:
     chosen = raw.samples.take(rows)
     woken = Woken(
         samples=chosen,
+        depth=raw.chains.length_of(chosen.chain),
         woken=_low(payload[:, 3]),
         context=_context(payload[:, 0]),
         recorded=bool(numbers),

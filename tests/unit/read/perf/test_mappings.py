@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.model import Dso
-from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapping, Version, user_dso
+from pinprof.read.perf.mappings import NO_DSO, AddressSpaces, Mapped, Mapping, Version, user_dso
 from pinprof.read.perf.records import CommRecord, ForkRecord, MapRecord
 
 PID = 7
@@ -26,8 +26,9 @@ def mapped(start: int, end: int, path: str, pgoff: int = 0, pid: int = PID) -> M
 
 
 def look_up(spaces: AddressSpaces, time: int, address: int, pid: int = PID) -> tuple[str, int]:
-    version = int(spaces.version_of(np.array([pid], np.int32), np.array([time], np.int64))[0])
-    dso, offset = spaces.versions[version].find(np.array([address], np.uint64))
+    table = spaces.table()
+    version = int(table.version_of(np.array([pid], np.int32), np.array([time], np.int64))[0])
+    dso, offset = table.find(version, np.array([address], np.uint64))
     return ("" if dso[0] == NO_DSO else spaces.dsos[dso[0]].path), int(offset[0])
 
 
@@ -37,7 +38,7 @@ def test_later_mappings_lie_over_earlier_ones(intervals: list[tuple[int, int]]) 
     for dso, (start, length) in enumerate(intervals):
         version.put(Mapping(start, start + length, -start, dso))
         model[start : start + length] = [dso] * length
-    found, offsets = version.find(np.arange(81, dtype=np.uint64))
+    found, offsets = Mapped.of(version.mappings).find(np.arange(81, dtype=np.uint64))
     assert found.tolist() == model
     for address, dso in enumerate(model):
         if dso != NO_DSO:
@@ -88,7 +89,7 @@ def test_exec_empties_and_fork_copies() -> None:
     assert [look_up(spaces, time, 3)[0] for time in (2, 6, 9)] == ["/shell", "/app", "/app"]
     assert look_up(spaces, 9, 3, pid=8)[0] == "/shell"
     assert look_up(spaces, 9, 3, pid=99)[0] == ""
-    assert not spaces.has_mappings(99)
+    assert not spaces.table().has_mappings(99)
 
 
 def test_parent_and_child_map_each_for_itself_after_a_fork() -> None:

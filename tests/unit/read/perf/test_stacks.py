@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.model import NO_NODE, Dso, UInt64
-from pinprof.read.perf import stacks as stacks_module
-from pinprof.read.perf.mappings import AddressSpaces
+from pinprof.model import NO_NODE, Dso, Int32, UInt64
+from pinprof.read.perf import chains as chains_module
+from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, reduced
+from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
 from pinprof.read.perf.records import CommRecord, MapRecord
 from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.symbols.resolver import Resolver
@@ -30,13 +31,13 @@ class Names(Resolver):
         return np.array(names, np.int32), [Dso("[kernel.kallsyms]", "", "kernel")], np.zeros(len(ips), np.int32)
 
 
-def spaces() -> AddressSpaces:
+def spaces() -> SpaceTable:
     """Version 1: /a mapped at 0 to 0x80; version 2, after an exec at time 10: /b there."""
     made = AddressSpaces({7: np.array([1, 11], np.int64)})
     made.apply(0, MapRecord(7, 0, 0x80, 0, "/a", ""), {})
     made.apply(10, CommRecord(7, 7, "b", True), {})
     made.apply(10, MapRecord(7, 0, 0x80, 0, "/b", ""), {})
-    return made
+    return made.table()
 
 
 def expected(address: int, version: int) -> str:
@@ -55,7 +56,20 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
     flat = np.array([address for chain in chains for address in chain], np.int32)
     rows = np.array(order, np.int64)
     version = np.array(versions, np.int32)
-    return build_stacks(flat, start[rows], length[rows], version[rows], ADDRESSES, spaces(), Names())
+    parts = [flat[begin : begin + count] for begin, count in zip(start[rows], length[rows], strict=True)]
+    return build_from(np.concatenate([flat[:0], *parts]), length[rows], version[rows], Names())
+
+
+def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> Stacks:
+    """Stacks of samples whose chains lie end to end, gathered in chunks of three samples."""
+    known, gatherer, numbers = spaces(), ChainGatherer(), [np.zeros(0, np.int32)]
+    ends = np.append(0, np.cumsum(length))
+    for first in range(0, len(length), 3):
+        last = min(first + 3, len(length))
+        entries = ADDRESSES[flat[ends[first] : ends[last]]]
+        chains, chain = reduced(entries, length[first:last], version[first:last], known)
+        numbers.append(np.append(gatherer.add(chains), np.int32(NO_CHAIN))[chain])
+    return build_stacks(gatherer.result(), np.concatenate(numbers), known, resolver)
 
 
 CHAIN = st.lists(st.integers(0, len(ADDRESSES) - 1), max_size=12)
@@ -84,7 +98,7 @@ def test_every_sample_keeps_its_chain_of_functions(samples, random, all_of_them:
 
 
 def test_chains_that_meet_in_the_hash_are_still_told_apart(monkeypatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(stacks_module, "_factors", lambda count: np.zeros(count, np.uint64))
+    monkeypatch.setattr(chains_module, "_factors", lambda count: np.zeros(count, np.uint64))
     chains = [[0], [2], [0], [4], [2], [0, 2], [2, 0]]
     built = build(chains, [1] * len(chains), list(range(len(chains))))
     table = built.table
@@ -121,10 +135,9 @@ class Inlining(Names):
 @given(st.lists(CHAIN, min_size=1, max_size=60))
 def test_an_address_with_inlined_functions_is_several_frames(chains: list[list[int]]) -> None:
     length = np.array([len(chain) for chain in chains], np.int32)
-    start = np.cumsum(length, dtype=np.int64) - length
     flat = np.array([address for chain in chains for address in chain], np.int32)
     version = np.ones(len(chains), np.int32)
-    built = build_stacks(flat, start, length, version, ADDRESSES, spaces(), Inlining())
+    built = build_from(flat, length, version, Inlining())
     frames = built.table.frames
     for chain, node in zip(chains, built.node.tolist(), strict=True):
         wanted, called = [], False

@@ -1,0 +1,294 @@
+"""Call chains of addresses → distinct chains of places in files, a chunk of samples at a time.
+
+Processes have the same file at different addresses, so addresses are replaced by places first: what many short
+processes do comes to few distinct chains, and what is kept grows with these alone.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.columns import Bool, GrowingColumn, Int32, Int64, Table, UInt64
+from pinprof.lazy_dataclass import dataclass
+from pinprof.read.interning import Interner
+from pinprof.read.perf.addresses import GUEST
+from pinprof.read.perf.mappings import NO_DSO, SpaceTable
+from pinprof.read.perf.records import KERNEL_START
+
+NO_CHAIN = -1
+KERNEL_DSO = -2
+_BLOCK = 1 << 15
+"""Chains handled in one go, to bound the size of temporary columns."""
+_KEY_BITS = 63
+_NUMBER = np.uint64(0xFFFFFFFF)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Places(Table):
+    """What an address of a chain means, whatever process it is of."""
+
+    dso: Int32
+    """Index into AddressSpaces.dsos, NO_DSO where nothing is mapped, KERNEL_DSO for the kernel."""
+    owner: Int32
+    """Of code made at run time the first version of its process's address space, else 0."""
+    offset: UInt64
+    """In the file; the address where there is no file; 0 where nothing is mapped, GUEST for a guest."""
+    leaf: Bool
+    """Whether a sample was taken at it; to all other places of a program calls return."""
+
+
+@dataclass(frozen=True)
+class Chains:
+    """Distinct chains, leaf first."""
+
+    places: Places
+    flat: Int32
+    """All chains end to end, as indices into `places`."""
+    length: Int32
+
+    def length_of(self, chain: Int32) -> Int32:
+        """Of each of some chains; 0 for NO_CHAIN."""
+        return np.append(self.length, np.int32(0))[chain]
+
+    def innermost(self, count: int) -> Chains:
+        """The same chains, of which no more than so many frames are kept."""
+        begins = np.cumsum(self.length, dtype=np.int64) - self.length
+        length = np.minimum(self.length, np.int32(count))
+        return Chains(self.places, self.flat[positions(begins, length)], length)
+
+
+def reduced(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Chains, Int32]:
+    """The distinct chains of some samples, in the order in which they first appear, and the chain of each sample.
+
+    `entries` are all samples' addresses end to end, `version` is each sample's address space.
+    """
+    places, flat = _located(entries, length, version, spaces)
+    begins = np.cumsum(length, dtype=np.int64) - length
+    first, chain = distinct_chains(flat, length)
+    return Chains(places, flat[positions(begins[first], length[first])], length[first]), chain
+
+
+class ChainGatherer:
+    """Grows the distinct chains of a recording chunk by chunk."""
+
+    def __init__(self) -> None:
+        self._offsets, self._kinds, self._places = Interner(), Interner(), Interner()
+        self._hashes = Interner()
+        self._chain_of_hash = GrowingColumn(np.int32)
+        self._flat = GrowingColumn(np.int32)
+        self._start = GrowingColumn(np.int64)
+        self._length = GrowingColumn(np.int32)
+
+    def add(self, chains: Chains) -> Int32:
+        """The number of each of a chunk's chains among those of the recording."""
+        flat = self._number(chains.places)[chains.flat]
+        length = chains.length.astype(np.int64)
+        begins = np.cumsum(length) - length
+        known = len(self._hashes)
+        of_hash = self._hashes.ids(chain_hashes(flat, length))
+        new = np.flatnonzero(of_hash >= known)
+        # Of several chains with one hash the first is that of the hash; the others are found to be unequal below.
+        first = np.full(len(self._hashes) - known, len(length), np.int64)
+        np.minimum.at(first, of_hash[new] - known, new)
+        own = np.sort(first)
+        numbers = self._append(flat, begins[own], length[own])
+        self._chain_of_hash.extend(numbers[np.searchsorted(own, first)])
+        number = self._chain_of_hash.view[of_hash]
+        others = np.ones(len(number), np.bool_)
+        others[own] = False
+        rows = np.flatnonzero(others)
+        unequal = rows[self._differ(flat, begins[rows], length[rows], number[rows])]
+        number[unequal] = self._append(flat, begins[unequal], length[unequal])
+        return number
+
+    def result(self) -> Chains:
+        """All chains; the gatherer must not be used afterwards."""
+        keys = self._places.keys
+        kind = self._kinds.keys[(keys >> np.uint64(32)).astype(np.int64)]
+        places = Places(
+            dso=(kind >> np.uint64(33)).astype(np.int32) + np.int32(KERNEL_DSO),
+            owner=((kind >> np.uint64(1)) & _NUMBER).astype(np.int32),
+            offset=self._offsets.keys[(keys & _NUMBER).astype(np.int64)],
+            leaf=(kind & np.uint64(1)) > 0,
+        )
+        return Chains(places, self._flat.view, self._length.view)
+
+    def _number(self, places: Places) -> Int32:
+        kind = (places.dso.astype(np.int64) - KERNEL_DSO).astype(np.uint64) << np.uint64(33)
+        kind |= places.owner.astype(np.uint64) << np.uint64(1) | places.leaf.astype(np.uint64)
+        keys = self._kinds.ids(kind).astype(np.uint64) << np.uint64(32)
+        return self._places.ids(keys | self._offsets.ids(places.offset).astype(np.uint64))
+
+    def _append(self, flat: Int32, begins: Int64, length: Int64) -> Int32:
+        """Keep some chains; their numbers."""
+        first, filled = len(self._length.view), len(self._flat.view)
+        self._flat.extend(flat[positions(begins, length)])
+        self._start.extend(filled + np.cumsum(length) - length)
+        self._length.extend(length.astype(np.int32))
+        return np.arange(first, first + len(length), dtype=np.int32)
+
+    def _differ(self, flat: Int32, begins: Int64, length: Int64, number: Int32) -> Bool:
+        """Whether chains are not what is kept under their numbers."""
+        differs: Bool = length != self._length.view[number]
+        same = np.flatnonzero(~differs)
+        differs[same] = unequal(flat, begins[same], self._flat.view, self._start.view[number[same]], length[same])
+        return differs
+
+
+def _located(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Places, Int32]:
+    """The distinct places of some chains, and the chains as indices into these."""
+    versions, which = np.unique(version, return_inverse=True)
+    end = spaces.end
+    width = (end + 1).bit_length()
+    if width + 1 + len(versions).bit_length() > _KEY_BITS:
+        return _located_apart(entries, length, version, spaces)
+    keys = Interner()
+    flat = np.empty(len(entries), np.int32)
+    bounds = np.append(0, np.cumsum(length, dtype=np.int64))
+    for block in range(0, len(length), _BLOCK):
+        last = min(block + _BLOCK, len(length))
+        begins, part = bounds[block:last], slice(bounds[block], bounds[last])
+        space = which[block:last].astype(np.uint64) << np.uint64(width + 1)
+        flat[part] = keys.ids(_keys(entries[part], begins - begins[0], space, end, width))
+    return _places(keys.keys, versions, spaces, width), flat
+
+
+def _located_apart(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Places, Int32]:
+    """The same of the two halves of the address spaces, where numbers of all do not fit into keys."""
+    half = np.sort(version)[len(version) // 2]
+    below = version < half if (version < half).any() else version <= half
+    of_entry = np.repeat(below, length)
+    flat = np.empty(len(entries), np.int32)
+    places, flat[of_entry] = _located(entries[of_entry], length[below], version[below], spaces)
+    others, rest = _located(entries[~of_entry], length[~below], version[~below], spaces)
+    flat[~of_entry] = rest + np.int32(len(places))
+    return places.joined(others), flat
+
+
+def _keys(entries: UInt64, begins: Int64, space: UInt64, end: int, width: int) -> UInt64:
+    """Per address a number that says its address space too, and whether it is the innermost of a program.
+
+    Of a user: address, leaf (bit `width`) and space above that. Nothing is mapped at `end` and beyond, so that `end`
+    stands for all that but a guest, and `end + 1` for a guest.
+    """
+    keys = np.minimum(entries, np.uint64(end))
+    keys[entries == np.uint64(GUEST)] = end + 1
+    length = np.diff(begins, append=len(entries))
+    keys |= np.repeat(space, length)
+    in_kernel = entries >= np.uint64(KERNEL_START)
+    kernel = np.flatnonzero(in_kernel)
+    keys[kernel] = entries[kernel]
+    leaf = begins[length > 0]
+    outer = leaf[in_kernel[leaf]]
+    leaf = leaf[~in_kernel[leaf]]
+    # Chains that begin in the kernel have the program's part where the kernel's first run ends.
+    if len(outer):
+        changes = np.flatnonzero(in_kernel[:-1] & ~in_kernel[1:]) + 1
+        following = np.append(begins, len(entries))[np.searchsorted(begins, outer, side="right")]
+        place = np.append(changes, len(entries))[np.searchsorted(changes, outer)]
+        leaf = np.concatenate([leaf, place[place < following]])
+    keys[leaf] |= np.uint64(1 << width)
+    return keys
+
+
+def _places(keys: UInt64, versions: Int32, spaces: SpaceTable, width: int) -> Places:
+    """What keys mean."""
+    found = Places.of(len(keys), dso=KERNEL_DSO, offset=keys)
+    user = np.flatnonzero(keys < np.uint64(KERNEL_START))
+    address = keys[user] & np.uint64((1 << width) - 1)
+    space = (keys[user] >> np.uint64(width + 1)).astype(np.int64)
+    found.leaf[user] = (keys[user] >> np.uint64(width)) & np.uint64(1) > 0
+    for number, rows in by_value(space, np.arange(len(user))):
+        version = versions[number]
+        dso, offset = spaces.find(version, address[rows])
+        at = user[rows]
+        nowhere = dso == NO_DSO
+        found.dso[at], found.offset[at] = dso, np.where(nowhere, np.uint64(0), offset)
+        found.leaf[at[nowhere]] = False
+        found.owner[at[spaces.by_process[dso]]] = spaces.owner[version]
+    guests = user[address == np.uint64(spaces.end + 1)]
+    found.dso[guests], found.offset[guests] = NO_DSO, GUEST
+    return found
+
+
+def distinct_chains(flat: Int32, length: Int32) -> tuple[Int64, Int32]:
+    """The first sample of each distinct chain, ascending, and per sample the index of its chain; NO_CHAIN without one.
+
+    Chains are distinguished by a 64-bit hash and then compared in full; of two chains that meet in the hash without
+    being equal, the later samples each keep a chain of their own.
+    """
+    chained = np.flatnonzero(length > 0)
+    lengths = length[chained].astype(np.int64)
+    # Those without chain take no room.
+    begins = np.cumsum(lengths) - lengths
+    chain = Interner().ids(chain_hashes(flat, lengths)).astype(np.int64)
+    first = np.full(int(chain.max(initial=-1)) + 1, len(chained), np.int64)
+    np.minimum.at(first, chain, np.arange(len(chained)))
+    other = first[chain]
+    differs = lengths != lengths[other]
+    rows = np.flatnonzero(~differs & (other != np.arange(len(chained))))
+    differs[rows] = unequal(flat, begins[rows], flat, begins[other[rows]], lengths[rows])
+    apart = np.flatnonzero(differs)
+    chain[apart] = len(first) + np.arange(len(apart))
+    first = np.concatenate([first, apart])
+    rank = np.argsort(first)
+    place = np.empty(len(first), np.int32)
+    place[rank] = np.arange(len(first), dtype=np.int32)
+    of_sample = np.full(len(length), NO_CHAIN, np.int32)
+    of_sample[chained] = place[chain]
+    return chained[first[rank]], of_sample
+
+
+def chain_hashes(flat: Int32, length: Int64) -> UInt64:
+    """A sum of products (multilinear hashing) of each chain, none of which is empty."""
+    factors = _factors(int(length.max(initial=0)) + 1)
+    hashes = np.empty(len(length), np.uint64)
+    filled = 0
+    for block in range(0, len(length), _BLOCK):
+        lengths = length[block : block + _BLOCK]
+        ends = np.cumsum(lengths)
+        within = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
+        entries = flat[filled : filled + int(ends[-1])].astype(np.uint64)
+        entries += np.uint64(1)
+        entries *= factors[within]
+        hashes[block : block + _BLOCK] = np.add.reduceat(entries, ends - lengths) ^ factors[lengths]
+        filled += int(ends[-1])
+    return hashes
+
+
+def unequal(flat: Int32, begins: Int64, others: Int32, other_begins: Int64, length: Int64) -> Bool:
+    """Per pair of chains of one length, neither of them empty, whether they differ."""
+    differs = np.zeros(len(length), np.bool_)
+    for block in range(0, len(length), _BLOCK):
+        part = slice(block, block + _BLOCK)
+        lengths = length[part]
+        different = flat[positions(begins[part], lengths)] != others[positions(other_begins[part], lengths)]
+        if different.any():
+            ends = np.cumsum(lengths, dtype=np.int64)
+            differs[part] = np.add.reduceat(different, ends - lengths, dtype=np.int64) > 0
+    return differs
+
+
+def positions(start: Int64, length: NDArray[np.integer]) -> Int64:
+    """Indices start, start+1, … of each interval, end to end."""
+    ends = np.cumsum(length, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(start - (ends - length), length)
+
+
+def by_value(column: NDArray[np.integer], rows: Int64) -> list[tuple[int, Int64]]:
+    """Each value that a column has in these rows, ascending, with its rows in their order; linear in the rows."""
+    values = column[rows]
+    order = np.argsort(values, kind="stable")
+    ends = np.flatnonzero(np.diff(values[order])) + 1
+    parts = np.split(rows[order], ends) if len(rows) else []
+    return [(int(column[part[0]]), part) for part in parts]
+
+
+def _factors(count: int) -> UInt64:
+    """Fixed odd pseudo-random numbers (SplitMix64), one per place in a chain."""
+    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)

@@ -1,0 +1,230 @@
+"""A chunk of records in a buffer → columns of its samples and their distinct call chains.
+
+All samples of one event have their fixed fields at the same places, so each field of a whole chunk is one numpy
+gather. A chunk is reduced without regard to others, so that other processes can do it (workers.py).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pinprof.columns import packed
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import Bool, Int32, Int64, UInt64
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.addresses import GUEST, address_chains
+from pinprof.read.perf.chains import Chains, positions, reduced
+from pinprof.read.perf.deferred import DeferredChains
+from pinprof.read.perf.mappings import SpaceTable
+from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Layouts, RawSamples
+
+_MAX_RECORD = 1 << 16
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Records in a buffer."""
+
+    words: UInt64
+    at: Int64
+    """The word at which each sample begins."""
+    layouts: Layouts
+    counted: int
+    """Samples before this chunk, for recordings without times."""
+
+
+@dataclass(frozen=True)
+class Reduced:
+    """What a chunk comes to."""
+
+    samples: RawSamples
+    """Whose `chain` counts in `chains`."""
+    chains: Chains
+    payload: UInt64 | None
+    """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample; None where no event has them."""
+    batches: tuple[Int64, UInt64]
+    """The samples that have sizes of a batch, and these: READ_PIECES columns."""
+    missing: int
+    """Samples whose user call chain was to come in a record of its own and did not."""
+    unknown_records: int
+    corrupt_bytes: int
+
+
+def reduced_chunk(chunk: Chunk, spaces: SpaceTable, deferred: DeferredChains) -> Reduced:
+    """Turn samples into columns; `spaces` and `deferred` are those of the whole recording."""
+    words, at, layouts = chunk.words, chunk.at, chunk.layouts.each
+    size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+    source = chunk.layouts.sources_of(words, at, size)
+    samples = RawSamples.of(len(at))
+    chains = _ChunkChains(len(at))
+    valid = np.zeros(len(at), np.bool_)
+    payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in layouts) else None
+    wide, sizes = np.zeros(len(at), np.bool_), np.zeros((len(at), WIDE_WORDS - PAYLOAD_WORDS), np.uint64)
+    for index, layout in enumerate(layouts):
+        rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(layouts) > 1 else slice(None)
+        end_of_chain = _gather(samples, chains, valid, rows, words, at[rows], size[rows], index, layout, chunk.counted)
+        if payload is not None and layout.raw and len(end_of_chain):
+            if index in chunk.layouts.wide:
+                whole = _payload(words, end_of_chain, at[rows] + size[rows], WIDE_WORDS)
+                payload[rows], sizes[rows] = whole[:, :PAYLOAD_WORDS], whole[:, PAYLOAD_WORDS:]
+                wide[rows] = True
+            else:
+                payload[rows] = _payload(words, end_of_chain, at[rows] + size[rows])
+    version = spaces.version_of(samples.pid, samples.clock)
+    distinct, chain = reduced(*chains.joined(samples.tid, deferred), version, spaces)
+    samples.chain[:] = chain
+    unknown = source < 0
+    samples = samples.take(valid)
+    return Reduced(
+        RawSamples(**{name: packed(column) for name, column in vars(samples).items()}),
+        distinct,
+        None if payload is None else payload[valid],
+        (np.flatnonzero(wide[valid]), sizes[valid & wide]),
+        chains.missing,
+        int(unknown.sum()),
+        8 * int(size[~unknown & ~valid].sum()),
+    )
+
+
+def _gather(
+    chunk: RawSamples,
+    chains: _ChunkChains,
+    valid: Bool,
+    rows: NDArray[Any] | slice,
+    words: UInt64,
+    at: Int64,
+    size: Int64,
+    index: int,
+    layout: rec.SampleLayout,
+    counted: int,
+) -> Int64:
+    """Fill one event's rows of the columns, and mark those whose fields lie within their record.
+
+    Where in the words each sample's callchain ends; empty when no record is whole.
+    """
+    fits = size >= layout.tail
+    if not fits.any():
+        return np.zeros(0, np.int64)
+    base = np.where(fits, at, 0)
+    bound = np.where(fits, at + size, 0)
+
+    def column(place: int | None) -> UInt64:
+        return words[base + place] if place is not None else _zeros(len(at))
+
+    time = column(layout.time)
+    period = column(layout.period)
+    fits &= (time < np.uint64(rec.KERNEL_START)) & (period < np.uint64(MAX_WEIGHT))
+    identity = column(layout.tid)
+    chunk.clock[rows] = time.view(np.int64)
+    if layout.time is None:
+        chunk.clock[rows] = (np.arange(len(chunk.clock)) + counted)[rows]
+    chunk.pid[rows] = (identity & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+    chunk.tid[rows] = (identity >> np.uint64(32)).astype(np.uint32).view(np.int32)
+    no_cpu = layout.cpu is None
+    place = column(layout.cpu)
+    chunk.cpu[rows] = -1 if no_cpu else place.astype(np.uint32).view(np.int32)
+    # The kernel leaves the upper half 0 (struct perf_sample_data); the native collector counts in it (thinning.py).
+    chunk.left_out[rows] = (place >> np.uint64(32)).view(np.int64)
+    chunk.source[rows] = index
+    chunk.period[rows] = period.view(np.int64)
+    chunk.ip[rows] = column(layout.ip)
+    chunk.addr[rows] = column(layout.addr)
+    behind = base + layout.tail
+    chunk.unchained[rows] = True
+    entries, length = _zeros(0), np.zeros(len(at), np.int64)
+    promised = np.zeros(len(at), np.bool_)
+    if layout.callchain:
+        first, length = _chain_extent(words, base, bound, fits, layout)
+        behind = first + length
+        entries, length, chain, cookies = address_chains(words, first, length)
+        if len(chain):
+            chains.promise(np.arange(len(chunk))[rows][chain], cookies)
+            promised[chain] = True
+        chunk.unchained[rows] = (length == 0) & ~promised
+    if layout.ip is not None:
+        alone = np.flatnonzero(fits & (length == 0) & ~promised & (chunk.ip[rows] != 0))
+        entries = np.insert(entries, (np.cumsum(length) - length)[alone], _own(words, base[alone], layout.ip))
+        length[alone] = 1
+    chains.put(rows, entries, length)
+    valid[rows] = fits
+    return behind
+
+
+class _ChunkChains:
+    """The call chains of a chunk's samples, as they are found event by event."""
+
+    def __init__(self, count: int) -> None:
+        self.missing = 0
+        self._start, self._length = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        self._pieces: list[UInt64] = []
+        self._filled = 0
+        self._promises: list[tuple[Int64, UInt64]] = []
+
+    def put(self, rows: NDArray[Any] | slice, entries: UInt64, length: Int64) -> None:
+        """Addresses of some samples, end to end."""
+        self._start[rows] = self._filled + np.cumsum(length) - length
+        self._length[rows] = length
+        self._pieces.append(entries)
+        self._filled += len(entries)
+
+    def promise(self, rows: Int64, cookies: UInt64) -> None:
+        """Samples whose user call chain comes in a record of its own, and the cookie that it has."""
+        self._promises.append((rows, cookies))
+
+    def joined(self, tid: Int32, deferred: DeferredChains) -> tuple[UInt64, Int32]:
+        """All addresses in the order of the samples, and how many each has; with callers that came later."""
+        if len(self._pieces) == 1 and not self._promises:
+            return self._pieces[0], self._length.astype(np.int32)
+        pieces, starts, lengths = self._pieces, [self._start], [self._length]
+        for rows, cookies in self._promises:
+            entries, length = deferred.of(tid[rows], cookies)
+            self.missing += int((length < 0).sum())
+            length = np.maximum(length, 0)
+            start, more = np.zeros_like(self._start), np.zeros_like(self._length)
+            start[rows], more[rows] = self._filled + np.cumsum(length) - length, length
+            pieces = [*pieces, entries]
+            starts.append(start)
+            lengths.append(more)
+            self._filled += len(entries)
+        each = np.stack(lengths, 1)
+        return (
+            np.concatenate([_zeros(0), *pieces])[positions(np.stack(starts, 1).reshape(-1), each.reshape(-1))],
+            each.sum(1).astype(np.int32),
+        )
+
+
+def _chain_extent(
+    words: UInt64, base: Int64, bound: Int64, fits: Bool, layout: rec.SampleLayout
+) -> tuple[Int64, Int64]:
+    """First word and number of words of each callchain; clears `fits` where it leaves its record."""
+    last = len(words) - 1
+    place = base + layout.tail + layout.read_words
+    if layout.read_group_words is not None:
+        before, each = layout.read_group_words
+        counters = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
+        place = place + before + each * counters
+    fits &= place < bound
+    length = np.minimum(words[np.minimum(place, last)], np.uint64(_MAX_RECORD)).astype(np.int64)
+    fits &= place + 1 + length <= bound
+    return place + 1, np.where(fits, length, 0)
+
+
+def _own(words: UInt64, base: Int64, place: int) -> UInt64:
+    """The addresses at which the samples at `base` were taken, as callchains would say them."""
+    mode = (words[base] >> np.uint64(32)) & np.uint64(rec.MISC_CPUMODE_MASK)
+    return np.where(np.isin(mode, rec.MISC_GUEST), np.uint64(GUEST), words[base + place])
+
+
+def _payload(words: UInt64, place: Int64, bound: Int64, count: int = PAYLOAD_WORDS) -> UInt64:
+    """The first words of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
+    wanted = place[:, None] + np.arange(count + 1)
+    raw = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))
+    half = np.uint64(32)
+    return np.asarray((raw[:, :-1] >> half) | (raw[:, 1:] << half))
+
+
+def _zeros(count: int) -> UInt64:
+    return np.zeros(count, np.uint64)

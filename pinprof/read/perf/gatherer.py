@@ -1,0 +1,84 @@
+"""The samples and distinct call chains of a whole perf.data file, put together chunk by chunk."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+
+import numpy as np
+
+from pinprof.columns import GrowingColumn
+from pinprof.cuda_functions import READ_PIECES
+from pinprof.model import Int32, Int64, UInt64
+from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
+from pinprof.read.perf.chunk import Chunk, Reduced
+from pinprof.read.perf.samples import PAYLOAD_WORDS, Layouts, RawSamples, words_of
+
+Pending = Callable[[], Reduced]
+"""What a chunk comes to, once it is asked for."""
+
+
+class SampleGatherer:
+    """Grows the sample columns chunk by chunk; a column with one value takes no room."""
+
+    def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int) -> None:
+        """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be."""
+        self.unknown_records = self.corrupt_bytes = 0
+        self.missing = 0
+        """Samples whose user call chain was to come in a record of its own and did not."""
+        self._reduce = reduce
+        self._ahead = ahead
+        self._pending: deque[Pending] = deque()
+        self._counted = 0
+        self._columns = {
+            name: GrowingColumn(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()
+        }
+        self._chains = ChainGatherer()
+        self._payloads: list[UInt64] = []
+        self._batches: list[tuple[Int64, UInt64]] = []
+        self._kept = 0
+
+    def take(self, buffer: bytearray, end: int, starts: list[int], layouts: Layouts) -> None:
+        """Take in the samples at `starts`; the buffer may be used for others afterwards."""
+        words, at = words_of(buffer, end, starts)
+        if self._ahead:
+            words = words.copy()
+        self._pending.append(self._reduce(Chunk(words, at, layouts, self._counted)))
+        self._counted += len(starts)
+        while len(self._pending) > self._ahead:
+            self._add(self._pending.popleft()())
+
+    def finish(self) -> None:
+        """Wait for what is still being reduced."""
+        while self._pending:
+            self._add(self._pending.popleft()())
+
+    def result(self) -> tuple[RawSamples, Chains]:
+        """All samples, and their distinct callchains; once, at the end."""
+        return RawSamples(**{name: column.view for name, column in self._columns.items()}), self._chains.result()
+
+    def payload(self) -> UInt64:
+        """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample where any event has them, else none."""
+        none = np.zeros((0, PAYLOAD_WORDS), np.uint64)
+        return np.concatenate([none, *self._payloads])
+
+    def batches(self) -> tuple[Int64, UInt64]:
+        """The samples that have sizes of a batch, and these: READ_PIECES columns."""
+        none = (np.zeros(0, np.int64), np.zeros((0, READ_PIECES), np.uint64))
+        rows, sizes = zip(*(none, *self._batches), strict=True)
+        return np.concatenate(rows), np.concatenate(sizes)
+
+    def _add(self, chunk: Reduced) -> None:
+        samples = chunk.samples
+        number: Int32 = np.append(self._chains.add(chunk.chains), np.int32(NO_CHAIN))
+        for name, column in (vars(samples) | {"chain": number[samples.chain]}).items():
+            self._columns[name].extend(column)
+        if chunk.payload is not None:
+            self._payloads.append(chunk.payload)
+        rows, sizes = chunk.batches
+        if len(rows):
+            self._batches.append((self._kept + rows, sizes))
+        self._kept += len(samples)
+        self.missing += chunk.missing
+        self.unknown_records += chunk.unknown_records
+        self.corrupt_bytes += chunk.corrupt_bytes

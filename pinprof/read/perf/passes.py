@@ -1,0 +1,256 @@
+"""The two passes over the records of a perf.data file: what tasks did, and then the samples.
+
+perf writes the buffers of processors one after another, so a mapping may stand behind the samples that need it. The
+first pass takes in what is not a sample; the second reduces samples to columns and distinct call chains, a chunk at a
+time, so that memory grows with these and not with the file.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections import defaultdict
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from pinprof.columns import Int64, UInt64
+from pinprof.lazy_dataclass import dataclass
+from pinprof.read.perf import records as rec
+from pinprof.read.perf.chains import Chains, by_value
+from pinprof.read.perf.deferred import DeferredChains
+from pinprof.read.perf.gatherer import SampleGatherer
+from pinprof.read.perf.header import Header, read_header
+from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord
+from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
+from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, words_of
+from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
+from pinprof.read.perf.workers import reducing
+
+
+@dataclass
+class Raw:
+    """Everything that the records of a file yield."""
+
+    samples: RawSamples
+    chains: Chains
+    spaces: SpaceTable
+    tasks: list[tuple[int, TaskRecord]]
+    """(clock, record), in the order of time."""
+    switches: Switches
+    """Threads leaving processors and coming back; empty when not recorded."""
+    exits: dict[tuple[int, int], int]
+    """(pid, tid) → when that thread last ended."""
+    payload: UInt64
+    """Per sample its tracepoint's own fields (perf_samples.PAYLOAD_WORDS columns); no row without tracepoints."""
+    batches: tuple[Int64, UInt64]
+    """The samples that have sizes of a batch, and these (samples.py)."""
+    areas: list[rec.DataArea]
+    """Memory mapped without code, in file order; recordings of tracepoints only."""
+    kernel_reference: tuple[str, int]
+    """A kernel symbol (`_text` or `_stext`) and its address while recording; an empty name when not recorded."""
+    lost_samples: int
+    unknown_records: int
+    corrupt_bytes: int
+    timed: bool
+    """Whether samples carry times."""
+
+
+def read_records(file: BinaryIO, path: Path) -> tuple[Header, Raw]:
+    """The head of a file and all its records; no samples where perf has yet to make their call chains."""
+    header = read_header(file, str(path))
+    tasks = TaskReader(header)
+    if any(source.attr.needs_unwinding for source in header.sources):
+        first = TaskReader(header).kernel_reference(file)
+        spaces = tasks.spaces()
+        with reducing(spaces, tasks.deferred, 0) as (reduce, ahead):
+            raw = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0))
+        return header, replace(raw, kernel_reference=first)
+    tasks.run(file)
+    spaces = tasks.spaces()
+    file.seek(0)
+    again = read_header(file, str(path))
+    with reducing(spaces, tasks.deferred, tasks.samples) as (reduce, ahead):
+        gatherer = SampleGatherer(reduce, ahead, tasks.samples)
+        SampleReader(again, gatherer).run(file)
+        gatherer.finish()
+    return header, tasks.joined(spaces, gatherer)
+
+
+class SampleReader(RecordReader):
+    """The pass over the samples; everything else is known."""
+
+    def __init__(self, header: Header, gatherer: SampleGatherer) -> None:
+        super().__init__(header)
+        self._gatherer = gatherer
+
+    def _take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+        self._gatherer.take(buffer, end, starts, self._layouts)
+
+
+class TaskReader(RecordReader):
+    """The pass over everything but samples, of which it takes in when each process has some."""
+
+    def __init__(self, header: Header) -> None:
+        super().__init__(header)
+        self.deferred = DeferredChains()
+        self._switches = SwitchGatherer()
+        self._tasks: list[tuple[int, TaskRecord]] = []
+        self._exits: dict[tuple[int, int], int] = {}
+        self._areas: list[rec.DataArea] = []
+        self._kernel_reference = ("", 0)
+        self._lost_records = self._lost_samples = 0
+        self.samples = 0
+        """How many there are."""
+        self._times: dict[int, list[Int64]] = defaultdict(list)
+        self._sources_changed()
+
+    def spaces(self) -> SpaceTable:
+        """What is mapped where and when; once, at the end."""
+        times = {pid: np.sort(np.concatenate(parts)) for pid, parts in self._times.items()}
+        self._times.clear()
+        self._tasks.sort(key=lambda task: task[0])
+        spaces = AddressSpaces(times)
+        for time, record in self._tasks:
+            spaces.apply(time, record, self._header.features.build_ids)
+        return spaces.table()
+
+    def joined(self, spaces: SpaceTable, gatherer: SampleGatherer) -> Raw:
+        """Everything read, by both passes."""
+        samples, chains = gatherer.result()
+        if gatherer.missing:
+            self._header.notes.append(
+                f"{gatherer.missing:,} samples lack their callers in the program, which were lost."
+            )
+        return Raw(
+            samples=samples,
+            chains=chains,
+            spaces=spaces,
+            tasks=self._tasks,
+            switches=self._switches.result(),
+            exits=self._exits,
+            payload=gatherer.payload(),
+            batches=gatherer.batches(),
+            areas=self._areas,
+            kernel_reference=self._kernel_reference,
+            # LOST counts records of any kind that found no room, LOST_SAMPLES the same loss as each event saw it.
+            lost_samples=max(self._lost_records, self._lost_samples),
+            unknown_records=self._unknown + gatherer.unknown_records,
+            corrupt_bytes=self._corrupt + gatherer.corrupt_bytes,
+            timed=all(layout.time is not None for layout in self._layouts.each),
+        )
+
+    def kernel_reference(self, file: BinaryIO) -> tuple[str, int]:
+        """`Raw.kernel_reference` from the first chunk alone: perf lists what is mapped before it samples."""
+        offset, size = self._header.data_offset, self._header.data_size
+        if offset < file.seek(0, 2):
+            file.seek(offset)
+            buffer = bytearray(min(CHUNK_BYTES, CHUNK_BYTES if size is None else size))
+            self._walk(buffer, read_into(file, memoryview(buffer)))
+        return self._kernel_reference
+
+    def _take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+        """Note the times of samples; a time that is not one does no harm."""
+        words, at = words_of(buffer, end, starts)
+        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        source = self._layouts.sources_of(words, at, size)
+        number = self.samples + np.arange(len(at))
+        self.samples += len(at)
+        for index, layout in enumerate(self._layouts.each):
+            rows = np.flatnonzero((source == index) & (size >= layout.tail))
+            time = number[rows] if layout.time is None else words[at[rows] + layout.time].view(np.int64)
+            identity = words[at[rows] + layout.tid] if layout.tid is not None else np.zeros(len(rows), np.uint64)
+            pid = (identity & np.uint64(0xFFFFFFFF)).astype(np.uint32).view(np.int32)
+            for process, mine in by_value(pid, np.arange(len(rows))):
+                self._times[process].append(time[mine])
+
+    def _take_switches(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+        self._corrupt += self._switches.take(buffer, end, starts)
+
+    def _sources_changed(self) -> None:
+        super()._sources_changed()
+        self._switches.sources_changed(self._header.sources)
+
+    def _handlers(self) -> dict[int, Callable[[int, bytes], None]]:
+        return super()._handlers() | {
+            rec.MMAP: self._on_mmap,
+            rec.MMAP2: self._on_mmap2,
+            rec.COMM: lambda misc, body: self._add_task(rec.parse_comm(misc, body), body),
+            rec.FORK: lambda misc, body: self._add_task(rec.parse_fork(misc, body), body),
+            rec.EXIT: self._on_exit,
+            rec.CALLCHAIN_DEFERRED: self._on_deferred,
+            rec.LOST: self._on_lost,
+            rec.LOST_SAMPLES: self._on_lost_samples,
+        }
+
+    def _on_mmap(self, misc: int, body: bytes) -> None:
+        if misc & rec.MISC_CPUMODE_MASK == rec.MISC_KERNEL and not self._kernel_reference[0]:
+            image, _, symbol = rec.c_string(body, 32).rpartition("]")
+            if image == "[kernel.kallsyms":
+                # perf writes the address of the symbol that it appends to the name as page offset.
+                self._kernel_reference = (symbol, struct.unpack_from("<Q", body, 24)[0])
+        record = rec.parse_mmap(misc, body)
+        if record is not None:
+            self._add_task(record, body)
+
+    def _on_mmap2(self, misc: int, body: bytes) -> None:
+        if misc & rec.MISC_MMAP_DATA and any(layout.raw for layout in self._layouts.each):
+            self._areas.append(rec.parse_data_map(self._clock(body), body))
+        record = rec.parse_mmap2(misc, body)
+        if record is not None:
+            self._add_task(record, body)
+
+    def _add_task(self, record: TaskRecord, body: bytes) -> None:
+        self._tasks.append((self._clock(body), record))
+
+    def _trailer(self, body: bytes) -> rec.SampleLayout:
+        """The layout of a record's sample_id trailer."""
+        layout = self._layouts.each[0]
+        attr = self._header.sources[0].attr
+        if len(self._layouts.each) > 1 and attr.sample_type & rec.IDENTIFIER and attr.sample_id_all and len(body) >= 8:
+            (number,) = struct.unpack_from("<Q", body, len(body) - 8)
+            layout = self._layouts.each[self._layouts.source_of_id.get(number, 0)]
+        return layout
+
+    def _clock(self, body: bytes) -> int:
+        """The time in a record's sample_id trailer; its place among the samples when the recording has no times."""
+        if not self._layouts.each:
+            return 0
+        layout = self._trailer(body)
+        if layout.time is None:
+            return self.samples + len(self._starts)
+        if layout.trailer_time is None or len(body) < 8 * layout.trailer_time:
+            return 0
+        (time,) = struct.unpack_from("<Q", body, len(body) - 8 * layout.trailer_time)
+        # perf marks the absence of a time by all ones; listings of what existed before the recording carry zero.
+        return int(time) if time < rec.KERNEL_START else 0
+
+    def _on_exit(self, _misc: int, body: bytes) -> None:
+        """EXIT: `u32 pid, ppid, tid, ptid; u64 time`."""
+        pid, _, tid = struct.unpack_from("<iii", body)
+        self._exits[pid, tid] = self._clock(body)
+
+    def _on_deferred(self, _misc: int, body: bytes) -> None:
+        """CALLCHAIN_DEFERRED: a call chain, of the thread that its trailer names."""
+        place = self._trailer(body).trailer_tid if self._layouts.each else None
+        if place is None or len(body) < 8 * place:
+            raise IndexError("a call chain of no thread")
+        self.deferred.take(struct.unpack_from("<i", body, len(body) - 8 * place + 4)[0], body[: len(body) - 8 * place])
+
+    def _on_lost(self, _misc: int, body: bytes) -> None:
+        self._lost_records += _count(body, 8)
+
+    def _on_lost_samples(self, misc: int, body: bytes) -> None:
+        if not misc & rec.MISC_LOST_SAMPLES_BPF:
+            # With that flag they were filtered out on request.
+            self._lost_samples += _count(body, 0)
+
+
+def _count(body: bytes, offset: int) -> int:
+    """A loss count; a count beyond any real loss is damage."""
+    (count,) = struct.unpack_from("<Q", body, offset)
+    if count >= MAX_WEIGHT:
+        raise IndexError(f"a loss of {count} records")
+    return int(count)

@@ -1,0 +1,110 @@
+"""Processes that reduce chunks of a large recording, one for each processor.
+
+They are started by name and not forked, since whoever reads may have threads, and not by multiprocessing, which runs
+the user's script again. Where one can't be started or ends early, its chunks are reduced here.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import queue
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+
+from pinprof.read.perf.chunk import Chunk, Reduced, reduced_chunk
+from pinprof.read.perf.deferred import DeferredChains
+from pinprof.read.perf.mappings import SpaceTable
+
+_WORTH_IT = 400_000
+"""Samples from which processes gain more than their start takes."""
+_MOST = 8
+
+
+@contextmanager
+def reducing(
+    spaces: SpaceTable, deferred: DeferredChains, samples: int
+) -> Iterator[tuple[Callable[[Chunk], Callable[[], Reduced]], int]]:
+    """How chunks are reduced, and how many may be under way at a time; `samples` is how many there will be."""
+    here = partial(reduced_chunk, spaces=spaces, deferred=deferred)
+    count = min(len(os.sched_getaffinity(0)), _MOST) if samples >= _WORTH_IT and sys.executable else 1
+    if count < 2:
+        yield (lambda chunk: partial(here, chunk)), 0
+        return
+    with ExitStack() as stack:
+        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
+        for _ in range(count):
+            idle.put(stack.enter_context(_worker(spaces, deferred)))
+        pool = stack.enter_context(ThreadPoolExecutor(count))
+
+        def reduce(chunk: Chunk) -> Reduced:
+            worker = idle.get()
+            try:
+                return worker.reduced(chunk)
+            except (OSError, EOFError, pickle.UnpicklingError):
+                return here(chunk)
+            finally:
+                idle.put(worker)
+
+        yield (lambda chunk: pool.submit(reduce, chunk).result), count + 1
+
+
+class _Worker:
+    """One process, which answers a chunk with what it comes to."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        self._to, self._from = process.stdin, process.stdout
+
+    def reduced(self, chunk: Chunk) -> Reduced:
+        """EOFError or OSError where the process is gone."""
+        pickle.dump(chunk, self._to, 5)
+        self._to.flush()
+        answer = pickle.load(self._from)  # noqa: S301 — from a process of ours
+        assert isinstance(answer, Reduced)
+        return answer
+
+
+@contextmanager
+def _worker(spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
+    """A process that ends with the block."""
+    package = str(Path(__file__).parents[3])
+    process = subprocess.Popen(
+        # -P: not what lies in the current directory, where captures of others may be.
+        [sys.executable, "-P", "-m", __spec__.name],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))},
+    )
+    try:
+        worker = _Worker(process)
+        with suppress(OSError):
+            pickle.dump((spaces, deferred), worker._to, 5)
+        yield worker
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def _serve() -> None:
+    """Answer chunks from standard input until it ends."""
+    source, target = sys.stdin.buffer, sys.stdout.buffer
+    spaces, deferred = pickle.load(source)  # noqa: S301 — from the process that started this one
+    while True:
+        try:
+            chunk = pickle.load(source)  # noqa: S301 — likewise
+        except EOFError:
+            return
+        pickle.dump(reduced_chunk(chunk, spaces, deferred), target, 5)
+        target.flush()
+
+
+if __name__ == "__main__":
+    _serve()

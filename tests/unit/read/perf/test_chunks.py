@@ -1,0 +1,86 @@
+"""However a recording is cut into chunks, and whoever reduces them, the same comes out."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pinprof import read
+from pinprof.analyze import analyze
+from pinprof.columns import GrowingColumn, uniform
+from pinprof.model import Capture
+from pinprof.read.perf import stream, workers
+from pinprof.report.export.document import to_json
+from pinprof.report.export.plain import write_folded
+from pinprof.report.gather import build
+
+DATA = Path(__file__).parents[3] / "data"
+CAPTURES = ("h200/both.perf.data.xz", "h200/staged.pinprof.tar.xz", "cases/host_churn.pinprof.tar.xz")
+SMALLEST = 1 << 17
+"""A chunk holds at least one record, of up to 64 KiB."""
+
+
+def folded(capture: Capture) -> str:
+    lines = io.StringIO()
+    write_folded(capture, lines)
+    return lines.getvalue()
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read.read(DATA / name)
+    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    pieces = read.read(DATA / name)
+    assert folded(pieces) == folded(whole)
+    assert to_json(build(analyze(pieces), drawn=False)) == to_json(build(analyze(whole), drawn=False))
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_other_processes_reduce_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read.read(DATA / name)
+    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    monkeypatch.setattr(workers, "_WORTH_IT", 0)
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
+    started = Counter[str]()
+    reduced = workers._Worker.reduced
+
+    def counted(worker: workers._Worker, chunk: workers.Chunk) -> workers.Reduced:
+        answer = reduced(worker, chunk)
+        started["answers"] += 1
+        return answer
+
+    monkeypatch.setattr(workers._Worker, "reduced", counted)
+    assert folded(read.read(DATA / name)) == folded(whole)
+    assert started["answers"]
+
+
+def test_modules_in_the_current_directory_are_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module in ("numpy", "pickle", "pinprof"):
+        (tmp_path / f"{module}.py").write_text(f"open({str(tmp_path / 'imported')!r}, 'w')\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(workers, "_WORTH_IT", 0)
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
+    read.read(DATA / CAPTURES[0])
+    assert not (tmp_path / "imported").exists()
+
+
+def test_chunks_of_a_process_that_ends_are_reduced_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read.read(DATA / CAPTURES[0])
+    monkeypatch.setattr(workers, "_WORTH_IT", 0)
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(workers.sys, "executable", "/bin/true")
+    assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
+
+
+def test_growing_column_is_what_was_appended() -> None:
+    parts = [uniform(3, 2, np.int32), uniform(3, 2000, np.int32), np.arange(5, dtype=np.int32), uniform(3, 1, np.int32)]
+    for end in range(len(parts) + 1):
+        column = GrowingColumn(np.int32)
+        for part in parts[:end]:
+            column.extend(part)
+        assert column.view.tolist() == [value for part in parts[:end] for value in part.tolist()]
+        assert (column.view.strides == (0,)) == (end in (0, 1, 2))
