@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 
 from pinprof.activity import (
     UNRECORDED,
@@ -20,11 +21,13 @@ from pinprof.activity import (
     PageFaultTable,
     SchedTable,
 )
-from pinprof.columns import PairIndex, is_uniform, narrowed, packed, uniform
+from pinprof.columns import PairIndex, fitting, is_uniform, narrowed, packed, rows_of, taken, uniform
 from pinprof.cuda_functions import plain_name
-from pinprof.model import Int32, Int64
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import Bool, Int32, Int64
 from pinprof.read.by_thread import outermost
 from pinprof.read.nsys import schema
+from pinprof.read.nsys.long_columns import ROWS_AT_ONCE, put_together
 from pinprof.read.nsys.numbers import Numbers
 from pinprof.read.nsys.tables import Tables, address_column, amount_column, enum_column, id_column, time_order
 
@@ -66,7 +69,7 @@ def _calls(tables: Tables) -> tuple[ApiCallTable, PairIndex, Int64]:
     table = ApiCallTable(
         start_ns=raw["start"][kept],
         end_ns=raw["end"][kept],
-        name=name[kept],
+        name=narrowed(name[kept]),
         pid=packed(raw["pid"][kept]),
         tid=packed(raw["tid"][kept]),
         correlation_id=correlation[kept],
@@ -85,46 +88,96 @@ def _plain_names(index: Int32, names: tuple[str, ...]) -> tuple[Int32, tuple[str
     return np.append(np.array(place, np.int32), np.int32(-1))[index], tuple(merged)
 
 
+@dataclass(frozen=True)
+class _Piece:
+    """Rows of one table that are of one kind."""
+
+    kind: OpKind
+    raw: Numbers
+    rows: Int64 | slice
+    """In order of start."""
+    count: int
+
+    @classmethod
+    def of(cls, kind: OpKind, raw: Numbers, mask: Bool) -> Self:
+        """The rows of a mask."""
+        rows = rows_of(mask)
+        order = time_order(raw["start"][rows])
+        if not isinstance(order, slice):
+            rows = order + rows.start if isinstance(rows, slice) else rows[order]
+        return cls(kind, raw, rows, int(np.count_nonzero(mask)))
+
+    def column(self, name: str, missing: int) -> NDArray[Any]:
+        """A column of the whole table."""
+        return self.raw[name] if name in self.raw else uniform(missing, len(self.raw["start"]), np.int64)
+
+    def steps(self) -> Iterator[Int64 | slice]:
+        """The rows, so many at a time that what is made of them takes little memory."""
+        for first in range(0, self.count, ROWS_AT_ONCE):
+            last = min(first + ROWS_AT_ONCE, self.count)
+            rows = self.rows
+            yield slice(rows.start + first, rows.start + last) if isinstance(rows, slice) else rows[first:last]
+
+
+def _pieces(tables: Tables) -> Iterator[_Piece]:
+    """GPU work by kind, kernels first."""
+    for kind, table in _OPERATIONS:
+        raw = tables.read_timed(table)
+        if schema.LAUNCH_SHAPE[0] in raw:
+            raw["threads"] = _threads(raw)
+        migrated = np.zeros(len(raw["start"]), np.bool_)
+        if kind == OpKind.COPY:
+            for migration in _MIGRATIONS:
+                migrated |= raw["copy_kind"] == migration
+        yield _Piece.of(kind, raw, ~migrated)
+        if migrated.any():
+            yield _Piece.of(OpKind.MIGRATION, raw, migrated)
+
+
 def _operations(tables: Tables) -> GpuOpTable:
-    pieces = [(kind, tables.read_timed(table)) for kind, table in _OPERATIONS]
-    counts = [len(piece["start"]) for _, piece in pieces]
+    """Kind after kind, so that whoever looks at one of them touches the memory of that alone."""
+    pieces = list(_pieces(tables))
+    total = sum(piece.count for piece in pieces)
+    pieces[0].raw["name"], names = tables.names(pieces[0].column("name", -1))
 
-    def column(name: str, dtype: Any, missing: int) -> NDArray[Any]:
-        parts = [
-            piece.pop(name).astype(dtype, copy=False) if name in piece else uniform(missing, count, dtype)
-            for (_, piece), count in zip(pieces, counts, strict=True)
-        ]
-        if all(map(is_uniform, parts)) and len(values := {int(part[0]) for part in parts if len(part)}) == 1:
-            return uniform(values.pop(), len(start), dtype)
-        return np.concatenate(parts)[order]
+    def column(
+        name: str, missing: int, dtype: DTypeLike | None, change: Callable[[NDArray[Any]], NDArray[Any]] = np.asarray
+    ) -> NDArray[Any]:
+        """One column of all pieces, in the narrowest type that holds it where none is given; its raw form is let go."""
+        parts = [piece.column(name, missing) for piece in pieces]
+        held = [part for part, piece in zip(parts, pieces, strict=True) if piece.count]
+        if held and all(map(is_uniform, held)) and len({int(part[0]) for part in held}) == 1:
+            return uniform(change(held[0][:1])[0], total, dtype or held[0].dtype)
+        if dtype is None:
+            dtype = fitting(
+                min(int(part.min(initial=0)) for part in parts), max(int(part.max(initial=0)) for part in parts)
+            )
+        steps = (change(taken(part, rows)) for part, piece in zip(parts, pieces, strict=True) for rows in piece.steps())
+        made = put_together(steps, total, dtype)
+        for piece in pieces:
+            piece.raw.pop(name, None)
+        return made
 
-    for _, piece in pieces:
-        if schema.LAUNCH_SHAPE[0] in piece:
-            piece["threads"] = _threads(piece)
-    start = np.concatenate([piece.pop("start") for _, piece in pieces])
-    order = time_order(start)
-    name, names = tables.names(column("name", np.int32, -1))
-    copy_kind = enum_column(column("copy_kind", np.int8, -1))
-    kind = np.repeat(np.array([kind for kind, _ in pieces], np.uint8), counts)[order]
-    kind[(kind == OpKind.COPY) & np.isin(copy_kind, _MIGRATIONS)] = OpKind.MIGRATION
+    wide_ids = any(int(piece.column("correlation_id", -1).min(initial=0)) < -1 for piece in pieces)
+    kinds = (uniform(piece.kind, piece.count, np.uint8) for piece in pieces)
     return GpuOpTable(
-        start_ns=start[order],
-        end_ns=column("end", np.int64, 0),
-        kind=kind,
-        name=narrowed(name),
-        pid=column("pid", np.int32, -1),
-        device=column("device", np.int32, -1),
-        stream=narrowed(column("stream", np.int32, -1)),
-        correlation_id=id_column(column("correlation_id", np.int32, -1)),
-        size_bytes=amount_column(column("size_bytes", np.int64, 0)),
-        copy_kind=copy_kind,
-        src_kind=enum_column(column("src_kind", np.int8, -1)),
-        dst_kind=enum_column(column("dst_kind", np.int8, -1)),
-        cause=enum_column(column("cause", np.int8, -1)),
-        sync=enum_column(column("sync", np.int8, -1)),
-        address=address_column(column("address", np.int64, schema.MISSING)),
+        kind=put_together(kinds, total, np.uint8),
+        end_ns=column("end", 0, np.int64),
+        name=column("name", -1, None),
+        pid=column("pid", -1, np.int32),
+        device=column("device", -1, np.int32),
+        stream=column("stream", -1, None),
+        correlation_id=column("correlation_id", -1, np.int64 if wide_ids else np.int32, id_column),
+        size_bytes=column("size_bytes", 0, np.int64, amount_column),
+        copy_kind=column("copy_kind", -1, np.uint8, enum_column),
+        src_kind=column("src_kind", -1, np.uint8, enum_column),
+        dst_kind=column("dst_kind", -1, np.uint8, enum_column),
+        cause=column("cause", -1, np.uint8, enum_column),
+        sync=column("sync", -1, np.uint8, enum_column),
+        address=column("address", schema.MISSING, np.uint64, address_column),
         names=names,
-        threads=narrowed(column("threads", np.int64, 0)),
+        threads=column("threads", 0, None),
+        start_ns=column("start", 0, np.int64),  # last, for it says how long the others are
     )
 
 

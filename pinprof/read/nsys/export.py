@@ -64,6 +64,8 @@ def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
         read_sched(tables),
     )
     session = tables.read(schema.SESSION)["duration"]
+    for table in (calls, gpu_ops):
+        table.unload()
     ends = (calls.end_ns, gpu_ops.end_ns, faults.time_ns, memory.time_ns, os_calls.end_ns, sched.time_ns, session)
     end_ns = max(int(column.max(initial=0)) for column in ends)
     ranges, marks, given_names = read_nvtx(tables, end_ns)
@@ -88,6 +90,7 @@ def _read(source: Source, options: ReadOptions, resolver: Resolver) -> Capture:
         start_utc_ns=_first(start["utc"]),
         start_system_ns=_first(start["system"]),
     )
+    activity.unload()
     threads = _thread_names(tables, given_names, (cpu.samples, calls, os_calls, ranges, marks, sched))
     return Capture(
         path=source.path,

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import uniform
+from pinprof.read.nsys.long_columns import LONG_ROWS, LongColumn
 from pinprof.read.nsys.pages import TablePages, Unusual, Values
 from pinprof.read.nsys.schema import MISSING, Column, Part
 
@@ -48,30 +49,37 @@ def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]]) -
 
 
 class Growing:
-    """One column while it is read: a single value as long as all rows have the same one, then an array."""
+    """One column while it is read: a single value as long as all rows have the same one, then an array or a file."""
 
     def __init__(self, column: Column) -> None:
         self._column = column
         self._rows = 0
         self._value: int | None = None
         self._array: NDArray[Any] | None = None
+        self._long: LongColumn | None = None
 
     def append(self, values: Values, rows: int, growth: float) -> None:
         """The next rows; `growth` is how many times as many there will be in all, about."""
         if not rows:
             return
         cut = _cut(values, self._column)
-        if self._array is None:
+        if self._array is None and self._long is None:
             value = int(cut) if np.ndim(cut) == 0 else _only(cut)
             if value is not None and self._value in (None, value):
                 self._value = value
                 self._rows += rows
                 return
+            if (self._rows + rows) * growth >= LONG_ROWS:
+                self._long = LongColumn(DTYPES[self._column.bits])
+                self._long.append(uniform(self._value or 0, self._rows, DTYPES[self._column.bits]))
         end = self._rows + rows
-        if self._array is None or len(self._array) < end:
-            self._enlarge(max(int(end * growth), end) + end // 16)
-        assert self._array is not None
-        self._array[self._rows : end] = cut
+        if self._long is not None:
+            self._long.append(np.broadcast_to(cut, rows))
+        else:
+            if self._array is None or len(self._array) < end:
+                self._enlarge(max(int(end * growth), end) + end // 16)
+            assert self._array is not None
+            self._array[self._rows : end] = cut
         self._rows = end
 
     def _enlarge(self, rows: int) -> None:
@@ -82,6 +90,8 @@ class Growing:
 
     def whole(self) -> NDArray[Any]:
         """All rows."""
+        if self._long is not None:
+            return self._long.whole()
         if self._array is not None:
             return self._array[: self._rows]
         return uniform(self._value or 0, self._rows, DTYPES[self._column.bits])

@@ -15,7 +15,6 @@ integers of 1, 2, 3, 4, 6 and 8 bytes, a float, 0 and 1; from 12 on text and blo
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
-from dataclasses import dataclass
 from io import FileIO
 from itertools import pairwise
 from pathlib import Path
@@ -25,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import Bool, Int64, UInt8
+from pinprof.lazy_dataclass import dataclass
 
 _HEADER_BYTES = 100
 _PLAIN_FORMAT = b"\x01\x01"

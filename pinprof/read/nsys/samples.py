@@ -7,12 +7,11 @@ innermost frame alone. Addresses are signed in SQLite: those of the kernel are n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import pack, unpack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema

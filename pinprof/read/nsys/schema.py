@@ -12,8 +12,9 @@ Source: exports of nsys 2020.3 to 2026.2, and NVIDIA's "SQLite Schema Reference"
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+from pinprof.lazy_dataclass import dataclass
 
 NEWEST = (3, 28)
 """The newest schema (major, minor) that this table has been compared with."""

@@ -11,7 +11,6 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Protocol, Self
@@ -21,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.errors import CaptureError, FormatError, ToolMissing
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32
 from pinprof.read.nsys.numbers import DTYPES, ID_MASK, SHIFT, Numbers, from_pages, missing
 from pinprof.read.nsys.pages import Layout, TablePages, Unusual

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import packed, uniform
+from pinprof.columns import in_order, packed, uniform
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64, UInt8, UInt64
 from pinprof.read.nsys.numbers import DTYPES, Numbers, missing
 from pinprof.read.nsys.schema import MISSING, STRINGS, TableSchema
@@ -93,9 +94,9 @@ class Tables:
 
 def time_order(start: Int64, end: Int64 | None = None) -> NDArray[np.int64] | slice:
     """What puts rows in order of start, longer ones first; nothing to move where they are so already."""
-    if bool(np.all(start[1:] > start[:-1])):
-        return slice(None)
-    return np.argsort(start, kind="stable") if end is None else np.lexsort((-end, start))
+    if end is None or bool(np.all(start[1:] > start[:-1])):
+        return in_order(start)
+    return np.lexsort((-end, start))
 
 
 def enum_column(values: NDArray[Any]) -> UInt8:
