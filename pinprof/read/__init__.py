@@ -236,6 +236,14 @@ def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
         yield copy, source.damage
 
 
+def _meant(path: Path) -> str:
+    """The newest capture beside a path whose name begins alike: captures are named by their program and the time."""
+    stem = path.name.removesuffix(".pinprof")
+    alike = [each for each in path.parent.glob("*.pinprof") if stem and each.name.startswith(stem)]
+    newest = max(alike, key=lambda each: (each.stat().st_mtime, each.name), default=None)
+    return f"Did you mean {newest}?" if newest else ""
+
+
 @contextmanager
 def _seekable(path: Path) -> Iterator[Path]:
     """The path of a file or directory, else a temporary copy of what standard input or a pipe delivers."""
@@ -247,7 +255,7 @@ def _seekable(path: Path) -> Iterator[Path]:
         regular = not piped and stat.S_ISREG(path.stat().st_mode)
     except FileNotFoundError:
         raise CaptureError(
-            f"{path} does not exist.", "Give a capture directory or a perf.data file.", "no-capture"
+            f"{path} does not exist.", _meant(path) or "Give a capture directory or a perf.data file.", "no-capture"
         ) from None
     except (OSError, ValueError) as error:
         raise unreadable(path, error) from error

@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import chain
 
 import numpy as np
 
 from pinprof.errors import FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import (
     KERNEL,
     LONGEST_NAME,

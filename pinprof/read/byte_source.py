@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.errors import FormatError, readable
+from pinprof.lazy_dataclass import dataclass
 from pinprof.read.packed import PackedError, is_packed, plain_pieces
 
 CHUNK = 4 << 20

@@ -8,7 +8,7 @@ and the file may be of a hostile program.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from pinprof.activity import (
     PageFaultTable,
 )
 from pinprof.cuda_functions import FUNCTIONS, Function
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int64, UInt8
 from pinprof.read.symbols.demangle import demangle
 from pinprof.units import format_counted, format_ns

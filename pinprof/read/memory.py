@@ -1,6 +1,7 @@
 """Memory over time from `memory.jsonl` (collect/memory.py): one JSON object a line.
 
-    {"t": ns, "machine": {"pgfault": 12, …}, "processes": [{"pid": 7, "name": "app", "rss": bytes, …}]}
+    {"t": ns, "machine": {"pgfault": 12, …}, "processes": [{"pid": 7, "name": "app", "rss": bytes, …,
+                                                       "pages": [[address, node, huge], …]}]}
 
 Lines that are no such object, times that run backwards and numbers outside 0 … 2^63-1 are left out and counted.
 """
@@ -15,15 +16,25 @@ from typing import Any
 import numpy as np
 
 from pinprof.errors import readable
-from pinprof.model import MemoryLog, ProcessMemory
-from pinprof.shapes import COUNT, TEXT, Each, Facts, Unfit, Whole, parsed
+from pinprof.model import MemoryLog, PageTable, ProcessMemory
+from pinprof.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
 
 _MOST_LINE = 1 << 20
 _MOST_COUNTERS = 256
 """/proc/vmstat has fewer; each costs a number for every line."""
 PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
-_PROCESS = Facts({"pid": Whole(0, (1 << 31) - 1), "name": TEXT, **dict.fromkeys(PROCESS_FIELDS, COUNT)})
+_MOST_PAGES = 4096
+"""Of a process in a line; pinprof writes a fifth of that at most."""
+_PAGE = Row((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
+_PROCESS = Facts(
+    {
+        "pid": Whole(0, (1 << 31) - 1),
+        "name": TEXT,
+        "pages": Each(_PAGE, lenient=True),
+        **dict.fromkeys(PROCESS_FIELDS, COUNT),
+    }
+)
 _ENTRY = Facts({"t": COUNT, "machine": Facts(others=COUNT), "processes": Each(_PROCESS, lenient=True)})
 """What a line holds."""
 
@@ -34,6 +45,7 @@ def read_memory(path: Path) -> MemoryLog | None:
     machine: dict[str, list[int]] = {}
     processes: dict[int, dict[str, list[int]]] = {}
     names: dict[int, str] = {}
+    pages: list[tuple[int, ...]] = []
     bad = 0
     with readable(path, slug="side-file"), path.open("rb") as stream:
         for line in stream:
@@ -47,6 +59,7 @@ def read_memory(path: Path) -> MemoryLog | None:
             _append(machine, known | dict(fresh), len(times))
             for process in entry["processes"]:
                 pid = process.pop("pid")
+                pages += [(entry["t"], pid, *page) for page in process.pop("pages", [])[:_MOST_PAGES]]
                 names[pid] = process.pop("name", "") or names.get(pid, "")
                 columns = processes.setdefault(pid, {"t": []})
                 _append(columns, process, len(columns["t"]))
@@ -67,7 +80,13 @@ def read_memory(path: Path) -> MemoryLog | None:
             for pid, columns in processes.items()
         ),
         bad_lines=bad,
+        pages=_page_table(pages),
     )
+
+
+def _page_table(pages: list[tuple[int, ...]]) -> PageTable:
+    columns = zip(*pages, strict=True) if pages else [()] * 5
+    return PageTable.of(len(pages), **dict(zip(("time_ns", "pid", "address", "node", "huge"), columns, strict=True)))
 
 
 def with_names(log: MemoryLog | None, threads: Mapping[tuple[int, int], str]) -> MemoryLog | None:

@@ -8,13 +8,14 @@ program that was killed has ranges of phases that it could not write; these stay
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
 
 from pinprof import store
 from pinprof.activity import MarkTable
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import injection as nvtx_injection
 from pinprof.read.ranges import parse_ranges, read_ranges

@@ -17,13 +17,13 @@ from __future__ import annotations
 import heapq
 import json
 from collections import defaultdict
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from pinprof.errors import FormatError, readable, unreadable
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import RangeTable
 from pinprof.read.packed import PackedError, unpacked
 from pinprof.units import format_counted

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.read.symbols.kept import KeptSymbols
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ReadOptions:
     """What the command line adds to a recording; each is found inside a capture directory by itself."""
 
@@ -41,7 +41,7 @@ class Certainty(IntEnum):
     """It has a magic number or files that no other format has."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Reader:
     """One input format."""
 

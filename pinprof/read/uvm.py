@@ -12,7 +12,7 @@ queued, and the one that waited least ran at once.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from pinprof.activity import UNRECORDED, Activity, CopyKind, GpuOpTable, OpKind, PageFaultTable
 from pinprof.columns import Int64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import format_bytes, format_count, format_counted, format_ns
 from pinprof.uvm_events import (
     CLOCK,

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from array import array
 from collections import defaultdict
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -21,6 +21,7 @@ import numpy as np
 
 from pinprof.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
 from pinprof.cuda_functions import plain_name
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json

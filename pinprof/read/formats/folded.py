@@ -8,12 +8,13 @@ The file is read as a stream and stacks are merged on the way: memory grows with
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 import numpy as np
 
 from pinprof.errors import FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource

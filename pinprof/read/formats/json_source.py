@@ -6,11 +6,12 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pinprof.errors import FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.read.byte_source import ByteSource
 
 _WHOLE_LIMIT = 1 << 30

@@ -9,13 +9,14 @@ Source: github.com/google/pprof, proto/profile.proto.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from pinprof.errors import FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, USER, Capture, Dso, Event, Losses
 from pinprof.read.assembly import (
     MAX_DEPTH,

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
 from pinprof.errors import FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, ClockSync, Event, Losses
 from pinprof.read.assembly import (
     MAX_DEPTH,

@@ -7,13 +7,13 @@ any instruction, the disk may have been full, and the file may be of a hostile p
 from __future__ import annotations
 
 import mmap
-from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64
 
 MAGIC = b"PINPNVTX"

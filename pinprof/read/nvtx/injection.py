@@ -11,7 +11,6 @@ Pushes and pops match within a thread and a domain, starts and ends within a pro
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import MarkTable
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64, RangeTable
 from pinprof.read.nvtx import file as nvtx_file
 from pinprof.read.nvtx.events import NvtxEvents, numbered

@@ -20,12 +20,13 @@ C or C++ that is the program's own, and was called by Python, is the one; a line
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.activity import ApiCallTable
 from pinprof.columns import pack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
 from pinprof.own_code import library_part
 from pinprof.read.by_thread import threads

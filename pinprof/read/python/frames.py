@@ -22,12 +22,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 
 from pinprof.columns import UInt8, pack, pairs_of, unpack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks

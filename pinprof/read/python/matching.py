@@ -17,12 +17,12 @@ What all this does not tell stays undecided: the callers that both neighbours ag
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64
 from pinprof.read.python.stacks import NO_STACK
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.columns import pack, unpack
 from pinprof.cuda_functions import FUNCTIONS, plain_name
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Bool, Capture, FrameTable, Int32, Int64, StackTable, UInt64
 
 NO_LINE = -1

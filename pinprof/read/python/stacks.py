@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import UNDECIDED_LINE, Int32, Int64
 from pinprof.shapes import TEXT, Column, Each, Facts, Record, Row, Whole, parsed
 

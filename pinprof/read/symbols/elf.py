@@ -16,7 +16,6 @@ import stat
 import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -24,6 +23,7 @@ import numpy as np
 
 from pinprof import elf_headers
 from pinprof.elf_headers import DYNSYM, SYMTAB, Headers
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, UInt64
 from pinprof.read.symbols.elf_symbols import SymbolTable, select_functions
 

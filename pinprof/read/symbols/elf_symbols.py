@@ -7,12 +7,12 @@ Sources: System V gABI chapter 4 "Symbol Table", perf `tools/perf/util/symbol-el
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64, UInt64
 
 _SYM64 = np.dtype("<u4, u1, u1, <u2, <u8, <u8")

@@ -11,12 +11,12 @@ Sources: kernel `kernel/kallsyms.c` (s_show), perf `tools/perf/util/symbol.c` (s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from pinprof.errors import CaptureError, FormatError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64, UInt8, UInt64
 from pinprof.read.packed import PackedError, unpacked
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
 from pinprof.read.symbols.sealed import UserKey
 

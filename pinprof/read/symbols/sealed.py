@@ -23,7 +23,7 @@ from __future__ import annotations
 import gzip
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Self
 
@@ -31,6 +31,7 @@ import numpy as np
 
 from pinprof import files
 from pinprof.errors import CaptureError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Dso, Int32, UInt64
 from pinprof.read.packed import PackedError, unpacked
 from pinprof.shapes import COUNT, TEXT, Column, Each, OneOf, Record, Whole, parsed

@@ -62,6 +62,30 @@ def test_values_that_are_no_amount_are_left_out(tmp_path: Path) -> None:
     assert found.machine == {}
 
 
+def test_pages_are_columns_and_odd_ones_are_left_out(tmp_path: Path) -> None:
+    odd: list[Any] = [
+        [1, 2], [1, 2, 0, 0], "x", None, [-1, 0, 0], [4096, -3, 0], [4096, 0, 2], [4096, 1 << 15, 0], [1 << 63, 0, 0],
+        [4096.0, 0, 0], [True, 0, 0], {"a": 1}, [[4096], 0, 0],
+    ]  # fmt: skip
+    found = log(
+        tmp_path,
+        line(10, {"pid": 7, "rss": 1, "pages": [[4096, 0, 1], *odd, [8192, -1, -1]]}, {"pid": 8, "pages": "none"}),
+        line(20, {"pid": 8, "pages": [[4096, 3, 0]]}, {"pages": [[4096, 3, 0]]}),
+    )
+    assert found is not None
+    pages = found.pages
+    assert pages.time_ns.tolist() == [10, 10, 20]
+    assert (pages.pid.tolist(), pages.address.tolist()) == ([7, 7, 8], [4096, 8192, 4096])
+    assert (pages.node.tolist(), pages.huge.tolist()) == ([0, -1, 3], [1, -1, 0])
+    assert found.processes[0].values["rss"].tolist() == [1]
+
+
+def test_no_line_has_more_pages_than_a_look_can_find(tmp_path: Path) -> None:
+    found = log(tmp_path, line(10, {"pid": 7, "pages": [[4096 * page, 0, 0] for page in range(10_000)]}))
+    assert found is not None
+    assert len(found.pages) == 4096
+
+
 def test_an_empty_log_is_none(tmp_path: Path) -> None:
     assert log(tmp_path) is None
 
