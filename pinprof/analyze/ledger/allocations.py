@@ -9,7 +9,7 @@ the only one within a call to that call.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.results import FOREVER, KINDS, UNKNOWN, AllocationTable, Kind
 from pinprof.columns import Int64, Table, UInt8, UInt64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32
 
 _KIND_OF: tuple[tuple[Kind, str], ...] = (

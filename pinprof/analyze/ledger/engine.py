@@ -19,17 +19,18 @@ from pinprof.analyze.ledger.sites import sites_of, totals_of
 from pinprof.analyze.ledger.use import Use, use_of
 from pinprof.analyze.ledger.wanted import wanted_of
 from pinprof.analyze.memory import page_bytes
+from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.columns import Int64, UInt8
 from pinprof.cuda_functions import MEMORY
-from pinprof.model import Capture, MemoryLog
+from pinprof.model import Capture, MemoryLog, PageTable
 from pinprof.units import format_counted
 
 _ALIVE_NS = 1_000_000_000
 """A process that was not looked at for so long at the end had ended."""
 
 
-def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns: Int64) -> Ledger | None:
+def ledger_of(capture: Capture, calls: Calls, steps_ns: Int64) -> Ledger | None:
     """None where no allocation and no free was recorded. `steps_ns`: when the steps of the capture begin."""
     activity = capture.activity
     if activity is None:
@@ -39,12 +40,12 @@ def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns
         return None
     ended = _ended(capture.memory, calls)
     allocations = settled(made, frees, calls.names, calls.table.sites, ended)
-    use = _use(activity, allocations, copies)
+    use = _use(activity, allocations, copies_of(capture, calls))
     allocations, basis = _with_wanted(capture, calls, allocations, use)
     checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))
     return Ledger(
         allocations=allocations,
-        sites=sites_of(allocations, use, capture.threads, steps_ns, basis),
+        sites=sites_of(allocations, use, capture.threads, steps_ns, basis, _pages(capture.memory), page_bytes(capture)),
         totals=totals_of(allocations.table),
         checkpoints=checkpoints,
         checkpoints_left_out=left_out,
@@ -53,6 +54,10 @@ def ledger_of(capture: Capture, calls: Calls, copies: CopyTable | None, steps_ns
         unplaced_copies=use.unplaced if use else 0,
         notes=tuple(_notes(activity, allocations)),
     )
+
+
+def _pages(log: MemoryLog | None) -> PageTable:
+    return PageTable.empty() if log is None else log.pages
 
 
 def _use(activity: Activity, allocations: Allocations, copies: CopyTable | None) -> Use | None:

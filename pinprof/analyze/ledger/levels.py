@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.ledger.results import FOREVER, AllocationTable
 from pinprof.columns import Int64
+from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

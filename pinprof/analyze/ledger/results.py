@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal, get_args
 
 import numpy as np
 
 from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
+from pinprof.lazy_dataclass import dataclass
 
 Kind = Literal["pinned", "registered", "managed", "pool", "device"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -81,6 +81,29 @@ class Growth:
 
 
 @dataclass(frozen=True)
+class Pages:
+    """Where the pages of a site lay at the look that knows most of them; estimated from single pages."""
+
+    time_ns: int
+    """Of that look."""
+    nodes: Mapping[int, int]
+    """NUMA node → bytes there."""
+    absent_bytes: int
+    """Without pages: not touched yet."""
+    unknown_bytes: int
+    """Of what lived then."""
+    huge_share: float | None
+    """The part of the pages that are huge ones; None where that is not known."""
+    looked_at: int
+    """Pages."""
+
+    @property
+    def known_bytes(self) -> int:
+        """On nodes, or without pages."""
+        return sum(self.nodes.values()) + self.absent_bytes
+
+
+@dataclass(frozen=True)
 class SiteResult:
     """What one call at one line of one thread holds; sizes in bytes."""
 
@@ -113,6 +136,8 @@ class SiteResult:
     requested_by: Basis
     """Who tells what was requested: the calls, or for PyTorch's rounded blocks how far copies reach."""
     growth: Growth | None
+    pages: Pages | None
+    """None where no look knows any: the device's memory, small allocations, and those that live shortly."""
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.levels import Level
+from pinprof.analyze.ledger.pages import pages_of
 from pinprof.analyze.ledger.results import (
     BASES,
     FOREVER,
@@ -18,11 +19,14 @@ from pinprof.analyze.ledger.results import (
     AllocationTable,
     Growth,
     Kind,
+    Pages,
     SiteResult,
     Total,
 )
+from pinprof.analyze.ledger.trend import trend_of
 from pinprof.analyze.ledger.use import Use
 from pinprof.columns import Int64, UInt8
+from pinprof.model import PageTable
 
 LEAST_STEPS = 8
 """Fewer steps show no trend."""
@@ -37,10 +41,13 @@ def sites_of(
     threads: Mapping[tuple[int, int], str],
     steps_ns: Int64,
     basis: UInt8,
+    found: PageTable,
+    page: int,
 ) -> tuple[SiteResult, ...]:
     """What holds most at its peak first, page-locked memory before other kinds.
 
-    `steps_ns`: when steps begin. `basis`: index into `BASES`, by row of the allocations.
+    `steps_ns`: when steps begin. `basis`: index into `BASES`, by row of the allocations. `found`: single pages, each of
+    `page` bytes.
     """
     table = allocations.table
     if not len(table):
@@ -48,11 +55,12 @@ def sites_of(
     cells = group(*(column.astype(np.int64) for column in (table.kind, table.api, table.site, table.pid, table.tid)))
     order = np.argsort(cells.of, kind="stable")
     bounds = np.append(0, np.cumsum(cells.count))
-    found = [
-        _site(allocations, order[bounds[cell] : bounds[cell + 1]], use, threads, steps_ns, basis)
+    pages = pages_of(table, cells.of, len(cells), found, page)
+    sites = [
+        _site(allocations, order[bounds[cell] : bounds[cell + 1]], use, threads, steps_ns, basis, pages[cell])
         for cell in range(len(cells))
     ]
-    return tuple(sorted(found, key=lambda site: (site.kind not in HOST_KINDS, -site.peak_bytes, site.line)))
+    return tuple(sorted(sites, key=lambda site: (site.kind not in HOST_KINDS, -site.peak_bytes, site.line)))
 
 
 def _site(
@@ -62,6 +70,7 @@ def _site(
     threads: Mapping[tuple[int, int], str],
     steps_ns: Int64,
     basis: UInt8,
+    pages: Pages | None,
 ) -> SiteResult:
     mine = allocations.table.take(rows)
     site, pid, tid = int(mine.site[0]), int(mine.pid[0]), int(mine.tid[0])
@@ -93,6 +102,7 @@ def _site(
         last_copy_ns=None if last is None or (last == UNKNOWN).all() else int(last.max()),
         requested_by=BASES[int(basis[rows].max())],
         growth=growth_of(level, steps_ns),
+        pages=pages,
     )
 
 
@@ -104,12 +114,8 @@ def growth_of(level: Level, steps_ns: Int64) -> Growth | None:
     live = level.at(steps_ns[chosen]).astype(np.float64)
     if (live == live[0]).all():
         return None
-    # Loading it takes longer than reading a small capture, and few captures have a trend.
-    from scipy import stats
-
-    slope = float(stats.theilslopes(live, chosen).slope)
-    chance = float(stats.kendalltau(chosen, live).pvalue)
-    return Growth(slope, len(steps_ns), bool(chance < CHANCE and slope != 0))
+    slope, chance = trend_of(chosen, live)
+    return Growth(slope, len(steps_ns), chance < CHANCE and slope != 0)
 
 
 def totals_of(table: AllocationTable) -> tuple[Total, ...]:

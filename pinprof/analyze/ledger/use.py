@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.activity import MemoryKind
 from pinprof.analyze.ledger.results import UNKNOWN, AllocationTable
 from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.columns import Int64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool
 
 _STEPS_BACK = 64

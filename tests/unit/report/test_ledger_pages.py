@@ -1,0 +1,66 @@
+"""Where pages lie, as the terminal, the page and the JSON say it."""
+
+from __future__ import annotations
+
+import io
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pinprof.analyze import analyze
+from pinprof.analyze.ledger.results import Pages
+from pinprof.read import read
+from pinprof.report.data import ReportData
+from pinprof.report.export.document import to_json
+from pinprof.report.gather import build
+from pinprof.report.page import html
+from pinprof.report.terminal.text import render
+
+GIB = 1 << 30
+CASE = Path(__file__).parents[2] / "data/cases/long_pin_blocks.pinprof.tar.xz"
+
+
+def report(pages: Pages | None) -> ReportData:
+    """Of a capture from before pages were recorded, with those of the line that holds most."""
+    capture = read(CASE)
+    analysis = analyze(capture)
+    assert analysis.ledger is not None
+    first, *others = analysis.ledger.sites
+    assert first.pages is None
+    sites = (replace(first, pages=pages), *others)
+    return build(replace(analysis, ledger=replace(analysis.ledger, sites=sites)))
+
+
+def text_of(made: ReportData) -> str:
+    stream = io.StringIO()
+    render(made, Console(file=stream, width=200, no_color=True, highlight=False, markup=False))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("pages", "text"),
+    [
+        (Pages(0, {0: 3 * GIB, 1: GIB}, 0, 0, 0.8, 64), "node 0: 3 GiB, node 1: 1 GiB; huge 80 %"),
+        (Pages(0, {1: GIB}, GIB, 2 * GIB, None, 64), "node 1: 1 GiB, no page: 1 GiB, unknown: 2 GiB"),
+        (Pages(0, {}, 4 * GIB, 0, None, 64), "no page: 4 GiB"),
+    ],
+)
+def test_every_output_says_where_pages_lie(pages: Pages, text: str) -> None:
+    made = report(pages)
+    assert f"{text}." in text_of(made)
+    page = html.render(made).replace("\u00a0", " ")
+    assert f"{text}</span>" in page
+    assert "estimated from 64 pages" in page
+    shown = to_json(made)["ledger"]["sites"]
+    assert shown[0]["pages"]["nodes"] == {str(node): size for node, size in pages.nodes.items()}
+    assert shown[0]["pages"]["huge_share"] == pages.huge_share
+    assert [site["pages"] for site in shown[1:]] == [None] * len(shown[1:])
+
+
+def test_a_recording_that_knows_no_pages_has_no_column() -> None:
+    made = report(None)
+    assert "Pages of" not in text_of(made)
+    assert "<th>Pages</th>" not in html.render(made)
+    assert "<th>Pages</th>" in html.render(report(Pages(0, {0: GIB}, 0, 0, 0.0, 8)))
