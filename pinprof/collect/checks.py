@@ -13,7 +13,6 @@ import platform
 import shutil
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -26,6 +25,7 @@ from pinprof.collect.nsys import find_nsys
 from pinprof.collect.perf import find_perf
 from pinprof.collect.uvm import beside, driver
 from pinprof.errors import ToolMissing
+from pinprof.lazy_dataclass import dataclass
 from pinprof.libraries import CUPTI, NVTX
 from pinprof.units import format_bytes, format_counted
 
@@ -80,7 +80,7 @@ def _permission() -> Check:
     perf = shutil.which("perf")
     if number and not (perf and permission.granted_to(perf)):
         error = permission.refusal(number, system_wide=False)
-        found = f"{error.problem.rstrip('.')}; recordings hold only the program's own code"
+        found = f"{error.problem.rstrip('.')}; recordings have only the program's own code"
         return Check("sampling the kernel", "warning", found, error.remedy)
     return Check("sampling the kernel", "ok", f"permitted ({found})")
 
@@ -98,6 +98,7 @@ def _kallsyms() -> Check:
     found = f"kernel.kptr_restrict is {restrict}"
     if kallsyms.addresses_shown():
         return Check("kernel symbols", "ok", f"shown ({found})")
+    found = f"{found}, kernel.perf_event_paranoid is {permission.paranoid()}"
     return Check("kernel symbols", "warning", f"hidden ({found})", kallsyms.hidden_note())
 
 
@@ -122,7 +123,7 @@ def _cuda_python() -> Check:
         version = importlib.metadata.version("cuda-bindings")
     except importlib.metadata.PackageNotFoundError:
         state: Literal["info", "problem", "warning"] = "warning" if host.gpus() else "info"
-        return Check("cuda-python", state, "not installed", "pip install 'pinprof[cuda]'" if host.gpus() else "")
+        return Check("cuda-python", state, "not installed", "Run `pip install 'pinprof[cuda]'`." if host.gpus() else "")
     return Check("cuda-python", "ok", f"cuda.bindings {version}")
 
 
@@ -153,8 +154,8 @@ def _thp() -> Check:
     if enabled is None:
         return Check("transparent huge pages", "info", "not in this kernel")
     if enabled == "never":
-        fix = "echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled"
-        return Check("transparent huge pages", "warning", "never; every page fault maps 4 KiB", fix)
+        fix = "Run `echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`."
+        return Check("transparent huge pages", "warning", "off; every page fault maps 4 KiB", fix)
     return Check("transparent huge pages", "ok", enabled)
 
 
@@ -177,14 +178,14 @@ def _memlock() -> Check:
         "locked memory",
         "warning" if limit < _ROOMY_BYTES else "ok",
         format_bytes(limit),
-        "ulimit -l unlimited, or `memlock` in /etc/security/limits.conf: host emulation pins memory.",
+        "Run `ulimit -l unlimited`, or raise `memlock` in /etc/security/limits.conf. Host emulation pins memory.",
     )
 
 
 def _io_uring() -> Check:
     # io_uring_setup(0, NULL) fails with EINVAL or EFAULT where it is allowed (io_uring/io_uring.c).
     number = _syscall_errno(_SYSCALL_IO_URING_SETUP, 0, None)
-    setting = "needed for pinning: sysctl kernel.io_uring_disabled=0"
+    setting = "pinning", "sudo sysctl kernel.io_uring_disabled=0"
     return _emulation("io_uring", 0 if number in (errno.EINVAL, errno.EFAULT) else number, setting)
 
 
@@ -194,15 +195,16 @@ def _userfaultfd() -> Check:
         return Check("userfaultfd", "info", "unknown on this architecture")
     # An unknown flag is refused with EINVAL only after the permission check (fs/userfaultfd.c).
     number = _syscall_errno(syscall, 0x40000000)
-    setting = "needed for uvm: sysctl vm.unprivileged_userfaultfd=1"
+    setting = "uvm", "sudo sysctl vm.unprivileged_userfaultfd=1"
     return _emulation("userfaultfd", 0 if number == errno.EINVAL else number, setting)
 
 
-def _emulation(name: str, number: int, setting: str) -> Check:
+def _emulation(name: str, number: int, setting: tuple[str, str]) -> Check:
     """Whether host emulation may use a system call, by its errno."""
     if not number:
         return Check(name, "ok", "permitted")
-    fix = f"Needed for host emulation of {setting}, or a seccomp profile that allows it."
+    what, command = setting
+    fix = f"For host emulation of {what}, run `{command}`, or allow the call in the seccomp profile."
     return Check(name, "warning", f"not permitted ({os.strerror(number)})", fix)
 
 
@@ -231,10 +233,10 @@ def _nsys_shared() -> Check:
     if not left:
         return Check("nsys's shared memory", "ok", "nothing left behind")
     found = (
-        f"{format_counted(len(left), 'file', 'files')} left by a killed nsys; they make nsys fail with: "
-        "Agent launcher failed"
+        f"{format_counted(len(left), 'file', 'files')} left by a killed nsys make nsys fail with "
+        "“Agent launcher failed”"
     )
-    fix = "rm -f " + " ".join(str(_SHARED_MEMORY / pattern) for pattern in nsys_keeper.SHARED)
+    fix = f"Run `rm -f {' '.join(str(_SHARED_MEMORY / pattern) for pattern in nsys_keeper.SHARED)}`."
     return Check("nsys's shared memory", "warning", found, fix)
 
 
@@ -289,7 +291,7 @@ def _gpu_work() -> Check:
 def _managed_memory() -> Check:
     text, remedy = beside.problem()
     if text:
-        return Check("managed memory", "info", text, remedy)
+        return Check("managed memory", "info", text, remedy if host.gpus() else "")
     return Check("managed memory", "ok", f"by the driver's events, through {driver.DEVICE}")
 
 

@@ -10,7 +10,7 @@ import signal
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from pinprof.collect.program import HeldSignals, Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError
+from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -101,8 +101,9 @@ def modules() -> frozenset[str]:
 def hidden_note() -> str:
     """Why kernel frames have no names here, and the fix."""
     return (
-        "The kernel hides its addresses (kptr_restrict), so kernel frames have no names. Record as root, "
-        "in a container with CAP_SYSLOG, or run `sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`."
+        "The kernel hides its addresses (kptr_restrict, perf_event_paranoid), so kernel frames have no names. Record "
+        "as root, in a container with CAP_SYSLOG, or run "
+        "`sudo sysctl kernel.kptr_restrict=0 kernel.perf_event_paranoid=1`."
     )
 
 

@@ -5,7 +5,8 @@
 It is written by pinprof itself while it waits for the program. Sampling costs time, so it samples less often where it
 costs more: never above COST of a core. Nor does the file outgrow its share of the recording's size (pace.py). Huge
 pages are in smaps_rollup alone, which walks the page tables under the lock of the address space: read once a second at
-most, within HUGE_COST, and no more of a process for which it takes long.
+most, within HUGE_COST, and no more of a process for which it takes long. Where pages of CUDA programs lie costs apart
+from that (placement.py).
 
 Fields are those of proc_pid_status(5), proc_pid_smaps(5) and /proc/vmstat; what a kernel does not have is left out.
 """
@@ -22,6 +23,7 @@ from typing import Any
 from pinprof import files
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.pace import Pace
+from pinprof.collect.placement import Placement
 from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
 from pinprof.store import MEMORY
@@ -59,7 +61,8 @@ class MemoryWatch(Tool):
         self._names: dict[int, bytes] = {}
         self._tree_due = self._due = 0.0
         self._huge_due: dict[int, float] = {}
-        self._huge_spent = 0.0
+        self._spent_apart = 0.0
+        self._placement = Placement()
         self._pace = Pace(setup.request.limits.share(SIZE_SHARE), time.monotonic_ns())
         self._written = 0
         self._began = self._thinned = 0.0
@@ -76,9 +79,9 @@ class MemoryWatch(Tool):
             return float("inf")
         now = time.monotonic()
         if now >= self._due:
-            self._huge_spent, begin = 0.0, time.thread_time()
+            self._spent_apart, begin = 0.0, time.thread_time()
             self.sample()
-            spent = time.thread_time() - begin - self._huge_spent
+            spent = time.thread_time() - begin - self._spent_apart
             now = time.monotonic()
             interval = max(INTERVAL_S, spent / COST)
             if step := self._pace.looked(time.monotonic_ns(), self._written):
@@ -98,6 +101,7 @@ class MemoryWatch(Tool):
         for pid in self._tree:
             if facts := self._process(pid, now):
                 line["processes"].append(facts)
+        self._place(line["processes"], now)
         text = json.dumps(line, separators=(",", ":")).encode() + b"\n"
         room = self._pace.room(time.monotonic_ns())
         if room is not None and room < len(text):
@@ -126,6 +130,14 @@ class MemoryWatch(Tool):
             os.close(self._file)
             self._file = -1
 
+    def _place(self, processes: list[dict[str, Any]], now: float) -> None:
+        """Add where pages lie, of a process that is due."""
+        before = self._placement.spent
+        found = self._placement.look({facts["pid"]: facts["rss"] for facts in processes}, now)
+        self._spent_apart += self._placement.spent - before
+        if found:
+            next(facts for facts in processes if facts["pid"] == found[0])["pages"] = found[1]
+
     def _process(self, pid: int, now: float) -> dict[str, Any] | None:
         status = contents(f"/proc/{pid}/status")
         if not status:
@@ -146,7 +158,7 @@ class MemoryWatch(Tool):
             begin = time.thread_time()
             rollup = _HUGE.search(contents(f"/proc/{pid}/smaps_rollup"))
             took = time.thread_time() - begin
-            self._huge_spent += took
+            self._spent_apart += took
             self._huge_due[pid] = now + max(HUGE_INTERVAL_S, took / HUGE_COST) if took < HUGE_LIMIT_S else float("inf")
             if rollup:
                 facts["huge"] = int(rollup[1]) * 1024

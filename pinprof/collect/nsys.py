@@ -20,7 +20,6 @@ import socket
 import time
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof import files
@@ -33,6 +32,7 @@ from pinprof.collect.recorder import STOP_SIGNALS, printed_lines
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.signals import wait_for
 from pinprof.errors import CollectError, PinprofError, ToolMissing, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.store import LOG, NSYS_REPORT, NSYS_SQLITE, PERF_DATA
 
 START_TIMEOUT_S = 120.0
@@ -155,14 +155,18 @@ class Launched(Launcher):
         folder = self._folder
         self.program = LaunchedProgram(self._request.command, self._environment, signals)
         given = _nsys_environment(folder)
+        deadline = time.monotonic() + START_TIMEOUT_S
         with closing(listen(folder)) as server:
+            self._start(given)
             try:
-                self.recorder = NsysRecorder([*self._argv, *shim_command(folder)], given, self._log)
-            except OSError as error:
-                raise _failed(f"nsys cannot be started: {error.strerror}.", "Reinstall Nsight Systems.") from error
-            self.recorder.folder = folder
-            try:
-                self._launch(server, given)
+                if not self._await(server, deadline):
+                    failure = self._start_failure()
+                    # Nothing of the program has run, and agents can fail over what others left in shared memory.
+                    self._start(given)
+                    if not self._await(server, deadline):
+                        raise failure
+                    self._notes.append(f"{failure.problem} pinprof started it again.")
+                self._launch(server, given, deadline)
             except BaseException:
                 self.program.abandon()
                 self.recorder.finish()
@@ -215,30 +219,36 @@ class Launched(Launcher):
             )
         return ToolResult(facts, tuple(notes), self._unfinished())
 
-    def _launch(self, server: socket.socket, given: Mapping[str, str]) -> None:
-        """Wait for the shim to call, hand the program over, and hear its pid."""
-        deadline = time.monotonic() + START_TIMEOUT_S
-        self._await(server, deadline)
+    def _start(self, given: Mapping[str, str]) -> None:
+        try:
+            self.recorder = NsysRecorder([*self._argv, *shim_command(self._folder)], given, self._log)
+        except OSError as error:
+            raise _failed(f"nsys cannot be started: {error.strerror}.", "Reinstall Nsight Systems.") from error
+        self.recorder.folder = self._folder
+
+    def _launch(self, server: socket.socket, given: Mapping[str, str], deadline: float) -> None:
+        """Hand the program over to the shim that calls, and hear its pid."""
         line, _ = server.accept()
         line.setblocking(True)
         self.recorder.line = line
         self.program.hand_over(line, given)
-        self._await(line, deadline)
-        answer = line.recv(256)
+        answer = line.recv(256) if self._await(line, deadline) else b""
         if not answer:
             raise self._start_failure()
         pid, self._shims = adopted(answer)
         self.program.adopt(pid)
 
-    def _await(self, readable: socket.socket, deadline: float) -> None:
+    def _await(self, readable: socket.socket, deadline: float) -> bool:
+        """Whether there is something to read, rather than nsys ending first."""
         while not select.select([readable], [], [], 0.05)[0]:
             if (caught := wait_for(STOP_SIGNALS, 0)) is not None:
                 raise KeyboardInterrupt(caught.number)
             if self.recorder.reap():
-                raise self._start_failure()
+                return False
             if time.monotonic() > deadline:
                 late = f"nsys had not started the program after {START_TIMEOUT_S:.0f} s."
                 raise _failed(late, "Check whether `nsys profile true` works, and run `pinprof doctor`.")
+        return True
 
     def _start_failure(self) -> CollectError:
         reason = _complaint(self._log) or "it printed no message"

@@ -19,7 +19,6 @@ import re
 import shutil
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.collect import host, perf_host_name, permission
@@ -30,6 +29,7 @@ from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder, printed_lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing
+from pinprof.lazy_dataclass import dataclass
 from pinprof.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0

@@ -67,7 +67,7 @@ def require_process(pid: int, *, kernel: bool) -> None:
     """CollectError when a running process may not be sampled where this one's own programs may (perf_event_open(2))."""
     if sampling_errno(kernel=kernel, of=pid) in (errno.EACCES, errno.EPERM) and not sampling_errno(kernel=kernel):
         raise CollectError(
-            f"pinprof may not record process {pid}: it belongs to another user, or has privileges that pinprof lacks.",
+            f"pinprof is not permitted to record process {pid}, which belongs to another user or has more privileges.",
             "Run pinprof as root, or as the process's user.",
             "pid",
         )
@@ -76,7 +76,7 @@ def require_process(pid: int, *, kernel: bool) -> None:
 def memory_refusal(tool: str) -> CollectError:
     """What to say where the kernel does not let a tool lock memory."""
     return CollectError(
-        f"{tool} may not lock enough memory for its buffers.",
+        f"{tool} is not permitted to lock enough memory for its buffers.",
         "Raise it: `sudo sysctl kernel.perf_event_mlock_kb=8192`, or `ulimit -l unlimited`.",
         "perf-memlock",
     )
@@ -98,13 +98,13 @@ def refusal(number: int, *, system_wide: bool, user: bool = False) -> CollectErr
         setting = f"kernel.perf_event_paranoid is {level}"
         why = f"although {setting}" if permitted else f"although it runs as root ({setting})"
         return CollectError(
-            f"pinprof may not sample {what} here {why}: perf_event_open says {os.strerror(number)}.",
+            f"pinprof is not permitted to sample {what} here {why}: perf_event_open fails with {os.strerror(number)}.",
             "In a container, start it with --cap-add PERFMON and a seccomp profile that allows perf_event_open "
             "(--security-opt seccomp=unconfined).",
             "perf-permission",
         )
     return CollectError(
-        f"pinprof may not sample {what}: kernel.perf_event_paranoid is {level}.",
+        f"pinprof is not permitted to sample {what}: kernel.perf_event_paranoid is {level}.",
         f"Run `sudo sysctl kernel.perf_event_paranoid={wanted}`, or run pinprof as root or with CAP_PERFMON "
         "(in a container: --cap-add PERFMON).",
         "perf-permission",

@@ -15,20 +15,32 @@ import signal
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import NoReturn
 
 from pinprof.errors import ProgramNotFound
+from pinprof.lazy_dataclass import dataclass
+
+_AS_TYPED = "Give the command after --, as you would type it."
 
 
 def find_program(name: str) -> str:
     """Path of a program as execvp(3) would find it; ProgramNotFound (exit status 127) when there is none."""
     path = shutil.which(name)
     if path is None:
-        known = "/" in name and os.access(name, os.F_OK)
-        problem = f"{name!r} is not executable." if known else f"There is no program {name!r}."
-        raise ProgramNotFound(problem, "Give the command after --, as you would type it.", "program")
+        here = Path(name).is_file()
+        problem = f"{name!r} is not executable." if "/" in name and here else f"There is no program {name!r}."
+        raise ProgramNotFound(problem, _meant(name) if here else _AS_TYPED, "program")
     return path
+
+
+def _meant(name: str) -> str:
+    """How a shell would run a file that is not on its path."""
+    if name.endswith(".py"):
+        return f"Did you mean `python {name}`?"
+    if "/" in name:
+        return f"Make it executable: chmod +x {name}"
+    return f"Did you mean `./{name}`?" if os.access(name, os.X_OK) else _AS_TYPED
 
 
 @dataclass(frozen=True)

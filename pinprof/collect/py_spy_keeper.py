@@ -20,7 +20,6 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
@@ -28,6 +27,7 @@ from types import FrameType
 from pinprof import files
 from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.py_spy_trace import segment
+from pinprof.lazy_dataclass import dataclass
 
 SEGMENT_S = 60.0
 OVERLAP_S = 2.0

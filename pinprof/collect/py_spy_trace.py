@@ -18,8 +18,10 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
+
+from pinprof.lazy_dataclass import dataclass
 
 NO_STACK = -1
 SILENT_PERIODS = 4

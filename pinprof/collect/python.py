@@ -22,7 +22,6 @@ import re
 import shutil
 import subprocess
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
@@ -32,6 +31,7 @@ from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
 from pinprof.collect.python_frames.beside import Lines
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.libraries import FRAMES
 
 MODES = ("auto", "lines", "py-spy", "trampoline", "both", "off")
@@ -105,7 +105,9 @@ def plan(request: RecordRequest) -> Plan:
         FRAMES.find()
     if (lines or path) and (reason := forbidden()):
         who = "py-spy" if path else "pinprof"
-        raise CollectError(f"{who} may not read the program's memory: {reason}.", ALLOW, "python-permission")
+        raise CollectError(
+            f"{who} is not permitted to read the program's memory: {reason}.", ALLOW, "python-permission"
+        )
     return Plan(_switched_on() if mode in ("trampoline", "both") else {}, lines, path)
 
 
@@ -122,7 +124,7 @@ def _best(request: RecordRequest) -> Plan:
         return Plan({}, notes=(f"Python functions are not shown: {why}",))
     if python is None:
         return NOTHING
-    why = f"pinprof may not read its memory, because {reason}"
+    why = f"pinprof is not permitted to read its memory, because {reason}"
     if _has_trampoline(python, request.call_graph):
         return Plan(_switched_on(), notes=(f"Python functions have no lines: {why}.",))
     return Plan({}, notes=(f"Python functions are not shown: {why}.",))

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import field, fields
 from typing import Any, Literal
 
 from pinprof.collect.pace import USUAL_LIMITS, Limits
 from pinprof.errors import CollectError
+from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -17,6 +17,7 @@ from pinprof.collect.request import Outcome, RecordRequest
 from pinprof.collect.session import Session, signals_held
 from pinprof.collect.timed import TimedProgram
 from pinprof.errors import CollectError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.scenario import CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.store import LOG
 

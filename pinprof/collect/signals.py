@@ -12,7 +12,8 @@ import errno
 import math
 import os
 from collections.abc import Collection
-from dataclasses import dataclass
+
+from pinprof.lazy_dataclass import dataclass
 
 _SIGSET_BYTES = _SIGINFO_BYTES = 128
 """sigset_t and siginfo_t of glibc and musl."""

@@ -243,7 +243,7 @@ enum { CALL_COST_NS = 2100 };
 /* ---- State ---- */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of the file and what goes into it */
-static struct header header = {.magic = "PINPCUPT", .version = 1};
+static struct header header = {.magic = {'P', 'I', 'N', 'P', 'C', 'U', 'P', 'T'}, .version = 1};
 static int file = -1;
 static uint64_t calls;  /* records of what the program asked for */
 static unsigned budget; /* thousandths of the time that CUPTI may cost; 0: any */

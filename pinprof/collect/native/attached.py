@@ -22,6 +22,7 @@ from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.errors import CollectError, ToolMissing
 from pinprof.libraries import UNWINDING
+from pinprof.manifest import USER_ONLY
 from pinprof.store import LOG, PERF_DATA
 from pinprof.units import format_ns
 
@@ -212,10 +213,7 @@ def thinned_note(thinned: Mapping[str, Any], began_ns: int) -> str:
 def user_only_note() -> str:
     """What is missing where the kernel's part may not be sampled, and the remedy."""
     error = permission.refusal(permission.sampling_errno() or errno.EACCES, system_wide=False)
-    return (
-        "Samples hold the program's own code only. Time in the kernel (page faults, pinning) and off the CPU is "
-        f"missing: {error}"
-    )
+    return f"The recording has {USER_ONLY}, without time in the kernel (page faults, pinning) and off the CPU: {error}"
 
 
 def ring_bytes() -> int:

@@ -12,8 +12,9 @@ the start of a program, may overdraw none of it. The kind that costs most is wha
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntEnum
+
+from pinprof.lazy_dataclass import dataclass
 
 CREDIT_NS = 10_000_000
 """What the account holds at most, and when recording begins: two thousand calls with their stacks."""

@@ -7,7 +7,6 @@ import errno
 import os
 import resource
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event, unwinding
 from pinprof.collect.native.events import EventSpec
 from pinprof.collect.native.ring import Ring, map_rings, share
+from pinprof.lazy_dataclass import dataclass
 
 LEAST_RING_BYTES = 32 << 10
 """Room for ninety call chains between two readings."""

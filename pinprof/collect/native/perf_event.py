@@ -13,8 +13,9 @@ import fcntl
 import os
 import platform
 import struct
-from dataclasses import dataclass
 from functools import cache
+
+from pinprof.lazy_dataclass import dataclass
 
 # perf_type_id
 TYPE_SOFTWARE, TYPE_TRACEPOINT = 1, 2

@@ -12,7 +12,6 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pinprof.collect.native import events as ev
@@ -24,6 +23,7 @@ from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Tracepoints
 from pinprof.collect.proc import tree
+from pinprof.lazy_dataclass import dataclass
 
 _OFTEN_NS, _SELDOM_NS = 5_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""

@@ -16,7 +16,7 @@ import select
 import signal
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from pinprof.collect.native.tracefs import Site
 from pinprof.collect.native.wakeups import Wakeups
 from pinprof.collect.pace import NO_LIMITS, Limits
 from pinprof.files import written
+from pinprof.lazy_dataclass import dataclass
 
 SAID = "pinprof-native: "
 

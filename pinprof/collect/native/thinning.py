@@ -6,8 +6,9 @@
                                 is kept, and begins earlier by the length of those left out
     wake-ups                    those that end a wait which is kept, or one that began before thinning
 
-All threads are thinned alike, and every thread's sums stay what they were: what is left over when a thread ends, or
-the recording, comes with the last sample that was left out. Which one of so many is kept is drawn at random, so that it
+All threads are thinned alike, and the sums of every thread with a kept sample stay what they were: what is left over
+when a thread ends, or the recording, comes with the last sample that was left out. Of threads and processes that end
+before, `short_lived` keeps some. Which one of so many is kept is drawn at random, so that it
 keeps no step with what a program repeats. Other records pass as they are.
 
 A wait is a sample, the record that its thread leaves a processor and the one that it returns, perhaps in another ring.
@@ -19,11 +20,13 @@ from __future__ import annotations
 import random
 import struct
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import WAKEUPS, EventSpec
+from pinprof.collect.native.short_lived import Pool, Processes
 from pinprof.collect.pace import STEPS
+from pinprof.lazy_dataclass import dataclass
 
 JOINED_NS = 2_000_000
 """Waits are joined until they are as long as this, times two for each step."""
@@ -34,11 +37,13 @@ _BEFORE = (pe.SAMPLE_IDENTIFIER, pe.SAMPLE_IP, pe.SAMPLE_TID, pe.SAMPLE_TIME, pe
            pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_PERIOD)  # fmt: skip
 """The fields of a sample that have one word each, in their order (perf_event.h)."""
 _TRAILER = (pe.SAMPLE_TID, pe.SAMPLE_TIME, pe.SAMPLE_ID, pe.SAMPLE_STREAM_ID, pe.SAMPLE_CPU, pe.SAMPLE_IDENTIFIER)
-_SAMPLE, _OUT, _WAKING, _IN, _GONE = range(5)
+_FORK, _TOLD, _SAMPLE, _OUT, _WAKING, _IN, _GONE = range(7)
 _LINGERS_NS = 50_000_000
 """How long after its end a thread may still have records: it leaves its processor last of all."""
 OFF_CPU = "off-cpu"
 """How reports call waits."""
+_FORK_TIME = 24
+"""In the record of a beginning."""
 _MOST_LEFT_OUT = (1 << 32) - 1
 _WOKEN = 4 + 24
 """From where a sample's raw data begin, in bytes: their size, then sched_waking's fields before the woken thread."""
@@ -71,6 +76,10 @@ class _Turn:
     """Of the draw: the rest of its block."""
     weight: int = 0
     """Of what was left out since the last that was kept: its periods, or its number."""
+    count: int = 0
+    """How many these are."""
+    kept: bool = False
+    """Whether any was kept."""
     last: bytes = b""
     """The sample left out last."""
 
@@ -92,6 +101,8 @@ class _Joined:
     ns: int = 0
     last: tuple[_Wait, bytes] | None = None
     last_ns: int = 0
+    kept: bool = False
+    """Whether any wait of the thread was kept."""
 
 
 @dataclass
@@ -120,6 +131,10 @@ class Thinner:
         self._open: dict[int, _Wait] = {}
         self._joined: dict[int, _Joined] = {}
         self._young: list[tuple[int, int, int, bytes]] = []
+        self._processes = Processes()
+        self._pools: dict[int, Pool[tuple[bytes, list[bytes]]]] = {}
+        self._waits_pool: Pool[tuple[_Joined, list[bytes]]] = Pool()
+        """Each with the records of its process."""
         self._awaited: dict[int, int] = {}
         """Records of wake-ups still to be written, of threads whose wait is not held here; without an entry all."""
         common = events[0][0].attr.sample_type
@@ -153,12 +168,15 @@ class Thinner:
         """What `flush` would have to write."""
         turns = sum(len(turn.last) for turn in self._turns.values())
         waits = [*self._open.values(), *(joined.last[0] for joined in self._joined.values() if joined.last)]
+        chosen = [pool.chosen for pool in self._pools.values()]
+        records = [record for one in (*chosen, self._waits_pool.chosen) if one for record in one[1]]
+        turns += sum(map(len, records)) + self._processes.held_bytes
         return turns + sum(len(wait.sample) + 2 * len(wait.out) + sum(map(len, wait.wakings)) for wait in waits)
 
     @property
     def idle(self) -> bool:
         """Whether records pass as they are."""
-        return not self.step and not (self._turns or self._open or self._joined or self._young)
+        return not self.step and not (self._turns or self._open or self._joined or self._young or self._processes)
 
     def thin(self, records: bytearray, horizon_ns: int) -> list[bytes | memoryview]:
         """What is to be written of whole records; of waits nothing that is younger than `horizon_ns`."""
@@ -185,13 +203,20 @@ class Thinner:
                     self._note(_WAKING, records, place, following, place + event.time, woken)
                 elif event is not None:
                     stays = self._take(event, records, place, following, last)
+                    if stays and self.step:
+                        extra += self._processes.release(_HALF.unpack_from(records, place + event.tid - 4)[0])
             elif kind in (pe.RECORD_SWITCH, pe.RECORD_SWITCH_CPU_WIDE):
                 stays = False
                 what = _OUT if misc & pe.MISC_SWITCH_OUT else _IN
                 self._note(what, records, place, following, following - self._time_back, following - self._tid_back)
             elif kind == pe.RECORD_EXIT:
                 tid, when = _HALF.unpack_from(records, place + 16)[0], _WORD.unpack_from(records, place + 24)[0]
-                self._young.append((when + _LINGERS_NS, _GONE, tid, b""))
+                self._young.append((when + _LINGERS_NS, _GONE, tid, bytes(records[place + 8 : place + 12])))
+                stays = self._told(_TOLD, records, place, following)
+            elif kind == pe.RECORD_FORK:
+                stays = self._told(_FORK, records, place, following)
+            elif kind in (pe.RECORD_COMM, pe.RECORD_MMAP2):
+                stays = self._told(_TOLD, records, place, following)
             if stays:
                 if kept and kept[-1][1] == place:
                     kept[-1] = (kept[-1][0], following)
@@ -200,16 +225,35 @@ class Thinner:
             place = following
         for turn, start, finish in last.values():
             turn.last = bytes(view[start:finish])
-        extra += self._waits(horizon_ns)
+        extra += self._shown(self._waits(horizon_ns))
         if not self.step:
             extra += self.flush()
         return [*(view[start:finish] for start, finish in kept), *extra]
 
     def flush(self) -> list[bytes]:
         """What stands for all that was left out and not yet made up for; nothing is held back then."""
-        held = list(self._waits(1 << 63))
+        held = list(self._shown(self._waits(1 << 63)))
         tids = {tid for _, tid in self._turns} | set(self._open) | set(self._joined)
-        return held + [record for tid in tids for record in self._ended(tid)]
+        for tid in tids:
+            held += self._shown(self._ended(tid))
+        for pool in self._pools.values():
+            held += self._shown(self._of_pool(pool))
+        return [*held, *self._shown(self._of_waits_pool()), *self._processes.flush()]
+
+    def _shown(self, records: Iterator[bytes]) -> Iterator[bytes]:
+        """Records, and before samples what is known of their processes."""
+        for record in records:
+            if record and self.step and _HEAD.unpack_from(record)[0] == pe.RECORD_SAMPLE:
+                tid = self._kinds[_WORD.unpack_from(record, 8)[0]].tid
+                yield from self._processes.release(_HALF.unpack_from(record, tid - 4)[0])
+            yield record
+
+    def _told(self, what: int, records: bytearray, start: int, end: int) -> bool:
+        """Whether a record about a process is kept at once; else it takes its turn in the order of time."""
+        if self.step:
+            when, tid = _WORD.unpack_from(records, end - self._time_back)[0], _HALF.unpack_from(records, start + 8)[0]
+            self._young.append((when, what, tid, bytes(records[start:end])))
+        return not self.step
 
     def _take(
         self,
@@ -228,12 +272,13 @@ class Thinner:
         turn.left -= 1
         if self.step > STEPS or (self.step and turn.left > 0 and turn.weight < _MOST_LEFT_OUT):
             turn.weight += 1 if event.period is None else _WORD.unpack_from(records, start + event.period)[0]
+            turn.count += 1
             last[key] = turn, start, end
             self.counts.add(event.name, kept=False)
             return False
         _weigh(event, records, start, turn.weight)
         last.pop(key, None)
-        turn.weight, turn.last = 0, b""
+        turn.weight, turn.count, turn.kept, turn.last = 0, 0, True, b""
         self._draw(turn)
         self.counts.add(event.name, kept=True)
         return True
@@ -258,7 +303,14 @@ class Thinner:
         for when, what, tid, record in now:
             wait = self._open.get(tid)
             if what == _GONE:
-                yield from self._ended(tid)
+                pid = _HALF.unpack(record)[0]
+                yield from self._ended(tid, pid)
+                self._processes.ended(pid, tid)
+            elif what == _FORK:
+                pid, parent, child = struct.unpack_from("<III", record, 8)
+                yield from self._processes.forked(pid, parent, child, record)
+            elif what == _TOLD:
+                yield from self._processes.take_record(tid, record)
             elif what == _SAMPLE:
                 if wait is not None:
                     yield from (wait.sample, wait.out)
@@ -303,7 +355,8 @@ class Thinner:
 
     def _kept(self, tid: int, wait: _Wait, record: bytes) -> Iterator[bytes]:
         """A wait with the length of those left out before it."""
-        joined = self._joined.pop(tid, _Joined())
+        joined = self._joined.get(tid, _Joined())
+        self._joined[tid] = _Joined(kept=True)
         self.counts.add(OFF_CPU, kept=True)
         yield _earlier(wait.sample, self._sample_time(wait.sample), joined.ns)
         yield _earlier(wait.out, len(wait.out) - self._time_back, joined.ns)
@@ -313,29 +366,65 @@ class Thinner:
     def _sample_time(self, sample: bytes) -> int:
         return self._kinds[_WORD.unpack_from(sample, 8)[0]].time
 
-    def _ended(self, tid: int) -> Iterator[bytes]:
-        """What stands for the rest of a thread."""
-        for key in [key for key in self._turns if key[1] == tid]:
-            turn = self._turns.pop(key)
-            if turn.last:
-                event = self._kinds[_WORD.unpack_from(turn.last, 8)[0]]
-                sample = bytearray(turn.last)
-                own = 1 if event.period is None else _WORD.unpack_from(sample, event.period)[0]
-                _weigh(event, sample, 0, turn.weight - own)
-                yield bytes(sample)
+    def _ended(self, tid: int, pid: int | None = None) -> Iterator[bytes]:
+        """What stands for the rest of a thread; those of `pid` are gone, and share what is kept where none was."""
+        pooled = pid is not None and self.step
+        records = self._processes.held_records(pid) if pid is not None else None
+        for kind in {kind.number: kind for kind in self._kinds.values()}.values():
+            turn = self._turns.pop((kind.number, tid), None)
+            if turn is not None and turn.last:
+                if pooled and not turn.kept:
+                    pool = self._pools.setdefault(kind.number, Pool())
+                    pool.add(self._random, turn.count, turn.weight, (turn.last, records or []))
+                    if pool.size >= 1 << self.step and self.step <= STEPS:
+                        yield from self._of_pool(pool)
+                else:
+                    yield self._with_weight(turn.last, turn.weight)
         joined = self._joined.pop(tid, None)
         if joined is not None and joined.last is not None:
-            wait, record = joined.last
-            before = joined.ns - joined.last_ns
-            yield _earlier(wait.sample, self._sample_time(wait.sample), before)
-            yield _earlier(wait.out, len(wait.out) - self._time_back, before)
-            yield from wait.wakings
-            yield record
-        if (begun := self._open.pop(tid, None)) is not None:
+            if pooled and not joined.kept and records is not None:
+                self._waits_pool.add(self._random, joined.ns, joined.ns, (joined, records))
+                if self._waits_pool.size >= JOINED_NS << self.step and self.step <= STEPS:
+                    yield from self._of_waits_pool()
+            else:
+                yield from self._as_long_as(joined, joined.ns)
+        begun = self._open.pop(tid, None)
+        # Nobody waits who is gone.
+        if begun is not None and not pooled:
             yield begun.sample
             yield begun.out
             yield from begun.wakings
         self._awaited.pop(tid, None)
+
+    def _of_pool(self, pool: Pool[tuple[bytes, list[bytes]]]) -> Iterator[bytes]:
+        if (found := pool.emptied()) is not None:
+            (sample, records), weight = found
+            yield from records
+            yield self._with_weight(sample, weight)
+
+    def _of_waits_pool(self) -> Iterator[bytes]:
+        if (found := self._waits_pool.emptied()) is not None:
+            (joined, records), ns = found
+            for record in records:
+                if _HEAD.unpack_from(record)[0] == pe.RECORD_FORK:
+                    record = _earlier(record, _FORK_TIME, ns)
+                    record = _earlier(record, len(record) - self._time_back, ns)
+                yield record
+            yield from self._as_long_as(joined, ns)
+
+    def _with_weight(self, record: bytes, weight: int) -> bytes:
+        event, sample = self._kinds[_WORD.unpack_from(record, 8)[0]], bytearray(record)
+        _weigh(event, sample, 0, weight - (1 if event.period is None else _WORD.unpack_from(sample, event.period)[0]))
+        return bytes(sample)
+
+    def _as_long_as(self, joined: _Joined, ns: int) -> Iterator[bytes]:
+        """The last of joined waits, of this length."""
+        assert joined.last is not None
+        (wait, record), before = joined.last, ns - joined.last_ns
+        yield _earlier(wait.sample, self._sample_time(wait.sample), before)
+        yield _earlier(wait.out, len(wait.out) - self._time_back, before)
+        yield from wait.wakings
+        yield record
 
 
 def _in_order(entry: tuple[int, int, int, bytes]) -> tuple[int, int]:

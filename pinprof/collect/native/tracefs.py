@@ -23,10 +23,10 @@ import platform
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.collect import host
+from pinprof.lazy_dataclass import dataclass
 
 ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "%x2", "%x3")}
 """The registers of a function's first four integer arguments."""

@@ -211,13 +211,16 @@ static int reserve(uint64_t offset, uint64_t size)
     return 1;
 }
 
+/* Below 64: for a larger table of descriptors, the kernel makes a program with threads wait for all processors. */
+#define HIGH_FILE 48
+
 /* A descriptor out of the way: the program's next one is the one that it would have been. */
 static int open_high(const struct header *header, int flags)
 {
     char path[sizeof directory + 64];
     snprintf(path, sizeof path, "%s/%u-%016llx.bin", directory, header->pid, (unsigned long long)header->token);
     int file = open(path, flags | O_RDWR | O_CLOEXEC | O_NOFOLLOW, 0600);
-    int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, 512);
+    int high = file < 0 ? -1 : fcntl(file, F_DUPFD_CLOEXEC, HIGH_FILE);
     if (high < 0)
         return file;
     close(file);
@@ -252,8 +255,11 @@ static int reopened(void)
 static int open_file(void)
 {
     uint32_t size = (uint32_t)sysconf(_SC_PAGESIZE);
-    struct header header = {
-        .magic = "PINPNVTX", .version = 1, .pid = (uint32_t)getpid(), .parent = token, .size = size};
+    struct header header = {.magic = {'P', 'I', 'N', 'P', 'N', 'V', 'T', 'X'},
+        .version = 1,
+        .pid = (uint32_t)getpid(),
+        .parent = token,
+        .size = size};
     header.opened_ns = now();
     /* Unique among processes that share a pid one after another, and in different PID namespaces. */
     header.token = header.opened_ns ^ (uint64_t)getpid() << 40 ^ (uint64_t)(uintptr_t)&header << 20;

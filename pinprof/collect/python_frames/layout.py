@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 import struct
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
 from pinprof import elf_headers
 from pinprof.collect.python_frames.memory import Gone, read, word
 from pinprof.elf_headers import Headers
+from pinprof.lazy_dataclass import dataclass
 
 _COOKIE = b"xdebugpy"
 _NAMED = re.compile(r"libpython3\.\d+[a-z]*\.so.*|python[\d.]*t?d?|uwsgi")

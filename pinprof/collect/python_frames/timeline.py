@@ -6,13 +6,14 @@ import gzip
 import json
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pinprof import files
 from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
+from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -85,11 +85,11 @@ def problem() -> tuple[str, str]:
     """Why the driver's events cannot be had here, and what to do; empty where they can."""
     if not driver.DEVICE.exists():
         return (
-            f"{driver.DEVICE} is not there.",
-            "Create it with `nvidia-modprobe -u -c=0`, which comes with the NVIDIA driver.",
+            f"{driver.DEVICE} does not exist.",
+            "With an NVIDIA driver, `nvidia-modprobe -u -c=0` creates it.",
         )
     if not os.access(driver.DEVICE, os.R_OK | os.W_OK):
-        return f"{driver.DEVICE} may not be opened.", f"Run pinprof as root, or `sudo chmod a+rw {driver.DEVICE}`."
+        return f"{driver.DEVICE} cannot be opened.", f"Run pinprof as root, or `sudo chmod a+rw {driver.DEVICE}`."
     if reason := forbidden() or descriptors.impossible():
         return f"pinprof can't get the program's descriptor for unified memory: {reason}.", ALLOW
     return "", ""

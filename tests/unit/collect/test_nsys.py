@@ -250,7 +250,7 @@ def test_doctor_names_what_a_killed_nsys_left_in_shared_memory(tmp_path: Path, m
     assert check.state == "warning"
     assert "3 files" in check.found
     assert "Agent launcher failed" in check.found
-    subprocess.run(check.fix, shell=True, check=True)
+    subprocess.run(check.fix.split("`")[1], shell=True, check=True)
     assert [path.name for path in tmp_path.iterdir()] == ["torch_1"]
     monkeypatch.setattr(nsys_keeper, "_running", lambda: True)
     (tmp_path / "quadd-1").touch()

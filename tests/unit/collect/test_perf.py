@@ -178,5 +178,5 @@ def test_another_users_process_is_told_apart_from_a_machine_that_forbids_all(mon
 
     monkeypatch.setattr(permission, "sampling_errno", asked)
     permission.require_process(8, kernel=True)
-    with pytest.raises(CollectError, match="may not record process 7: it belongs to another user"):
+    with pytest.raises(CollectError, match="is not permitted to record process 7, which belongs to another user"):
         permission.require_process(7, kernel=True)

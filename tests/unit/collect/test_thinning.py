@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CALL_ENTER, WAKEUPS, event, standard, wakeups
 from pinprof.collect.native.perf_file import PerfFile
+from pinprof.collect.native.short_lived import Processes
 from pinprof.collect.native.thinning import JOINED_NS, Thinner
 from pinprof.collect.pace import STOPPED
 from pinprof.model import SampleTable
@@ -93,19 +94,20 @@ def table(tmp_path: Path, pieces: Sequence[bytes]) -> tuple[SampleTable, list[st
     return capture.samples, [event.name for event in capture.events]
 
 
-def sums(samples: SampleTable) -> Counter[tuple[int, int]]:
+def sums(samples: SampleTable, *, threads: bool = True) -> Counter[tuple[int, int]]:
+    """By event and thread, or of all threads."""
     found: Counter[tuple[int, int]] = Counter()
     for which, tid, weight in zip(samples.event.tolist(), samples.tid.tolist(), samples.weight.tolist(), strict=True):
-        found[which, tid] += weight
+        found[which, tid if threads else 0] += weight
     return found
 
 
-def program(seed: int, threads: int, length: int) -> list[bytes]:
+def program(seed: int, threads: int, length: int, start: int = 0) -> list[bytes]:
     """Records of some threads in order of time: samples of time and faults, and waits that follow each other."""
     draw = random.Random(seed)
     timed: list[tuple[int, bytes]] = []
     for tid in range(7, 7 + threads):
-        now = draw.randrange(MS)
+        now = start + draw.randrange(MS)
         for _ in range(length):
             now += draw.randrange(1000, MS)
             what = draw.randrange(3)
@@ -121,18 +123,25 @@ def program(seed: int, threads: int, length: int) -> list[bytes]:
     return [raw for _, raw in timed]
 
 
-@given(st.integers(0, 1000), st.integers(1, 5), st.sampled_from([1, 3, 6, 14, STOPPED]), st.integers(1, 7))
-def test_every_threads_sums_stay_what_they_are(
-    tmp_path_factory: pytest.TempPathFactory, seed: int, threads: int, step: int, drains: int
+@given(
+    st.integers(0, 1000), st.integers(1, 5), st.sampled_from([1, 3, 6, 14, STOPPED]), st.integers(1, 7), st.booleans()
+)
+def test_sums_stay_what_they_are_of_every_thread_that_still_runs_and_of_every_event(
+    tmp_path_factory: pytest.TempPathFactory,
+    seed: int,
+    threads: int,
+    step: int,
+    drains: int,
+    end: bool,
 ) -> None:
     folder = tmp_path_factory.mktemp("sums")
-    records = program(seed, threads, 60)
+    records = [raw for raw in program(seed, threads, 60, start=40_000 * MS) if end or raw[0] != pe.RECORD_EXIT]
     whole, _ = table(folder, records)
     # Two rings, read one after another, some drains in all.
     size = -(-len(records) // drains)
     parts = [records[first : first + size] for first in range(0, len(records), size)]
     few, _ = table(folder, thinned(step, [[*part[::2], *part[1::2]] for part in parts]))
-    assert sums(few) == sums(whole)
+    assert sums(few, threads=not end) == sums(whole, threads=not end)
     assert len(few) <= len(whole)
 
 
@@ -242,10 +251,76 @@ def test_threads_that_come_and_go_leave_nothing_behind() -> None:
         assert thinner.held_bytes < 4000
 
 
+def test_short_processes_share_samples_and_most_leave_no_record(tmp_path: Path) -> None:
+    thinner = Thinner(EVENTS)
+    thinner.step = 5
+    many, step, out = 2000, 20 * MS, [b""]
+    for number in range(many):
+        pid, now = 100 + number, (1 + number) * step
+        fork = struct.pack("<IIIIQ", pid, 7, pid, 7, now) + trailer(pid, now)
+        named = struct.pack("<ii", pid, pid) + b"true".ljust(8, b"\0") + trailer(pid, now + 1)
+        samples = [_of(pid, raw) for raw in (sample(CLOCK, pid, now + 2), *wait(pid, now + 3, now + MS))]
+        end = record(pe.RECORD_EXIT, struct.pack("<iiiiQ", pid, 7, pid, 7, now + 2 * MS) + trailer(pid, now + 2 * MS))
+        records = [record(pe.RECORD_FORK, fork), record(pe.RECORD_COMM, named), *samples, end]
+        out += map(bytes, thinner.thin(bytearray(b"".join(records)), now))
+        assert thinner.held_bytes < 4000
+    out += thinner.flush()
+    kinds = Counter(raw[0] for raw in _apart(b"".join(out)))
+    samples, _ = table(tmp_path, out)
+    assert sums(samples, threads=False) == {(CLOCK, 0): many * MS, (WAITS, 0): many * (MS - 3)}
+    # Of single samples one in 32 is kept, and one for 32 of the others. Waits of a millisecond are kept when they are
+    # 64 together, and where their process is told of anyway.
+    assert np.count_nonzero(samples.event == CLOCK) == pytest.approx(2 * many / 32, abs=25)
+    assert np.count_nonzero(samples.event == WAITS) == pytest.approx(many / 64 + many / 32, abs=25)
+    assert kinds[pe.RECORD_FORK] == kinds[pe.RECORD_COMM] == kinds[pe.RECORD_EXIT]
+    # Whose sample and whose wait are chosen at different times is told of twice.
+    told = len(np.unique(samples.tid))
+    assert told <= kinds[pe.RECORD_FORK] <= 1.2 * told < many / 8
+
+
+def test_a_process_that_starts_another_is_told_of_before_it() -> None:
+    processes = Processes()
+    assert processes.forked(8, 7, 8, b"8 begins") == []
+    assert processes.take_record(8, b"8 maps") == []
+    assert processes.forked(8, 8, 80, b"8 has a thread") == []
+    assert processes.forked(9, 8, 9, b"9 begins") == [b"8 begins", b"8 maps", b"8 has a thread"]
+    assert processes.take_record(8, b"8 maps more") == [b"8 maps more"]
+    processes.ended(8, 8)
+    assert processes.release(8) == []
+    assert processes.release(9) == [b"9 begins"]
+    processes.ended(8, 80)
+    processes.ended(9, 9)
+    assert not len(processes)
+    assert processes.take_record(9, b"late") == [b"late"]
+
+
+def test_a_process_of_which_a_sample_is_read_before_its_beginning_is_shown() -> None:
+    processes = Processes()
+    assert processes.release(8) == []
+    assert processes.forked(8, 7, 8, b"8 begins") == [b"8 begins"]
+
+
+def _of(pid: int, raw: bytes) -> bytes:
+    """A record of another process."""
+    place = 24 if raw[0] == pe.RECORD_SAMPLE else len(raw) - 32
+    return raw[:place] + struct.pack("<i", pid) + raw[place + 4 :]
+
+
+def _apart(raw: bytes) -> list[bytes]:
+    """Single records."""
+    found = []
+    while raw:
+        size = struct.unpack_from("<H", raw, 6)[0]
+        found.append(raw[:size])
+        raw = raw[size:]
+    return found
+
+
 def test_other_records_pass_as_they_are() -> None:
     tracepoint = event(CALL_ENTER, pe.TYPE_TRACEPOINT, 1, 1, kernel=True)
     thinner = Thinner([*EVENTS, (tracepoint, [9])])
     thinner.step = STOPPED
     body = struct.pack("<QQiiQII", 9, 0x401000, 7, 7, MS, 1, 0)
-    other = [mapped(), record(pe.RECORD_SAMPLE, body), gone(7, MS), record(pe.RECORD_COMM, bytes(16) + trailer(7, MS))]
+    named = record(pe.RECORD_COMM, struct.pack("<ii", 7, 7) + bytes(8) + trailer(7, MS))
+    other = [record(pe.RECORD_SAMPLE, body), mapped(), gone(7, MS), named]
     assert b"".join(thinner.thin(bytearray(b"".join(other)), LATE)) == b"".join(other)

@@ -369,12 +369,14 @@ def test_it_joins_wherever_the_driver_allows_it(monkeypatch: pytest.MonkeyPatch,
 
 def test_a_machine_without_the_device_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(driver, "DEVICE", tmp_path / "nothing")
-    with pytest.raises(CollectError, match="nothing is not there"):
+    with pytest.raises(CollectError, match="nothing does not exist"):
         load("uvm.beside").check(RecordRequest(("true",), gpu="uvm"))
     with pytest.raises(CollectError, match="Nsight Systems already records"):
         load("uvm.beside").check(RecordRequest(("true",), ("nsys",), gpu="uvm"))
     check = checks._managed_memory()
-    assert (check.name, check.state) == ("managed memory", "info")
+    assert (check.name, check.state, check.fix) == ("managed memory", "info", "")
+    monkeypatch.setattr(checks.host, "gpus", lambda: [{"name": "H200"}])  # without a GPU there is nothing to fix
+    assert "nvidia-modprobe" in checks._managed_memory().fix
     (tmp_path / "nothing").touch()
     monkeypatch.setattr(beside, "forbidden", lambda: "kernel.yama.ptrace_scope is 1")
     check = checks._managed_memory()
