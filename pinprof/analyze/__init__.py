@@ -24,7 +24,6 @@ from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.opportunities.answer import with_opportunities
-from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.course import Around
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut, cut_at
@@ -110,7 +109,7 @@ def _with_ledger(analysis: Analysis, calls: Calls | None) -> Analysis:
         return analysis
     steps = analysis.course.steps if analysis.course else None
     starts = np.array(steps.starts_ns if steps else (), np.int64)
-    return replace(analysis, ledger=ledger_of(analysis.capture, calls, copies_of(analysis.capture, calls), starts))
+    return replace(analysis, ledger=ledger_of(analysis.capture, calls, starts))
 
 
 def _part(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.columns import fitting, slices
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int64
 
 
@@ -17,8 +18,8 @@ class Groups:
 
     keys: tuple[Int64, ...]
     """Per column, the value of each group."""
-    of: Int64
-    """Per row, its group."""
+    of: NDArray[np.signedinteger]
+    """Per row, its group; of a type no wider than needed, for there may be millions of rows and a few groups."""
     count: Int64
     """Per group, its rows; never 0."""
 
@@ -30,7 +31,7 @@ class Groups:
         if len(self) == 1:
             return np.array([values.sum()], np.int64)
         total = np.zeros(len(self), np.int64)
-        np.add.at(total, self.of, values)
+        add_at(total, self.of, values)
         return total
 
     def min(self, values: Int64) -> Int64:
@@ -38,7 +39,7 @@ class Groups:
         if len(self) == 1:
             return np.array([values.min()], np.int64)
         least = np.full(len(self), np.iinfo(np.int64).max)
-        np.minimum.at(least, self.of, values)
+        _each_at(np.minimum, least, self.of, values)
         return least
 
     def max(self, values: Int64) -> Int64:
@@ -46,7 +47,7 @@ class Groups:
         if len(self) == 1:
             return np.array([values.max()], np.int64)
         most = np.full(len(self), np.iinfo(np.int64).min)
-        np.maximum.at(most, self.of, values)
+        _each_at(np.maximum, most, self.of, values)
         return most
 
     def median(self, values: Int64) -> Int64:
@@ -56,11 +57,11 @@ class Groups:
         low, width = int(values.min()), int(values.max()) - int(values.min()) + 1
         middle = np.cumsum(self.count) - self.count + (self.count - 1) // 2
         if width * len(self) < 1 << 62:
-            key = self.of * width
-            key += values
-            key -= low
+            key = np.empty(len(values), np.int32 if width * len(self) < 1 << 31 else np.int64)
+            for part in slices(len(values)):
+                key[part] = self.of[part].astype(np.int64) * width + (values[part] - low)
             key.sort()
-            return np.asarray(key[middle] % width + low)
+            return np.asarray(key[middle].astype(np.int64) % width + low)
         return np.asarray(values[np.lexsort((values, self.of))][middle])
 
     def first(self, values: Int64) -> Int64:
@@ -75,21 +76,27 @@ def group(*columns: NDArray[np.integer]) -> Groups:
     sizes = [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
     if (cells := math.prod(sizes)) >= 1 << 62:
         return _sparse(*columns)
-    # In place: there may be millions of rows, and one array of them is enough.
-    code = np.zeros(len(columns[0]), np.int64)
-    for column, low, size in zip(columns, lowest, sizes, strict=True):
-        if size > 1:
-            code *= size
-            code += column if np.can_cast(column.dtype, np.int64) else column.astype(np.int64)
-            code -= low
-    if cells <= 4 * len(code) + 1024:
-        present = np.bincount(code, minlength=cells)
+    # There may be millions of rows: one array of them is enough.
+    code = np.zeros(len(columns[0]), fitting(0, cells))
+    dense = cells <= 4 * len(code) + 1024
+    present = np.zeros(cells if dense else 0, np.int64)
+    for part in slices(len(code)):
+        cell = np.zeros(part.stop - part.start, np.int64)
+        for column, low, size in zip(columns, lowest, sizes, strict=True):
+            if size > 1:
+                cell *= size
+                cell += column[part].astype(np.int64, copy=False) - low
+        code[part] = cell
+        if dense:
+            np.add.at(present, cell, 1)
+    if dense:
         distinct = np.flatnonzero(present)
-        of, count = code, present[distinct].astype(np.int64)
+        of, count = code, present[distinct]
         if len(distinct) < cells:
-            place = np.zeros(cells, np.int64)
+            place = np.zeros(cells, code.dtype)
             place[distinct] = np.arange(len(distinct))
-            np.take(place, code, out=of, mode="clip")
+            for part in slices(len(code)):
+                of[part] = place[code[part]]
     else:
         distinct, of, count = np.unique(code, return_inverse=True, return_counts=True)
         of = of.reshape(-1)
@@ -98,7 +105,18 @@ def group(*columns: NDArray[np.integer]) -> Groups:
     for low, size in zip(reversed(lowest[1:]), reversed(sizes[1:]), strict=True):
         rest, key = np.divmod(rest, size)
         keys.append(key + low)
-    return Groups((rest + lowest[0], *reversed(keys)), of.astype(np.int64, copy=False), count.astype(np.int64))
+    return Groups((rest + lowest[0], *reversed(keys)), of, count.astype(np.int64, copy=False))
+
+
+def add_at(total: Int64, index: NDArray[np.integer], values: NDArray[np.integer]) -> None:
+    """Add each value at its index."""
+    _each_at(np.add, total, index, values)
+
+
+def _each_at(what: np.ufunc, total: Int64, index: NDArray[np.integer], values: NDArray[np.integer]) -> None:
+    for part in slices(len(values)):
+        # Of these two types alone numpy does it fast.
+        what.at(total, index[part].astype(np.intp, copy=False), values[part].astype(np.int64, copy=False))
 
 
 def _sparse(*columns: NDArray[np.integer]) -> Groups:

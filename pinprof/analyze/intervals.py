@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
 
-from pinprof.columns import is_uniform, uniform
+from pinprof.columns import is_uniform, slices, uniform
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64
 
 BATCH_ROWS = 1 << 20
@@ -43,8 +43,11 @@ class Intervals:
 
     def contains(self, instant: Int64) -> Bool:
         """For each instant, whether it lies in the set."""
-        place = np.searchsorted(self.start, instant, "right") - 1
-        return np.asarray((place >= 0) & (instant < np.append(self.end, 0)[place]))
+        inside, end = np.zeros(len(instant), np.bool_), np.append(self.end, 0)
+        for part in slices(len(instant)):
+            place = np.searchsorted(self.start, instant[part], "right") - 1
+            inside[part] = (place >= 0) & (instant[part] < end[place])
+        return inside
 
     def gaps(self) -> Intervals:
         """What lies between the intervals."""
@@ -71,14 +74,16 @@ def union(start: Int64, end: Int64) -> Intervals:
     reach = np.maximum.accumulate(end)
     fresh = np.ones(len(start), np.bool_)
     fresh[1:] = start[1:] > reach[:-1]
+    if fresh.all():
+        return Intervals(start, end)
     leaders = np.flatnonzero(fresh)
     return Intervals(start[leaders], reach[np.append(leaders[1:], len(start))[: len(leaders)] - 1])
 
 
-def union_where(mask: Bool, start: Int64, end: Int64) -> Intervals:
-    """The union of the intervals of a mask, in pieces: there may be millions of which few are left."""
+def union_where(mask: Bool, start: Int64, end: Int64, longer_ns: int = 0) -> Intervals:
+    """The union of the intervals of a mask, each that much longer, in pieces: of millions few may be left."""
     pieces = [
-        union(start[part][mask[part]], end[part][mask[part]])
+        union(start[part][mask[part]], end[part][mask[part]] + longer_ns)
         for part in (slice(first, first + _PIECE_ROWS) for first in range(0, len(mask), _PIECE_ROWS))
     ]
     return any_of(pieces)

@@ -13,13 +13,13 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.columns import pack, pairs_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.own_code import is_text, library_part
 
@@ -96,13 +96,7 @@ class Place:
 
 def python_lines(capture: Capture, attribution: Attribution) -> tuple[EventLines, ...]:
     """Per event with such samples its weight by Python line; empty for a capture without Python functions."""
-    frames = capture.stacks.frames
-    python = {
-        index: _place(frames.symbol[index], frames.dsos[dso].path)
-        for index, dso in enumerate(frames.dso.tolist())
-        if frames.dsos[dso].kind == "python"
-    }
-    return _by_line(capture, attribution, python)
+    return _by_line(capture, attribution, _python_places(capture.stacks.frames))
 
 
 def lines_of_all(capture: Capture, attribution: Attribution, python: tuple[EventLines, ...]) -> tuple[EventLines, ...]:
@@ -110,6 +104,25 @@ def lines_of_all(capture: Capture, attribution: Attribution, python: tuple[Event
     if not capture.stacks.frames.source:
         return python
     return _by_line(capture, attribution, places_of_all(capture.stacks.frames))
+
+
+def lines_of_samples(capture: Capture) -> list[str]:
+    """Per sample the place that it belongs to in `lines_of_all`, such as `train.py:88`; empty where it is not known."""
+    frames = capture.stacks.frames
+    places = places_of_all(frames) if frames.source else _python_places(frames)
+    files = short_files(places.values())
+    text = {frame: "" if place.function == UNDECIDED_LINE else _text(place, files) for frame, place in places.items()}
+    text[NOTHING] = ""
+    line, _ = nearest_places(capture.stacks, places)
+    return [text[frame] for frame in line[capture.samples.stack].tolist()]
+
+
+def _python_places(frames: FrameTable) -> dict[int, Place]:
+    return {
+        index: _place(frames.symbol[index], frames.dsos[dso].path)
+        for index, dso in enumerate(frames.dso.tolist())
+        if frames.dsos[dso].kind == "python"
+    }
 
 
 def places_of_all(frames: FrameTable) -> dict[int, Place]:

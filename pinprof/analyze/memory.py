@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, Int64, MemoryLog
 
 PAGE_BYTES = 4096

@@ -11,7 +11,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -24,6 +24,7 @@ from pinprof.analyze.ranges.membership import Events, inside, owners, samples_in
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.selection import Part
 from pinprof.columns import Bool, Int32, Int64, Table, pack, pairs_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, MemoryLog, RangeTable
 
 _Table = TypeVar("_Table", bound=Table)

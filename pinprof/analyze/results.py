@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from pinprof.analyze.activity.results import ActivityAnalysis
@@ -18,6 +17,7 @@ from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.selection import Part
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, Event
 from pinprof.units import format_count
 

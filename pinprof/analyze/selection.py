@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ from pinprof.analyze.intervals import Intervals, intersection, union
 from pinprof.analyze.ranges.paths import range_paths
 from pinprof.columns import Bool, Int64, pack, pairs_of
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, RangeTable
 from pinprof.units import format_ns
 
@@ -28,7 +29,7 @@ _MOST_NAMED = 5
 """Names that a message lists."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Selection:
     """What is asked for; nothing: the whole recording."""
 

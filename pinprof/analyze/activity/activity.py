@@ -45,7 +45,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import any_of
 from pinprof.analyze.ranges.iterations import iteration_spans
 from pinprof.analyze.ranges.membership import Events, Membership, Scopes
-from pinprof.columns import distinct, is_uniform
+from pinprof.columns import distinct, is_uniform, taken, uniform
 from pinprof.model import Bool, Capture, Int32, Int64
 
 
@@ -59,15 +59,21 @@ def analyze_activity(
     operations, cuda = activity.gpu_ops, "cuda" in activity.recorded
     scopes = members.among(_pids(activity))
     samples = sampled_calls(capture, calls, attribution)
+    activity.unload()
     link = link_of(capture.manifest.host)
     # One kind of event after the other: of each there may be millions, and nobody needs two kinds at once.
+    # What lies in files is therefore unloaded between them.
     of_calls = summarise_calls(capture, calls, samples, scopes)
+    activity.unload()
     kernels = _kernels(operations, calls, scopes)
     sets = tuple(device_sets(operations))
+    activity.unload()
     work = work_by_scope(scopes, any_device(sets))
     by_device = [work_by_scope(scopes, entry) for entry in sets]
     of_copies, transfers = _copies(operations, calls, sets, link, scopes)
+    activity.unload()
     of_migrations, uvm, lost_ns = _migrations(activity, sets, scopes)
+    activity.unload()
     groups, gpu_faults, cpu_faults = _faults(activity, scopes)
     entries = tuple(
         ScopeActivity(
@@ -108,9 +114,9 @@ def analyze_activity(
 
 def _kernels(operations: GpuOpTable, calls: Calls, scopes: Scopes) -> Int64:
     """Per scope, the kernels."""
-    row = np.flatnonzero(operations.kind == OpKind.KERNEL)
+    row = operations.rows(OpKind.KERNEL)
     _, time = work_time(operations, calls, row)
-    return _counted(scopes, Events(time, operations.pid[row]), np.ones(len(row), np.int64))
+    return _counted(scopes, Events(time, taken(operations.pid, row)), uniform(1, len(time), np.int64))
 
 
 def _copies(
@@ -118,7 +124,7 @@ def _copies(
 ) -> tuple[tuple[tuple[CopyResult, ...], ...], TransferAnalysis]:
     """Copies by scope, and what is asked of all of them."""
     copies = prepare_copies(operations, calls)
-    return summarise_copies(operations, copies, link, scopes), analyze_transfers(operations, calls, copies, sets, link)
+    return summarise_copies(copies, link, scopes), analyze_transfers(calls, copies, sets, link)
 
 
 def _migrations(
@@ -127,9 +133,12 @@ def _migrations(
     """Migrations by scope, what is asked of all of them, and kernel time lost to faults by scope."""
     moved = prepare_migrations(activity.gpu_ops, sets)
     by_scope = summarise_migrations(moved, scopes)
+    activity.unload()
     places = places_of(moved, activity.faults, activity.memory)
+    activity.unload()
     losses = kernel_losses(activity, moved, sets)
     lost_ns = scopes.covered(any_of(entry.lost for entry in losses))
+    activity.unload()
     return by_scope, analyze_uvm(activity, moved, places, sets, losses), lost_ns
 
 
@@ -142,7 +151,7 @@ def _began(activity: Activity, calls: Calls) -> int | None:
     """When the program's work began: its first kernel, else its first launch, else its first copy."""
     operations = activity.gpu_ops
     for times in (
-        operations.start_ns[operations.kind == OpKind.KERNEL],
+        operations.start_ns[operations.rows(OpKind.KERNEL)],
         activity.calls.start_ns[_launches(calls)],
         activity.calls.start_ns[calls.is_for("copy") & ~calls.failed],
     ):

@@ -6,7 +6,6 @@ The call that creates a process's context is taken out first: it pays for the dr
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import get_args
 
 import numpy as np
@@ -30,6 +29,7 @@ from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.columns import PairIndex, pack
 from pinprof.cuda_errors import NOT_READY, UNLOADING, error_name
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000

@@ -15,13 +15,14 @@ The second works for a program without NVTX.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from pinprof.analyze.ranges.membership import sample_events
 from pinprof.errors import CaptureError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, ClockSync, Int32, Int64, RangeTable, SampleTable
 from pinprof.units import format_count
 

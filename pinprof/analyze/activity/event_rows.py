@@ -30,7 +30,7 @@ def activity_rows(
     copies, moved = prepare_copies(operations, calls), prepare_migrations(operations, sets)
     return ActivityRows(
         calls=_calls(calls, ordinary, whole),
-        copies=_copies(operations, calls, copies, whole),
+        copies=_copies(calls, copies, whole),
         migrations=_migrations(moved, whole),
         times=_times(samples, ordinary, len(calls.table)),
         scope=scopes.path,
@@ -64,7 +64,7 @@ def _calls(calls: Calls, row: Int64, whole: ScopeActivity) -> EventRows:
     )
 
 
-def _copies(operations: GpuOpTable, calls: Calls, copies: Copies, whole: ScopeActivity) -> EventRows:
+def _copies(calls: Calls, copies: Copies, whole: ScopeActivity) -> EventRows:
     number = _numbers((copy.direction, copy.memory, copy.asynchronous) for copy in whole.copies)
     kinds = group(copies.direction, copies.memory, copies.asynchronous.astype(np.int64))
     of_kind = [
@@ -76,7 +76,7 @@ def _copies(operations: GpuOpTable, calls: Calls, copies: Copies, whole: ScopeAc
         start_ns=copies.start_ns,
         end_ns=copies.end_ns,
         scope_ns=copies.scope_time_ns,
-        pid=operations.pid[copies.row],
+        pid=copies.pid,
         tid=np.where(copies.call >= 0, np.append(calls.table.tid, np.int32(-1))[copies.call], -1).astype(np.int32),
         size_bytes=copies.size_bytes,
         extra=copies.host_ns,

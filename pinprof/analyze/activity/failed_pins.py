@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.activity import Activity, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import UNKNOWN_SIZE, Calls
 from pinprof.analyze.activity.results import CallError, FailedPin
 from pinprof.cuda_errors import ALREADY_SO, error_name
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64
 
 _LEAST_PART = 0.5

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -12,7 +11,8 @@ from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import Bool, Int8, Int32, Int64, Table, UInt8, UInt64, packed
+from pinprof.columns import Bool, Int8, Int32, Int64, Table, UInt8, UInt64, packed, taken
+from pinprof.lazy_dataclass import dataclass
 
 H2D, D2H = DIRECTIONS.index("H2D"), DIRECTIONS.index("D2H")
 
@@ -49,16 +49,16 @@ class Migrations(Table):
 
 def prepare_migrations(operations: GpuOpTable, sets: tuple[DeviceSets, ...]) -> Migrations:
     """The migrations among GPU work."""
-    row = np.flatnonzero(operations.kind == OpKind.MIGRATION)
-    start_ns, device = operations.start_ns[row], packed(operations.device[row])
-    in_kernel = np.zeros(len(row), np.bool_)
+    row = operations.rows(OpKind.MIGRATION)
+    start_ns, device = operations.start_ns[row], packed(taken(operations.device, row))
+    in_kernel = np.zeros(len(start_ns), np.bool_)
     for entry in sets:
         mine = device == entry.device
         in_kernel[mine] = entry.kernels.contains(start_ns[mine])
     return Migrations(
         start_ns=start_ns,
         end_ns=operations.end_ns[row],
-        pid=packed(operations.pid[row]),
+        pid=packed(taken(operations.pid, row)),
         device=device,
         size_bytes=operations.size_bytes[row],
         direction=DIRECTION[operations.copy_kind[row]],
@@ -95,8 +95,7 @@ def _cells(moved: Migrations, scope: Int64, row: Int64 | slice) -> tuple[Int64, 
     size = moved.size_bytes[row]
     sizes = (cells.sum(size), cells.min(size), cells.median(size), cells.max(size))
     inside = moved.in_kernel[row]
-    size = np.where(inside, size, 0)
     return (
         *cells.keys, cells.count, *sizes, cells.sum(moved.end_ns[row] - moved.start_ns[row]),
-        cells.sum(inside.astype(np.int64)), cells.sum(size),
+        cells.sum(inside.view(np.int8)), cells.sum(size * inside),
     )  # fmt: skip

@@ -6,7 +6,6 @@ Rates are decimal gigabytes per second, which is bytes per nanosecond, as vendor
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -15,6 +14,7 @@ from pinprof.analyze.activity.row_tables import ActivityRows
 from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.columns import Float64, Table
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Event, Int32, Int64, UInt64
 
 Purpose = Literal[

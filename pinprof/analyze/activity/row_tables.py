@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pinprof.columns import Table
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64
 
 

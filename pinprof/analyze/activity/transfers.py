@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 
 import numpy as np
 
@@ -25,8 +25,9 @@ from pinprof.analyze.activity.results import (
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import distinct
-from pinprof.model import Bool, Int8, Int64, UInt8
+from pinprof.columns import Float64, distinct, is_uniform, rows_of, slices, taken
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import Bool, Int8, Int32, Int64, UInt8
 
 LARGE_COPY_BYTES = 16 << 20
 """From here on a copy shows what the link can do."""
@@ -64,8 +65,8 @@ def memory_name(kind: int) -> str:
 class Copies:
     """Explicit copies, as columns, with what is known of the calls that made them."""
 
-    row: Int64
-    """In the table of GPU work."""
+    pid: Int32
+    device: Int32
     start_ns: Int64
     end_ns: Int64
     size_bytes: Int64
@@ -87,24 +88,30 @@ class Copies:
         return self.end_ns - self.start_ns
 
 
-def work_time(operations: GpuOpTable, calls: Calls, row: Int64) -> tuple[Int64, Int64]:
+def work_time(operations: GpuOpTable, calls: Calls, row: Int64 | slice) -> tuple[Int64, Int64]:
     """Per row of GPU work the row of its call, -1 without one, and the time it counts at: its call's start or its."""
     call = calls.launching(operations.pid[row], operations.correlation_id[row])
-    return call, np.where(call >= 0, np.append(calls.table.start_ns, 0)[call], operations.start_ns[row])
+    time = np.array(operations.start_ns[row])
+    for part in slices(len(time)):
+        known = call[part] >= 0
+        time[part][known] = calls.table.start_ns[call[part][known]]
+    return call, time
 
 
 def prepare_copies(operations: GpuOpTable, calls: Calls) -> Copies:
     """The explicit copies among GPU work."""
-    row = np.flatnonzero(operations.kind == OpKind.COPY)
+    row = operations.rows(OpKind.COPY)
     call, time = work_time(operations, calls, row)
     direction = DIRECTION[operations.copy_kind[row]]
     memory = np.where(direction == _D2H, operations.dst_kind[row], operations.src_kind[row])
     by_name = np.array([*("Async" in name for name in calls.names), False], np.bool_)
     _, first = np.unique(call, return_index=True)
-    host = np.zeros(len(row), np.int64)
-    host[first] = np.append(calls.duration_ns, 0)[call[first]]
+    host = np.zeros(len(call), np.int64)
+    first = first[call[first] >= 0]
+    host[first] = calls.table.end_ns[call[first]] - calls.table.start_ns[call[first]]
     return Copies(
-        row=row,
+        pid=taken(operations.pid, row),
+        device=taken(operations.device, row),
         start_ns=operations.start_ns[row],
         end_ns=operations.end_ns[row],
         size_bytes=operations.size_bytes[row],
@@ -117,12 +124,10 @@ def prepare_copies(operations: GpuOpTable, calls: Calls) -> Copies:
     )
 
 
-def summarise_copies(
-    operations: GpuOpTable, copies: Copies, link: Link | None, scopes: Scopes
-) -> tuple[tuple[CopyResult, ...], ...]:
+def summarise_copies(copies: Copies, link: Link | None, scopes: Scopes) -> tuple[tuple[CopyResult, ...], ...]:
     """Per scope, copies by direction, memory kind and whether the call was asynchronous; most time first."""
     results: list[list[CopyResult]] = [[] for _ in range(len(scopes))]
-    for scope, row in scopes.members(Events(copies.scope_time_ns, operations.pid[copies.row])):
+    for scope, row in scopes.members(Events(copies.scope_time_ns, copies.pid)):
         for at, direction, memory, asynchronous, count, total, least, median, most, busy, host in sorted(
             zip(*(column.tolist() for column in _cells(copies, scope, row)), strict=True), key=lambda cell: -cell[9]
         ):
@@ -169,33 +174,42 @@ class DeviceSets:
 
 def device_sets(operations: GpuOpTable) -> Iterator[DeviceSets]:
     """The sets of every device that did anything; a graph launch recorded as a whole counts as a kernel."""
-    kind = operations.kind
-    working = kind != OpKind.SYNC
-    computes = (kind == OpKind.KERNEL) | (kind == OpKind.GRAPH)
-    copying = (kind == OpKind.COPY) | (kind == OpKind.MIGRATION)
-    way = DIRECTION[operations.copy_kind]
     for device in distinct(operations.device).tolist():
-        mine = operations.device == device
-        if not (mine & working).any():
+
+        def times(*kinds: OpKind, way: int | None = None, device: int = device) -> Intervals:
+            return any_of([_times(operations, kind, device, way) for kind in kinds])
+
+        kernels, copies = times(OpKind.KERNEL, OpKind.GRAPH), times(OpKind.COPY, OpKind.MIGRATION)
+        busy = any_of((kernels, copies, times(OpKind.MEMSET)))
+        if not len(busy) and not _works(operations, device):
             continue
-
-        def times(mask: Bool, mine: Bool = mine) -> Intervals:
-            return union_where(mask & mine, operations.start_ns, operations.end_ns)
-
-        kernels, copies = times(computes), times(copying)
         yield DeviceSets(
             device=device,
             kernels=kernels,
             copies=copies,
             overlap=intersection(kernels, copies),
-            busy=times(working),
-            to_device=times(copying & (way == _H2D)),
-            to_host=times(copying & (way == _D2H)),
+            busy=busy,
+            to_device=times(OpKind.COPY, OpKind.MIGRATION, way=_H2D),
+            to_host=times(OpKind.COPY, OpKind.MIGRATION, way=_D2H),
         )
 
 
+def _times(operations: GpuOpTable, kind: OpKind, device: int, way: int | None) -> Intervals:
+    """When work of a kind ran on a device, in one direction or in any; of that kind alone memory is loaded."""
+    operations.unload()
+    row = operations.rows(kind)
+    mine = taken(operations.device, row) == device
+    if way is not None:
+        mine &= DIRECTION.take(operations.copy_kind[row]) == way
+    return union_where(mine, operations.start_ns[row], operations.end_ns[row])
+
+
+def _works(operations: GpuOpTable, device: int) -> bool:
+    return bool(((operations.device == device) & (operations.kind != OpKind.SYNC)).any())
+
+
 def analyze_transfers(
-    operations: GpuOpTable, calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...], link: Link | None
+    calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...], link: Link | None
 ) -> TransferAnalysis:
     """Everything about copies that is asked of the whole recording."""
     return TransferAnalysis(
@@ -205,7 +219,7 @@ def analyze_transfers(
         points=bandwidth_points(copies),
         pageable_async=_pageable_async(copies),
         pageable_sync=_pageable_sync(copies),
-        serial=_serialisation(operations, calls, copies, sets),
+        serial=_serialisation(calls, copies, sets),
     )
 
 
@@ -265,7 +279,7 @@ def _pageable_async(copies: Copies) -> CopyTotals:
     return _totals(copies, copies.asynchronous & (copies.memory == MemoryKind.PAGEABLE) & blocks)
 
 
-def _serialisation(operations: GpuOpTable, calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...]) -> Serialisation:
+def _serialisation(calls: Calls, copies: Copies, sets: tuple[DeviceSets, ...]) -> Serialisation:
     """Copies between host and device by synchronous calls, or by asynchronous ones that are waited for at once.
 
     Copies of pageable memory block their callers however they are made: what to do about them is another question.
@@ -275,7 +289,7 @@ def _serialisation(operations: GpuOpTable, calls: Calls, copies: Copies, sets: t
     waited = np.append(_waited_for(calls), False)[copies.call]
     serial = np.flatnonzero(overlappable & known & (~copies.asynchronous | waited))
     copy_ns = overlapped = 0
-    device = operations.device[copies.row[serial]]
+    device = copies.device[serial]
     for entry in sets:
         mine = serial[device == entry.device]
         times = union(copies.start_ns[mine], copies.end_ns[mine])
@@ -287,9 +301,12 @@ def _serialisation(operations: GpuOpTable, calls: Calls, copies: Copies, sets: t
 def _waited_for(calls: Calls) -> Bool:
     """Per call, whether the next call of its thread waits for the GPU and follows at once."""
     table = calls.table
-    order = np.lexsort((table.start_ns, table.tid, table.pid))
     follows = np.zeros(len(table), np.bool_)
-    before, after = order[:-1], order[1:]
+    before: Int64 | slice = slice(len(table) - 1)
+    after: Int64 | slice = slice(1, len(table))
+    if not (is_uniform(table.pid) and is_uniform(table.tid)):
+        order = np.lexsort((table.start_ns, table.tid, table.pid))
+        before, after = order[:-1], order[1:]
     waits = calls.is_for("sync")
     follows[before] = (
         (table.pid[before] == table.pid[after])
@@ -302,20 +319,21 @@ def _waited_for(calls: Calls) -> Bool:
 
 def bandwidth_points(copies: Copies) -> BandwidthPoints:
     """Size and bandwidth of every copy that took time; above `POINTS` copies that lie close together become one."""
-    timed = np.flatnonzero((copies.busy_ns > 0) & (copies.size_bytes > 0))
-    size, rate = copies.size_bytes[timed], copies.size_bytes[timed] / copies.busy_ns[timed]
+    timed = rows_of((copies.end_ns > copies.start_ns) & (copies.size_bytes > 0))
+    size = copies.size_bytes[timed]
+    rate = size / (copies.end_ns[timed] - copies.start_ns[timed])
     kinds = group(copies.direction[timed], copies.memory[timed])
     groups = tuple(
         (DIRECTIONS[direction], memory_name(memory))
         for direction, memory in zip(*(key.tolist() for key in kinds.keys), strict=True)
     )
-    if len(timed) <= POINTS:
-        return BandwidthPoints(size, rate, np.ones(len(timed), np.int64), kinds.of.astype(np.int32), groups)
-    x, y = np.log2(size), np.log2(rate)
+    if len(size) <= POINTS:
+        return BandwidthPoints(size, rate, np.ones(len(size), np.int64), kinds.of.astype(np.int32), groups)
+    x, y = np.log2(size), np.log2(rate, out=rate)
     # Steps of an eighth of an octave to begin with, coarser until the points are few enough.
     step = 1 / 8
     while True:
-        cells = group(kinds.of, np.floor(x / step).astype(np.int64), np.floor((y - y.min()) / step).astype(np.int64))
+        cells = group(kinds.of, _floors(x, 0.0, step), _floors(y, y.min(), step))
         if len(cells) <= max(POINTS, len(kinds)):
             break
         step *= 2
@@ -323,6 +341,14 @@ def bandwidth_points(copies: Copies) -> BandwidthPoints:
     return BandwidthPoints(
         np.round(np.exp2(mean_x)).astype(np.int64), np.exp2(mean_y), cells.count, cells.keys[0].astype(np.int32), groups
     )
+
+
+def _floors(values: Float64, low: float, step: float) -> Int32:
+    """In which step above `low` each value lies."""
+    floors = np.zeros(len(values), np.int32)
+    for part in slices(len(values)):
+        floors[part] = np.floor((values[part] - low) / step)
+    return floors
 
 
 def any_device(sets: tuple[DeviceSets, ...]) -> DeviceSets:

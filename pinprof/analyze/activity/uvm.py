@@ -8,8 +8,6 @@ for milliseconds from one fault to the next.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.activity import Activity, MigrationCause, OpKind, PageFaultTable
@@ -18,7 +16,9 @@ from pinprof.analyze.activity.results import KernelTable, LostFrom, Pattern, Siz
 from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
 from pinprof.analyze.activity.uvm_blocks import Places
 from pinprof.analyze.groups import group
-from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union
+from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union, union_where
+from pinprof.columns import rows_of, slices, taken
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64
 from pinprof.units import format_bytes, format_count, format_ns, format_share
 
@@ -57,21 +57,19 @@ def kernel_losses(activity: Activity, moved: Migrations, sets: tuple[DeviceSets,
 
 def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> Losses:
     operations, faults = activity.gpu_ops, activity.faults
-    kernel = np.flatnonzero((operations.kind == OpKind.KERNEL) & (operations.device == entry.device))
+    kernel = rows_of((operations.kind == OpKind.KERNEL) & (operations.device == entry.device))
     start, end = operations.start_ns[kernel], operations.end_ns[kernel]
-    threads = np.zeros(len(kernel), np.int64)
+    threads = np.zeros(len(start), np.int64)
     if operations.threads is not None:
-        threads[:] = operations.threads[kernel]
+        threads[:] = taken(operations.threads, kernel)
     mine = moved.device == entry.device
     to_device = mine & (moved.direction == H2D)
     touched = to_device & moved.touched
     if "gpu_faults" in activity.recorded:
         group_rows = faults.device == entry.device
         since = faults.time_ns[group_rows]
-        windows = union(
-            np.append(since, moved.start_ns[touched]),
-            np.append(since + faults.duration_ns[group_rows], moved.end_ns[touched]),
-        )
+        groups = union(since, since + faults.duration_ns[group_rows])
+        windows = any_of((groups, union_where(touched, moved.start_ns, moved.end_ns)))
     else:
         wide = (threads == 0) | (threads > WARP)
         windows = _windows_by_cause(entry.kernels, union(start[wide], end[wide]), moved, touched)
@@ -97,10 +95,13 @@ def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> 
 
 def _within(moved: Migrations, mask: Bool, start: Int64, end: Int64, amount: Int64 | None = None) -> Int64:
     """For each [start, end) how many of the migrations began inside, or the sum of their amounts."""
+    before, result = np.zeros(int(np.count_nonzero(mask)) + 1, np.int64), np.zeros(len(start), np.int64)
+    np.cumsum(mask[mask] if amount is None else amount[mask], out=before[1:])
     times = moved.start_ns[mask]
-    before = np.arange(len(times) + 1) if amount is None else np.append(0, np.cumsum(amount[mask]))
-    low, high = np.searchsorted(times, start, "left"), np.searchsorted(times, np.maximum(start, end), "left")
-    return np.asarray(before[high] - before[low])
+    for part in slices(len(start)):
+        low = np.searchsorted(times, start[part], "left")
+        result[part] = before[np.searchsorted(times, np.maximum(start[part], end[part]), "left")] - before[low]
+    return result
 
 
 def _windows_by_cause(kernels: Intervals, wide: Intervals, moved: Migrations, touched: Bool) -> Intervals:
@@ -176,7 +177,9 @@ def _functions(faults: PageFaultTable, on_cpu: Bool) -> tuple[tuple[str, int], .
 
 
 def _sizes(moved: Migrations) -> tuple[SizeHistogram, ...]:
-    power = np.floor(np.log2(np.maximum(moved.size_bytes, 1).astype(np.float64))).astype(np.int64)
+    power = np.zeros(len(moved), np.int8)
+    for part in slices(len(moved)):
+        power[part] = np.floor(np.log2(np.maximum(moved.size_bytes[part], 1).astype(np.float64)))
     cells = group(moved.direction, power)
     amount = cells.sum(moved.size_bytes)
     return tuple(
@@ -189,7 +192,7 @@ def _sizes(moved: Migrations) -> tuple[SizeHistogram, ...]:
 def _drain(moved: Migrations, sets: tuple[DeviceSets, ...]) -> tuple[int, int]:
     """(time, bytes) of touches by the CPU that brought pages back outside kernels."""
     mine = (moved.direction == D2H) & moved.touched & ~moved.in_kernel
-    windows = union(moved.start_ns[mine], moved.end_ns[mine] + DRAIN_GAP_NS)
+    windows = union_where(mine, moved.start_ns, moved.end_ns, longer_ns=DRAIN_GAP_NS)
     windows = Intervals(windows.start, windows.end - DRAIN_GAP_NS)
     for entry in sets:
         windows = difference(windows, entry.kernels)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.activity import MemoryKind, MemoryOperation, MemoryUsageTable, PageFaultTable
 from pinprof.analyze.activity.migrations import D2H, H2D, Migrations
 from pinprof.analyze.activity.results import BlockTable
-from pinprof.analyze.groups import Groups, group
+from pinprof.analyze.groups import Groups, add_at, group
 from pinprof.analyze.intervals import union_by_key
 from pinprof.columns import distinct, uniform
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int8, Int64
 
 BLOCKS = 4096
@@ -80,12 +79,16 @@ def block_table(moved: Migrations, faults: PageFaultTable, page: Int64, segment:
     mine = page
     if len(pids) > len(distinct(moved.pid)):
         mine = (page & (1 << _SPACE_BITS) - 1) | np.searchsorted(pids, moved.pid).astype(np.int64) << _SPACE_BITS
-    cells = group(np.concatenate([mine >> shift, _pages(faults.address, faults.pid, pids) >> shift]))
+    places = np.empty(len(moved) + len(faults), np.int64)
+    np.right_shift(mine, shift, out=places[: len(moved)])
+    np.right_shift(_pages(faults.address, faults.pid, pids), shift, out=places[len(moved) :])
+    cells = group(places)
+    del places
     (block,), here, there = cells.keys, cells.of[: len(moved)], cells.of[len(moved) :]
 
     def summed(index: Int64, amount: NDArray[np.integer]) -> Int64:
         total = np.zeros(len(block), np.int64)
-        np.add.at(total, index, amount)
+        add_at(total, index, amount)
         return total
 
     lives = group(here, segment)

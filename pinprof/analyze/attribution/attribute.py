@@ -8,7 +8,6 @@ thread names, the loops of a stripped libcuda (`heuristics`), and whether a thre
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.columns import Int8
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -11,6 +10,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.results import Analysis
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, Event, Frame
 from pinprof.units import format_count, format_share, format_weight
 

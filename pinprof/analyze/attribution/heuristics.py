@@ -9,7 +9,6 @@ a single instruction (`rep movsb`).
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.attribution.matching import FrameRules
 from pinprof.analyze.ranges.membership import samples_inside
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Bool, Capture, Int16, Int32
 
 LOOP_REACH_BYTES = 48
@@ -34,7 +34,7 @@ _COPY_RANGE = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class HotLoops:
     """Masks over the samples."""
 

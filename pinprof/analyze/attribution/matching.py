@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import cache, lru_cache
 from typing import Any
 
@@ -16,6 +16,7 @@ from pinprof.analyze.attribution.row import Frames, Scope
 from pinprof.analyze.attribution.tables import NONE, TABLES, Claim, Matcher, Tables, matcher
 from pinprof.analyze.attribution.work import WORK, WORK_ATTRIBUTES
 from pinprof.columns import Bool, Int8, Int16, Int32, Table
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, LONGEST_NAME, Dso, FrameTable
 
 _SUFFIX = re.compile(
@@ -50,7 +51,7 @@ def scope_of(module: str) -> Scope:
     return "nv" if module == "nvidia" or module.startswith("nvidia_") else "k"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KernelFrame:
     """What the rows say about one kernel function."""
 
@@ -132,7 +133,7 @@ _WAITS_FOR_GPU = re.compile(r"(cuda|cu)(\w*Synchronize|Memcpy|Memset|\w*Launch)\
 _TAKES_LOCK = re.compile(r"_*(pthread_(mutex|rwlock)_(timed|clock)?(rd|wr)?lock|lll_lock_wait)\w*(@.*)?")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class UserFrame:
     """What is known of one function outside the kernel."""
 

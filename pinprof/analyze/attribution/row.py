@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
+
+from pinprof.lazy_dataclass import dataclass
 
 Tier = Literal["S", "O", "G", "D", "U", "W"]
 Scope = Literal["k", "nv", "uv", "fn", "so"]
@@ -17,7 +18,7 @@ Role = Literal[
 """What the machine recognises by more than a frame's name. Each role has exactly one row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Frames:
     """Names in one scope: a regular expression that must match the whole normalised name (of a file: its beginning)."""
 
@@ -31,7 +32,7 @@ class Frames:
     """Scope `fn`: only in files of this other row."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Category:
     """One leaf of the taxonomy."""
 

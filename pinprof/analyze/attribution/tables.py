@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.checks import refuse
 from pinprof.analyze.attribution.row import Category, Frames, Role, Scope
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int16
 
 NONE = -1
@@ -22,7 +23,7 @@ NONE = -1
 Matcher = Callable[[str], re.Match[str] | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
     """What one row claims in one contest and scope."""
 
@@ -35,7 +36,7 @@ class Claim:
     matches: Matcher
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Detour:
     """A context that opens as another one, or not at all (0), depending on the frames that it lies beneath."""
 
@@ -78,12 +79,17 @@ class Tables:
 
 
 def matcher(frames: Sequence[Frames], scope: Scope) -> Matcher | None:
-    """What matches names of a scope against these frames; None where none are of that scope."""
+    """What matches names of a scope against these frames, compiled at the first name; None where none are of it."""
     patterns = [entry.pattern for entry in frames if entry.scope == scope]
     if not patterns:
         return None
-    compiled = re.compile("|".join(patterns))
-    return compiled.match if scope == "so" else compiled.fullmatch
+
+    @cache
+    def matches() -> Matcher:
+        compiled = re.compile("|".join(patterns))
+        return compiled.match if scope == "so" else compiled.fullmatch
+
+    return lambda name: matches()(name)
 
 
 def tables(rows: tuple[Category, ...]) -> Tables:

@@ -6,7 +6,7 @@ Whoever ended a wait may have waited itself: that part is charged to whom it wai
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -18,7 +18,8 @@ from pinprof.analyze.blame.timelines import Doing, timelines
 from pinprof.analyze.blame.waits import Certainty, Charged, Waits, overlaps
 from pinprof.analyze.blame.wakers import NOBODY, Wakers
 from pinprof.columns import Bool, Int64
-from pinprof.model import BY_INTERRUPT, KERNEL, LONGEST_NAME, READY, Capture, StackTable
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import BY_EXIT, BY_INTERRUPT, KERNEL, LONGEST_NAME, READY, Capture, StackTable
 
 LINKS = 8
 """How often a waiter's waiter is followed."""
@@ -83,8 +84,10 @@ class Blame:
             pieces = self.threads[number].everything
             rows = np.flatnonzero(holder == number)
             if pieces is not None:
-                how = Certainty.CHAIN if link else Certainty.WAKER
-                parts.append(overlaps(clipped, rows, np.ones(len(rows)), pieces, how))
+                by_exit = table.context[ended[rows]] == BY_EXIT
+                for some, certainty in ((rows[by_exit], Certainty.JOIN), (rows[~by_exit], Certainty.WAKER)):
+                    how = Certainty.CHAIN if link else certainty
+                    parts.append(overlaps(clipped, some, np.ones(len(some)), pieces, how))
                 mine = clipped.take(rows)
                 unborn = replace(mine, end_ns=np.minimum(mine.end_ns, pieces.time.start[0]))
                 rest.append(unborn.take(unborn.end_ns > unborn.start_ns))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,7 +13,8 @@ from pinprof.analyze.blame.timelines import Doing
 from pinprof.analyze.blame.waits import Certainty, Charged, Waits
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.columns import Bool, Int32, Int64, Table, UInt8
-from pinprof.model import BY_INTERRUPT, NO_NODE, READY
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import BY_EXIT, BY_INTERRUPT, NO_NODE, READY
 
 KINDS = tuple(HolderKind)
 _KIND = {kind: number for number, kind in enumerate(KINDS)}
@@ -145,9 +145,10 @@ def _unexplained(blame: Blame, thread: Doing, waits: Waits, ended: Int64, left: 
     pid, tid, stack = np.zeros(count, np.int32), np.zeros(count, np.int32), np.full(count, NO_NODE, np.int32)
     how = np.full(count, Certainty.KIND, np.uint8)
     if blame.wakers is not None:
-        kind[:] = _KIND[HolderKind.OUTSIDE]
+        kind[:] = _KIND[HolderKind.OUTSIDE if blame.wakers.recorded else HolderKind.UNKNOWN]
         for rows, which, party in _ended_by(blame, thread, ended):
-            kind[rows], how[rows] = _KIND[which], Certainty.WAKER
+            by_exit = blame.wakers.table.context[ended[rows]] == BY_EXIT
+            kind[rows], how[rows] = _KIND[which], np.where(by_exit, Certainty.JOIN, Certainty.WAKER)
             if party:
                 table = blame.wakers.table
                 pid[rows], tid[rows] = table.pid[ended[rows]], table.tid[ended[rows]]

@@ -8,7 +8,6 @@ a processor, or waiting for a disk, the kernel, a driver or the GPU: not for wor
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -18,6 +17,7 @@ from pinprof.analyze.blame.timelines import Doing, Pieces
 from pinprof.analyze.blame.waits import Certainty, Charged, Waits, inside, overlaps
 from pinprof.analyze.intervals import Intervals
 from pinprof.columns import Int64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, clock_event
 
 MOST = 0.5

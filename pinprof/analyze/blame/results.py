@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pinprof.analyze.blame.waits import Certainty
 from pinprof.analyze.opportunities.results import Site
+from pinprof.lazy_dataclass import dataclass
 
 CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.WAKER: "waker recorded",
     Certainty.CHAIN: "wakers recorded in a row",
+    Certainty.JOIN: "joined thread ends",
     Certainty.LOCK: "runs under the same lock",
     Certainty.BUSY: "busy meanwhile",
     Certainty.SHARED: "busy for a part",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -13,6 +12,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.analyze.intervals import Intervals, numbers, union
 from pinprof.columns import Bool, Int64, pack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, clock_event
 
 _BUSY_WAIT = np.isin(

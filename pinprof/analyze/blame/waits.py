@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
@@ -11,6 +10,7 @@ from pinprof.analyze.blame.timelines import Pieces
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, numbers
 from pinprof.columns import Float64, Int32, Int64, Table, UInt8
+from pinprof.lazy_dataclass import dataclass
 
 
 class Certainty(IntEnum):
@@ -20,13 +20,15 @@ class Certainty(IntEnum):
     """The thread that ended the wait was recorded."""
     CHAIN = 1
     """It waited itself; what ended that was recorded."""
-    LOCK = 2
+    JOIN = 2
+    """The waiter joins a thread; it ended last before the wait did."""
+    LOCK = 3
     """It ran in the kernel in what holds the lock of the same address space."""
-    BUSY = 3
+    BUSY = 4
     """It was busy for most of the wait."""
-    SHARED = 4
+    SHARED = 5
     """It was busy for a part of the wait, as others were."""
-    KIND = 5
+    KIND = 6
     """The kind of wait says it."""
 
 

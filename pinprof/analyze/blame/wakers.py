@@ -2,11 +2,14 @@
 
 The first wake-up of a thread after it left the processor ends its wait. A wait for a lock with a time limit, such as
 Python's for its interpreter, ends by a timer again and again: whoever ends the last of them was awaited in all.
+
+The kernel wakes whoever joins a thread when that thread ends, and may have stopped recording it by then. So a wait
+inside a join that nobody is known to have ended is ended by the last thread of its process that ended meanwhile.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import re
 from typing import Self
 
 import numpy as np
@@ -14,9 +17,13 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
+from pinprof.analyze.opportunities.labels import marked
 from pinprof.columns import Int64, pack
-from pinprof.model import BY_INTERRUPT, CONTINUED, Capture, WakeupTable
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
 
+_JOINS = re.compile(r"_*pthread_(timed|clock)?join\w*|thrd_join|std::thread::join(\(\))?")
+"""Functions that wait until a thread ends: of glibc and musl, C11 and libstdc++."""
 _AGAIN_NS = 1_000_000
 """A wait that begins sooner after the one before is the same, gone on with."""
 NOBODY = -1
@@ -34,17 +41,22 @@ class Wakers:
     """All times, ascending."""
     begins: dict[int, Int64]
     """Thread → when its waits began."""
+    recorded: bool
+    """Whether the kernel recorded wake-ups, or only ends of threads are known."""
 
     @classmethod
     def of(cls, capture: Capture) -> Self | None:
-        """None where no wake-ups were recorded."""
-        wakeups, samples = capture.wakeups, capture.samples
-        if wakeups is None:
+        """None where neither wake-ups were recorded nor a thread ended that another one joined."""
+        samples = capture.samples
+        spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+        joins = _joins(capture, np.flatnonzero(spans))
+        if capture.wakeups is None and not len(joins):
             return None
+        wakeups = WakeupTable.empty() if capture.wakeups is None else capture.wakeups
+        wakeups = wakeups.joined(joins)
         times = np.unique(wakeups.time_ns)
         key = pack(wakeups.woken, np.searchsorted(times, wakeups.time_ns))
         order = np.argsort(key, kind="stable")
-        spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
         if samples.wait is not None:
             spans = spans & (samples.wait & CONTINUED == 0)
         rows = np.flatnonzero(spans)
@@ -52,7 +64,7 @@ class Wakers:
         tids, first = np.unique(samples.tid[rows], return_index=True)
         parts = np.split(samples.time_ns[rows], first[1:]) if len(tids) else []
         begins = dict(zip(tids.tolist(), parts, strict=True))
-        return cls(wakeups.take(order), key[order], times, begins)
+        return cls(wakeups.take(order), key[order], times, begins, capture.wakeups is not None)
 
     def ending(self, tid: int, waits: Waits, attribution: Attribution) -> Int64:
         """Per wait of a thread the row of `table` that ended it, NOBODY where none did."""
@@ -69,6 +81,8 @@ class Wakers:
 
     def _gone_on_with(self, waits: Waits, found: Int64, attribution: Attribution) -> Int64:
         """The same, with the waker of the last one for waits for a lock that timers ended."""
+        if not self.recorded:
+            return found
         known = found >= 0
         timer = ~known | (self.table.context[np.maximum(found, 0)] == BY_INTERRUPT)
         lock = attribution.leaf[waits.sample] == LEAF["wait.lock"]
@@ -78,3 +92,37 @@ class Wakers:
         last = np.where(again, len(waits), np.arange(len(waits)))
         last = np.minimum.accumulate(last[::-1])[::-1]
         return np.asarray(found[last]) if len(waits) else found
+
+
+def _joins(capture: Capture, waits: Int64) -> WakeupTable:
+    """Wake-ups by threads that ended, of those that joined them; `waits` are rows of the samples."""
+    samples, exits = capture.samples, capture.exits
+    waits = waits[marked(capture.stacks, _JOINS)[samples.stack[waits]]]
+    waits = waits[np.lexsort((samples.time_ns[waits], samples.tid[waits]))]
+    if not len(waits) or not len(exits):
+        return WakeupTable.empty()
+    begins = np.append(True, np.diff(samples.tid[waits]) != 0)
+    if samples.wait is not None:
+        # Ranges cut a wait in pieces.
+        begins |= samples.wait[waits] & CONTINUED == 0
+    first = np.flatnonzero(begins)
+    end = np.maximum.reduceat(samples.time_ns[waits] + samples.weight[waits], first)
+    waits = waits[first]
+    ended = _last_ended(exits, samples.pid[waits].astype(np.int64), end)
+    found = np.maximum(ended, 0)
+    kept = (ended >= 0) & (exits.time_ns[found] > samples.time_ns[waits])
+    waits, found = waits[kept], found[kept]
+    return WakeupTable.of(
+        len(waits), time_ns=exits.time_ns[found], pid=exits.pid[found], tid=exits.tid[found],
+        woken=samples.tid[waits], context=BY_EXIT, stack=NO_NODE,
+    )  # fmt: skip
+
+
+def _last_ended(exits: ExitTable, pid: Int64, end_ns: Int64) -> Int64:
+    """Per wait the row of the last thread of its process that ended before it did, NOBODY where none did."""
+    last = np.full(len(pid), NOBODY, np.int64)
+    for process in np.unique(pid).tolist():
+        rows, mine = np.flatnonzero(exits.pid == process), pid == process
+        place = np.searchsorted(exits.time_ns[rows], end_ns[mine], "right")
+        last[mine] = np.append(NOBODY, rows)[place]
+    return last

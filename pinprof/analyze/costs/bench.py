@@ -6,10 +6,9 @@ advice: those of another mechanism than CUDA's, and those of a machine that is n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pinprof.analyze.costs.choices import Answer, answers_of
 from pinprof.analyze.costs.costs import BreakEven, Cost, Limit, break_even_of, cost_of, limits_of, link_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.rates import MEASURES, Rates, prefault_threads
 from pinprof.units import format_count, format_counted
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pinprof.analyze.costs.costs import BreakEven, Times, break_even_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.rates import Rates, prefault_threads
 from pinprof.units import format_bytes, format_ns, format_rate, format_share
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Answer:
     """One branch of the decision tree, with this machine's figures."""
 

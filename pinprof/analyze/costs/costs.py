@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from pinprof.analyze.activity.link import lanes_or_generation
+from pinprof.lazy_dataclass import dataclass
 from pinprof.rates import Rate, Rates
 
 Direction = Literal["to the device", "to the host"]
@@ -37,7 +37,7 @@ _C2C_GB_PER_S = 450.0
 """NVLink-C2C per direction (NVIDIA, Grace Hopper architecture)."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Limit:
     """What one direction of the link can do."""
 
@@ -48,7 +48,7 @@ class Limit:
     """The best that was measured with pinned memory; None when that was not."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cost:
     """One measure at one size."""
 
@@ -61,7 +61,7 @@ class Cost:
     of_theory: float | None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class BreakEven:
     """How many copies to the device repay a pin, at one size."""
 

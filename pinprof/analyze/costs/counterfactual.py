@@ -18,7 +18,7 @@ arithmetic without that scale is off for the kind that was measured.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import exp, log
 from typing import Any
 
@@ -29,6 +29,7 @@ from pinprof.analyze.costs.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.costs.results import Counterfactual, Estimate, threads_text
 from pinprof.analyze.ranges.iterations import ITERATION, iteration_phases, measured_iterations
 from pinprof.analyze.results import EventResult, RangeResult, main_event
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.rates import Rate, Rates, prefault_threads
 

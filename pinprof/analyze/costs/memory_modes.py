@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import format_ns
 
 GIB = 1 << 30

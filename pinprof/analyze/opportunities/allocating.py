@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -14,6 +13,7 @@ from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
 from pinprof.analyze.opportunities.results import CopyTable, Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64
 from pinprof.rate_book import RUN, Estimate
 from pinprof.units import format_bytes, format_counted, format_ns, format_share

@@ -19,8 +19,8 @@ from pinprof.units import format_bytes, format_counted, format_ns
 
 PIECE_BYTES = 256 << 20
 """Pins of this size or less are pieces already: only an earlier time helps."""
-_DRIVER_WAITS = ("wait.driver", "wait.uvm", "wait.kernel", "wait.mmap_lock")
-"""Waits in which another process can hold up a thread without being asked for anything."""
+_DRIVER_WAITS = ("wait.driver", "wait.uvm")
+"""Waits in which another process can hold up a thread without being asked for anything: the driver is one for all."""
 
 
 def blocking_pins(scene: Scene) -> Iterator[Candidate]:
@@ -86,7 +86,7 @@ def _blamed(scene: Scene, tid: int) -> Iterator[Evidence]:
 
 
 def other_process(scene: Scene) -> Iterator[Candidate]:
-    """Waits in the kernel and the driver that a process outside the program ends, by that process."""
+    """Waits in the driver that a process outside the program ends, by that process."""
     held: dict[tuple[HolderKind, int], list[BlameRow]] = {}
     for row in scene.blame.rows if scene.blame else ():
         mine = (row.waiter.pid, row.waiter.tid) == (scene.course.pid, scene.course.tid)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyze.opportunities.results import Cure, Evidence, PhaseName, Saving, Site
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int64
 from pinprof.rate_book import Estimate
 

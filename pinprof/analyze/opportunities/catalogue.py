@@ -9,10 +9,11 @@ Library's manual, sections 3.2.3 and 39.1.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from pinprof.analyze.opportunities.results import Cure
+from pinprof.lazy_dataclass import dataclass
 
 NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON = "", "pytorch", "numpy", "cupy", "jax", "python"
 

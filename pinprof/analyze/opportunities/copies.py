@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,6 +11,7 @@ from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.columns import UInt8
 from pinprof.cuda_functions import COPIES
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Capture, Int32, Int64
 from pinprof.rate_book import RUN, Estimate
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -14,6 +14,7 @@ from pinprof.analyze.opportunities.phases import phases_of
 from pinprof.analyze.opportunities.results import Course, Interval, Phase
 from pinprof.analyze.opportunities.steps import steps_of
 from pinprof.analyze.opportunities.wall import wall_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 
 LATEST_NS = 1 << 61

@@ -10,7 +10,6 @@ Idle CPUs, kernel threads and, in a system-wide recording, other people's proces
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -20,6 +19,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.columns import Bool, Int32, Int64, pack, unpack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, clock_event
 
 AWAITS = np.isin(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64
 from pinprof.rate_book import RUN, Estimate
 from pinprof.units import format_ns, format_share
@@ -33,7 +33,7 @@ _COPIES = re.compile(r"(do_cow_fault|copy_mc_\w+|wp_page_copy|do_wp_page|__wp_pa
 LEAST_FREED = 0.05
 """Of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
 LEAST_FREED_OF_ALL = 0.08
-"""The same over all places."""
+"""The same of what pages cost at all places, from the first page that one of them makes to its last."""
 FREES_ALONE = 0.5
 """From this share of giving back on, a place only does that."""
 LEAST_SHARE = 0.05
@@ -74,13 +74,11 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         return
     marks = _Marks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
-    # Python frees here what it made there, so what is given back is judged over the whole work too.
-    everywhere = scene.ns(rows[marks.frees[rows]]) >= LEAST_FREED_OF_ALL * max(scene.ns(rows), 1)
     least = LEAST_SHARE * scene.undisturbed_ns("work")
     for made, group in _with_their_frees(scene, marks, scene.by_place(rows)):
         if scene.ns(group) < least:
             continue
-        kind = _kind(scene, marks, group, everywhere=everywhere)
+        kind = _kind(scene, marks, group, elsewhere=_frees_meanwhile(scene, marks, made, rows))
         huge = scene.ns(group[marks.huge[group]])
         small = scene.ns(group) - huge
         low, likely, high = (
@@ -156,8 +154,21 @@ def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[I
     return [group for group in left if len(group)], parent, np.concatenate([group[theirs[group]] for group in groups])
 
 
-def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Kind:
-    """What most of the time at this place says."""
+def _frees_meanwhile(scene: Scene, marks: _Marks, made: Int64, rows: Int64) -> bool:
+    """Whether memory is given back, at any place, while this one makes pages: Python frees here what it made there.
+
+    A place that is passed once gives nothing back before it has made its last page.
+    """
+    times = scene.course.wall.time_ns
+    making = times[made[~marks.frees[made]]]
+    if not len(making):
+        return True
+    meanwhile = rows[(times[rows] >= making.min()) & (times[rows] <= making.max())]
+    return scene.ns(meanwhile[marks.frees[meanwhile]]) >= LEAST_FREED_OF_ALL * max(scene.ns(meanwhile), 1)
+
+
+def _kind(scene: Scene, marks: _Marks, group: Int64, *, elsewhere: bool) -> _Kind:
+    """What most of the time at this place says; `elsewhere`: other places give memory back in turn with it."""
     kinds = {
         name: scene.ns(group[mask[group]])
         for name, mask in (
@@ -167,7 +178,7 @@ def _kind(scene: Scene, marks: _Marks, group: Int64, *, everywhere: bool) -> _Ki
     }  # fmt: skip
     most = max(kinds, key=lambda name: kinds[name])
     cost = max(scene.ns(group), 1)
-    again = everywhere or scene.ns(group[marks.frees[group]]) >= LEAST_FREED * cost
+    again = elsewhere or scene.ns(group[marks.frees[group]]) >= LEAST_FREED * cost
     if most == "fork":
         return _FORKS
     if most == "pins":

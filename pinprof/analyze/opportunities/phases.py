@@ -8,8 +8,6 @@ mostly of that kind; all else is work.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
@@ -19,6 +17,7 @@ from pinprof.analyze.opportunities.critical import Critical
 from pinprof.analyze.opportunities.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.columns import Bool, Int8, Int64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import READY, Capture, clock_event
 
 GAP_NS = 5_000_000

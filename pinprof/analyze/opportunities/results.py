@@ -6,10 +6,11 @@ All times are integer nanoseconds of the capture's clock.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Literal
 
 from pinprof.columns import Bool, Int32, Int64, Table, UInt64
+from pinprof.lazy_dataclass import dataclass
 
 PhaseName = Literal["start-up", "context", "work", "exit"]
 PHASE_NAMES: tuple[PhaseName, ...] = ("start-up", "context", "work", "exit")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 
 import numpy as np
@@ -22,6 +22,7 @@ from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course
 from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.columns import pack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
 from pinprof.rate_book import RateBook
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.activity import NO_STREAM, CopyKind, MemoryKind
@@ -13,6 +11,7 @@ from pinprof.analyze.lines import NAMED_FRAME
 from pinprof.analyze.opportunities.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.columns import Bool, Int32, Int64
+from pinprof.lazy_dataclass import dataclass
 
 UPLOAD, DOWNLOAD, WAIT, HOST_MEMORY, ELSE = range(5)
 """Kinds of calls; HOST_MEMORY makes page-locked memory or gives it back."""

@@ -10,7 +10,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +18,7 @@ from numpy.typing import NDArray
 from pinprof.analyze.intervals import Intervals, batches, joined_up, union, union_by_key
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.columns import is_uniform, uniform
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
 
 EVERYBODY = -1

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.analyze.ranges.membership import EVERYBODY, owners
 from pinprof.columns import pack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Capture, Int64
 
 _NO_PROCESS = -(2**31)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int64, RangeTable
 
 

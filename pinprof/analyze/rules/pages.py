@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyze.memory import PAGE_BYTES, MemoryResult, summarise_memory
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, lacks, percent
 from pinprof.columns import Bool, Float64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.units import format_bytes, format_count, format_share
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.units import format_ns, format_share, format_weight
 

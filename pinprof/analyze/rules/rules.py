@@ -18,6 +18,7 @@ from pinprof.analyze.rules.needs import (
     CALLS_OR_CUDA,
     COPIES,
     CPU_SAMPLES,
+    CUDA,
     EVERY_ALLOCATION,
     GPU,
     GPU_SPAN,
@@ -72,6 +73,9 @@ RULES: tuple[Rule, ...] = (
     Rule("giant-pin", pinning.giant_pin, (CALLS, ALLOCATIONS, EVERY_ALLOCATION), "The size of pinned allocations"),
 )  # fmt: skip
 """In the order of reports; docs/diagnoses.md has an entry for each."""
+
+CUDA_RULES = frozenset(rule.name for rule in RULES if {CUDA, CALLS, CALLS_OR_CUDA, *MOVES}.intersection(rule.needs))
+"""Rules about CUDA and the GPU: of no interest to whoever reads about a program without CUDA."""
 
 _ORDER: tuple[Severity, ...] = ("critical", "warning", "info", "not-assessable", "ok")
 

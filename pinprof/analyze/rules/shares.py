@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pinprof.analyze.rules.rule import Verdict, View, clear, fired, percent
+from pinprof.lazy_dataclass import dataclass
 
 FIRST_TOUCH = 0.30
 """fault.anon + fault.entry + fault.core."""

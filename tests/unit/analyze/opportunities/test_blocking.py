@@ -72,12 +72,19 @@ def test_pins_that_are_pieces_already_come_before_the_work() -> None:
     assert found.saving.likely_ns == 80 * MS
 
 
-def held_by(kind: HolderKind, pid: int, name: str, stack: tuple[str, ...]) -> list[Candidate]:
-    made = recorded([*ran(0, 10), *waited(10, 90, IN_DRIVER), *ran(90, 200)])
+def held_by(
+    kind: HolderKind,
+    pid: int,
+    name: str,
+    stack: tuple[str, ...],
+    waiting: tuple[str, ...] = IN_DRIVER,
+    wait: str = "wait.driver",
+) -> list[Candidate]:
+    made = recorded([*ran(0, 10), *waited(10, 90, waiting), *ran(90, 200)])
     run = scene(made)
-    site = run.waiting_site(np.flatnonzero(run.caused_by("wait.driver")))
+    site = run.waiting_site(np.flatnonzero(run.caused_by(wait)))
     row = BlameRow(
-        Waiter(100, 100, "main", site), "wait.driver", Holder(kind, pid, pid, name, Site("", "", 0, name), {}, stack),
+        Waiter(100, 100, "main", site), wait, Holder(kind, pid, pid, name, Site("", "", 0, name), {}, stack),
         {Certainty.WAKER: 80 * MS}, 80 * MS, 1, 80 * MS, 10 * MS,
     )  # fmt: skip
     blame = BlameResult((row,), 80 * MS, 0, 0, 0, True, 1.0, (), 0)
@@ -90,6 +97,18 @@ def test_another_process_is_named_where_the_whole_machine_was_recorded() -> None
     assert "process 4711 (server)" in found.title
     assert found.cost_ns == 80 * MS
     assert "pin_user_pages" in found.evidence[1].text
+
+
+def test_the_kernel_is_no_driver() -> None:
+    expands = (
+        "main@/app",
+        "__x64_sys_fcntl",
+        "expand_files",
+        "synchronize_rcu_normal",
+        "wait_for_completion",
+        "schedule",
+    )
+    assert not held_by(HolderKind.OUTSIDE, 0, "", (), expands, "wait.kernel")
 
 
 def test_without_the_whole_machine_it_is_a_process_outside() -> None:

@@ -14,7 +14,7 @@ FRAMEWORKS = (NATIVE, PYTORCH, NUMPY, CUPY, JAX, PYTHON)
 
 
 def documented() -> list[str]:
-    table = DOCUMENTED.read_text("utf-8").partition("\n## What is looked for\n")[2].partition("\n## ")[0]
+    table = DOCUMENTED.read_text("utf-8").partition("\n## What pinprof looks for\n")[2].partition("\n## ")[0]
     return [
         name for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE) for name in re.findall(r"`([\w-]+)`", row)
     ]

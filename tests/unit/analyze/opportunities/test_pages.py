@@ -88,9 +88,18 @@ def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
     assert (second.site.place, second.cost_ns, second.cure.id) == ("main", 30 * MS, "huge-pages")
 
 
-def test_what_is_given_back_elsewhere_in_plenty_was_made_again_everywhere() -> None:
+def test_what_is_given_back_elsewhere_in_turn_with_it_was_made_again() -> None:
     release = ("release@/app", *FREE[1:])
-    assert {one.cure.id for one in found((50, OTHER), (30, SMALL), (20, release))} == {"reuse-memory"}
+    turn = ((25, OTHER), (15, SMALL), (10, release))
+    assert {one.cure.id for one in found(*turn, *turn)} == {"reuse-memory"}
+
+
+def test_a_place_that_is_passed_once_makes_nothing_again() -> None:
+    release = ("release@/app", *FREE[1:])
+    loop = ((20, OTHER), (10, release))
+    first, second = found((30, SMALL), *loop, *loop, *loop)
+    assert (first.site.place, first.cure.id) == ("other", "reuse-memory")
+    assert (second.site.place, second.cure.id) == ("main", "huge-pages")
 
 
 def test_faults_inside_calls_of_cuda_are_those_calls() -> None:
