@@ -1,0 +1,1 @@
+"""What `pinprof explain NAME` knows: every name that messages, reports and pages use, explained by the documents."""
