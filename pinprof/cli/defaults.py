@@ -1,0 +1,73 @@
+"""Options that a project's settings give to a command; what the command line says wins.
+
+[tool.pinprof.record]                 in pyproject.toml; [record] in pinprof.toml
+frequency = 1999
+no-calibrate = true
+label = ["team=vision"]
+
+Keys are the names of options. A project's settings may come with sources from elsewhere, so options that name files or
+replace them are for the command line alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from pinprof import settings
+from pinprof.errors import UsageError
+
+_NEVER = ("force", "open", "output", "pid", "port", "rank", "serve", "share")
+"""Options of one command line, with those that name files."""
+
+
+def defaults_of(command: click.Command, name: str) -> dict[str, Any]:
+    """Parameter → value, of the nearest settings; UsageError for keys and values that the command does not have."""
+    try:
+        path = settings.nearest(Path.cwd())
+    except FileNotFoundError:  # the current directory was removed
+        return {}
+    if path is None:
+        return {}
+    found = settings.settings_in(path) or {}
+    settings.refuse_unknown(path, found)
+    table = found.get(name, {})
+    place = f"{path}, {settings.table_name(path, name)}"
+    if not isinstance(table, Mapping):
+        raise UsageError(f"{place} is not a table.", "Write one option per line below it.", "settings")
+    return dict(_default(command, key, value, place) for key, value in table.items())
+
+
+def _options(command: click.Command) -> dict[str, click.Option]:
+    """Options that settings may give, by their long name."""
+    return {
+        long[2:]: option
+        for option in command.params
+        if isinstance(option, click.Option) and not isinstance(option.type, click.Path)
+        for long in option.opts
+        if long.startswith("--") and long[2:] not in _NEVER
+    }
+
+
+def _default(command: click.Command, key: str, value: object, place: str) -> tuple[str, Any]:
+    options = _options(command)
+    option = options.get(key)
+    if option is None:
+        given = any(f"--{key}" in parameter.opts for parameter in command.params)
+        if given:
+            raise UsageError(f"{place} has {key!r}.", f"Give --{key} on the command line only.", "settings")
+        raise UsageError(f"{place} has an unknown key {key!r}.", settings.meant(key, options), "settings")
+    if option.multiple != isinstance(value, list) or option.is_flag != isinstance(value, bool):
+        wanted = 'a list, for example ["…"]' if option.multiple else "true or false" if option.is_flag else "one value"
+        raise UsageError(f"{place}: {key} is not valid.", f"Write {wanted}.", "settings")
+    try:
+        option.type_cast_value(click.Context(command), value)
+    except click.BadParameter as error:
+        raise UsageError(
+            f"{place}: {key} is not valid: {error.message}", f"See --{key} in --help.", "settings"
+        ) from error
+    assert option.name is not None
+    return option.name, value
