@@ -6,12 +6,13 @@ Events and ranges are the analysis's own results.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pinprof.analyze import LEVELS
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.results import EventResult, RangeResult
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.flame import FlameData, Thread
 from pinprof.report.instances import InstanceData
 from pinprof.report.shown import ShownRanges, shown_ranges
@@ -26,7 +27,7 @@ def share_of(part: EventResult, weight: int) -> str:
     return "–" if part.too_few else format_share(weight, part.total)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Cause:
     """One leaf of the taxonomy in the reader's words."""
 
@@ -43,7 +44,7 @@ class Cause:
         return self.key.replace(".", "-").replace("_", "-")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CaptureFacts:
     """How the recording was made. Holds no environment, user or host names."""
 
@@ -64,7 +65,7 @@ class CaptureFacts:
         return self.scenario.get("backend") == "host"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Tile:
     """One figure and what it is."""
 

@@ -11,12 +11,14 @@ import base64
 import gzip
 import json
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
 
 USER_CODE, KERNEL_CODE, MODULE_CODE = 0, 1, 2
@@ -86,6 +88,8 @@ class FlameData:
     ranges: RangeRows = NO_RANGES
     start_ns: int = 0
     """The first sample's time on the capture's clock."""
+    step_ns: int = 0
+    """Where samples of a step of time were added up (`steps`), its length; their time is where it begins."""
     names: tuple[str, ...] = (ROOT,)
     """Function names; the first stands for all of an event."""
     dsos: tuple[str, ...] = ("",)
@@ -148,6 +152,7 @@ class FlameData:
             ("opportunityNode", np.diff(np.concatenate([none, *self.opportunities]), prepend=np.int32(0))),
         ]
 
+    @cached_property
     def packed(self) -> tuple[Layout, str]:
         """As `pack_columns`."""
         return pack_columns(self.columns())

@@ -12,12 +12,11 @@ from pinprof.analyze import Analysis
 from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows, Thread
 from pinprof.report.names import NO_CALLCHAIN
-
-MOST_SAMPLES = 2_000_000
-"""Recordings with more samples travel merged: their page has no time axis and no ranges to restrict to."""
+from pinprof.report.rows import threads_of
 
 _Value = TypeVar("_Value")
-_MOST_RUNS = 1_000_000
+_MOST_RUNS = 20_000_000
+"""Runs of samples in ranges that memory shall hold."""
 
 
 class Numbered(Generic[_Value]):
@@ -53,7 +52,7 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         depth, decided = np.append(depth, np.int16(0)), np.append(decided, np.int16(-1))
         node_frame = np.append(node_frame, np.int32(len(name)))
         name, dso, kind = [*name, names.add(NO_CALLCHAIN)], [*dso, 0], [*kind, USER_CODE]
-    pairs, thread = np.unique(np.stack([samples.pid, samples.tid]), axis=1, return_inverse=True)
+    pairs, thread = threads_of(samples.pid, samples.tid)
     timed = capture.clock.source != "none"
     start = int(samples.time_ns.min()) if timed else 0
     data = FlameData(
@@ -67,10 +66,10 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         event=samples.event.astype(np.uint8),
         cause=analysis.attribution.leaf.astype(np.int16),
         likely=analysis.attribution.heuristic.astype(np.uint8),
-        thread=thread.reshape(-1).astype(np.int32),
+        thread=thread.astype(np.int32),
         weight=samples.weight,
         time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
-        threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in pairs.T.tolist()),
+        threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in pairs),
         timed=timed,
         ranges=_range_rows(analysis, row_of),
         start_ns=start,
@@ -78,7 +77,7 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         dsos=tuple(dsos.index),
         opportunities=tuple(_opportunity_nodes(analysis, place)),
     )
-    return data if timed and len(samples) <= MOST_SAMPLES else data.merged()
+    return data if timed else data.merged()
 
 
 def _opportunity_nodes(analysis: Analysis, place: Int32) -> Iterator[Int32]:

@@ -17,6 +17,7 @@ from pinprof.report.names import without_home
 from pinprof.report.rows import thread_names, thread_numbers, timed_span
 from pinprof.report.section import picked
 from pinprof.report.shown import shown_ranges
+from pinprof.report.steps import in_steps
 
 
 def build(analysis: Analysis, *, drawn: bool = True) -> ReportData:
@@ -30,6 +31,7 @@ def _shared(analysis: Analysis, *, drawn: bool) -> Shared:
     """Causes stand in the taxonomy's order."""
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
+    flame = flame_data(analysis, shown.place)
     calls, span, titles = capture.manifest.scenario.get("calls"), timed_span(capture), thread_names(capture)
     return Shared(
         headline=analysis.answer,
@@ -37,7 +39,7 @@ def _shared(analysis: Analysis, *, drawn: bool) -> Shared:
         causes=tuple(Cause(row.name, row.level, row.meaning, row.remedy, _rule(row)) for row in CATEGORIES),
         events=analysis.events,
         ranges=analysis.ranges,
-        flame=flame_data(analysis, shown.place),
+        flame=in_steps(flame) if flame and drawn else flame,
         threads=tuple(
             Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
         ),

@@ -6,8 +6,6 @@ neighbours of one kind and thread travel as one row that says how many it stands
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +13,7 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
 from pinprof.columns import in_order
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
 from pinprof.report.thinning import Spans, thin

@@ -8,12 +8,27 @@ from typing import Any
 
 from pinprof.terminal import printable
 
-__all__ = ["NO_CALLCHAIN", "printable", "shortened", "without_home"]
+__all__ = ["NO_CALLCHAIN", "event_label", "printable", "shortened", "without_home"]
 
 _HOME = re.compile(r"(?<![\w.~-])/(?:home|Users)/[^/\s:]+|(?<![\w./~-])/root(?=/)")
 
+_EVENT_LABELS = {
+    "cpu-clock": "CPU time",
+    "task-clock": "CPU time",
+    "page-faults": "page faults",
+    "off-cpu": "waits",
+    "idle-threads": "idle threads",
+    "recorder": "overhead of the recorder",
+}
+"""Event without its rate → what a reader calls it."""
+
 NO_CALLCHAIN = "[no callchain]"
 """Stands for the stack of samples recorded without one."""
+
+
+def event_label(name: str) -> str:
+    """What a reader calls a sampled event: `CPU time` for `cpu-clock/freq=999/`; empty where nothing says more."""
+    return _EVENT_LABELS.get(re.split("[/:]", name, maxsplit=1)[0], "")
 
 
 def shortened(name: str, width: int) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,7 @@ from pinprof.analyze.extent import is_timed as is_timed
 from pinprof.analyze.extent import start_ns as start_ns
 from pinprof.analyze.extent import timed_span as timed_span
 from pinprof.columns import distinct, is_uniform, pack, pairs_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
 

@@ -8,17 +8,18 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pinprof.analyze import Analysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ForScripts:
     """What a section gives the page's scripts."""
 

@@ -7,11 +7,11 @@ JSON has them all.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.analyze.results import RangeResult
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32
 
 MOST_RANGES = 300

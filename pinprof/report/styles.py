@@ -7,13 +7,13 @@ is blue, what faults is orange, what the driver stages is yellow, managed memory
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from pinprof.analyze.activity.results import Cause, Purpose
 from pinprof.analyze.opportunities.results import PHASE_NAMES, PhaseName
+from pinprof.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Style:
     """One entry of a legend."""
 

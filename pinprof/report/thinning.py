@@ -6,13 +6,14 @@ one, which says how many it stands for and how much of it they fill.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
 
 from pinprof.analyze.groups import Groups, group
 from pinprof.columns import in_order, packed, taken, uniform
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64
 
 MERGED = -1

@@ -168,7 +168,7 @@ QUESTIONS = [
 @pytest.mark.parametrize("seed", range(6))
 def test_tables_agree_with_a_count_over_the_samples(scripted: Page, seed: int) -> None:
     data = recording(seed)
-    layout, packed = data.packed()
+    layout, packed = data.packed
     facts = {"causes": CAUSES, "dsos": DSOS, "frames": FRAMES, "threads": THREADS, "timed": True}
     question = {"packed": packed, "layout": layout, "facts": facts, "queries": QUESTIONS}
     for query, answer in zip(QUESTIONS, scripted.evaluate("question => ask(question)", question), strict=True):
@@ -211,7 +211,7 @@ def check(data: FlameData, query: dict[str, Any], answer: dict[str, Any]) -> Non
 
 def test_order_of_time_keeps_every_sample_with_its_stack(scripted: Page) -> None:
     data = recording(7)
-    layout, packed = data.packed()
+    layout, packed = data.packed
     facts = {"causes": CAUSES, "dsos": DSOS, "frames": FRAMES, "threads": THREADS, "timed": True}
     query = {**PLAIN, "order": "time", "span": [30, 110], "causes": [0, 1]}
     question = {"packed": packed, "layout": layout, "facts": facts, "queries": [query]}

@@ -1,6 +1,7 @@
 // The page of several recordings: an overview, and each recording's own page in a frame that is made when first shown.
 
 import { byId, inflatedText } from "./core/dom.js";
+import { startFitting } from "./core/fitting.js";
 import { startTheme } from "./core/theme.js";
 
 const PLOT_PLACE = "@plot-script@";
@@ -32,6 +33,8 @@ function choose(number) {
   history.replaceState(null, "", number ? `#${number}` : " ");
   show(number);
 }
+
+startFitting();
 
 startTheme(byId("theme"), () => {});
 for (const button of document.querySelectorAll("[data-page]")) {

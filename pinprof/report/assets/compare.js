@@ -3,6 +3,7 @@
 
 import { startCopying } from "./core/copying.js";
 import { byId, readJson } from "./core/dom.js";
+import { startFitting } from "./core/fitting.js";
 import { scriptText, sizesOf, startPrinting, startSections } from "./core/pages.js";
 import { Store } from "./core/store.js";
 import { startTheme } from "./core/theme.js";
@@ -20,6 +21,7 @@ function startComparison(page) {
   const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizesOf(page), { own, choices });
   const flame = byId("flame") ? new FlamePanel(page, store, scriptText()) : null;
   const redraw = () => flame?.recolour();
+  startFitting();
   startTheme(byId("theme"), redraw);
   startPrinting(redraw);
   startEvents(store);

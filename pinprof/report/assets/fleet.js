@@ -2,6 +2,7 @@
 
 import { startCopying } from "./core/copying.js";
 import { byId, inflatedText } from "./core/dom.js";
+import { startFitting } from "./core/fitting.js";
 import { startPrinting, startSections } from "./core/pages.js";
 import { startTheme } from "./core/theme.js";
 import { MemberTable } from "./tables/members.js";
@@ -13,6 +14,8 @@ async function startMembers() {
     button.addEventListener("click", () => table.showOnly(button.dataset.fact));
   byId("members").dataset.ready = "";
 }
+
+startFitting();
 
 startTheme(byId("theme"), () => {});
 startPrinting(() => {});

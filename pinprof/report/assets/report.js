@@ -3,6 +3,8 @@
 
 import { startCopying } from "./core/copying.js";
 import { byId, element, inflatedText, readJson } from "./core/dom.js";
+import { startFitting } from "./core/fitting.js";
+import { startFramed } from "./core/framed.js";
 import { scriptText, sizesOf, startPrinting, startSections } from "./core/pages.js";
 import { Store } from "./core/store.js";
 import { startTheme } from "./core/theme.js";
@@ -33,6 +35,8 @@ function startPage(page) {
     for (const panel of drawn) panel.draw();
     chart?.draw();
   };
+  startFitting();
+  startFramed();
   startTheme(byId("theme"), redraw);
   startPrinting(redraw);
   startEvents(store);

@@ -2,8 +2,11 @@
 
 import { startCopying } from "./core/copying.js";
 import { byId } from "./core/dom.js";
+import { startFitting } from "./core/fitting.js";
 import { startPrinting, startSections } from "./core/pages.js";
 import { startTheme } from "./core/theme.js";
+
+startFitting();
 
 startTheme(byId("theme"), () => {});
 startPrinting(() => {});

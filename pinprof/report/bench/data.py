@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pinprof.analyze.costs.bench import Study
 from pinprof.analyze.costs.costs import MOVES, Cost
+from pinprof.lazy_dataclass import dataclass
 from pinprof.rates import MEASURES
 from pinprof.units import format_bytes, format_ns, format_rate
 

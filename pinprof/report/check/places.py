@@ -10,11 +10,11 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
 from pinprof.check.verdicts import Checked, Verdict
+from pinprof.lazy_dataclass import dataclass
 
 _MOST_FILES = 50_000
 """That are looked at to find a source by the ending of its path."""

@@ -64,6 +64,7 @@ def _row(row: Row) -> dict[str, Any]:
         "significant": row.significant,
         "p": row.chance,
         "detectable": None if row.detectable is None or math.isinf(row.detectable) else row.detectable,
+        "more_runs": None if row.more_runs is None else picked(row.more_runs, "runs change"),
         "untested": row.untested,
     }
 

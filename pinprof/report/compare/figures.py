@@ -76,6 +76,14 @@ def found_from(row: Row) -> str:
     return f"> {words}" if row.untested else words
 
 
+def more_runs(row: Row) -> str:
+    """How many runs detect less, `38 runs of each side detect 5 %`; empty where that is not known or needed."""
+    if row.more_runs is None:
+        return ""
+    runs = format_counted(row.more_runs.runs, "run", "runs")
+    return f"About {runs} of each side detect {100 * row.more_runs.change:.0f} %"
+
+
 def share_of_work(difference: Difference, row: Row) -> tuple[str, str] | None:
     """The row as a share of the work on both sides; None where that cannot be compared or means nothing."""
     whole = next((one for one in difference.rows if one.family == "phase" and one.name == "work"), None)

@@ -7,7 +7,7 @@ page, filtered or turned round, knows both weights of what it shows and how much
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from pinprof.compare.results import ComparedFrames, ComparedStacks, Difference, 
 from pinprof.compare.rows import FROM_RECORDING, LEAST_SAMPLES
 from pinprof.compare.stacks import summed
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, FrameTable, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, ROOT, USER_CODE, FlameData, Layout, Thread, pack_columns
 from pinprof.report.flame_tables import Numbered, preorder

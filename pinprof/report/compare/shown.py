@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from pinprof.compare.results import FAMILIES, Difference, Family, Fate, OpportunityChange, Row
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.compare import figures
 from pinprof.units import format_weight
 

@@ -11,13 +11,14 @@ version 48; newer profilers upgrade older versions by themselves.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import IO, Any
 
 import numpy as np
 
 from pinprof import __version__
 from pinprof.analyze import CATEGORIES, LEVELS, Analysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, Event
 from pinprof.report import rows
 

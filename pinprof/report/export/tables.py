@@ -1,28 +1,34 @@
 """Tables for notebooks and databases: every sample with its cause, every range, every leaf of every event and range.
 
-    samples    time_ns, pid, tid, thread, cpu, event, unit, weight, leaf, level, work, function, dso
+    samples    time_ns, pid, tid, thread, cpu, event, unit, weight, leaf, level, work, function, dso, range, line
     ranges     name, domain, start_ns, end_ns, pid, tid, depth
     leaves     range, domain, depth, event, unit, leaf, level, work, weight    (range empty: the whole recording)
     calls      name, start_ns, end_ns, pid, tid, correlation_id, status, api, folded
     gpu_ops    kind, name, start_ns, end_ns, pid, device, stream, correlation_id, size_bytes, copy_kind, src_kind,
                dst_kind, cause                                       (the last two only of recordings with GPU activity)
 
-The columns are the same in both formats. In CSV, texts that a spreadsheet would take for a formula get a leading
-apostrophe (OWASP, "CSV injection"): function names are whatever the profiled program says they are.
+A sample's range is the innermost one around it; its line is `FILE:LINE` of the program, or of the library that its
+thread runs. Both are empty where they are not known. The columns are the same in both formats. In CSV, texts that a
+spreadsheet would take for a formula get a leading apostrophe (OWASP, "CSV injection"): function names are whatever the
+profiled program says they are.
 """
 
 from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pinprof import files
 from pinprof.activity import UNRECORDED, Api, ApiCallTable, CopyKind, GpuOpTable, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
+from pinprof.analyze.lines import lines_of_samples
+from pinprof.columns import in_order
 from pinprof.errors import ToolMissing
 from pinprof.model import NO_NODE, Int32, UInt8
 from pinprof.report import rows
@@ -71,18 +77,20 @@ def write_parquet(analysis: Analysis, directory: Path) -> None:
 
 
 _TEXTS = {
-    "thread", "event", "unit", "leaf", "level", "work", "function", "dso", "name", "domain", "range", "api", "kind",
-    "copy_kind", "src_kind", "dst_kind", "cause",
+    "thread", "event", "unit", "leaf", "level", "work", "function", "dso", "line", "name", "domain", "range", "api",
+    "kind", "copy_kind", "src_kind", "dst_kind", "cause",
 }  # fmt: skip
 
 
 def tables(analysis: Analysis) -> dict[str, Table]:
-    """The tables by name, columns of Python values; integers are 64-bit."""
-    sampled = {"samples": _samples(analysis), "ranges": _ranges(analysis), "leaves": _leaves(analysis)}
-    activity = analysis.capture.activity
-    if activity is None:
-        return sampled
-    return sampled | {"calls": _calls(activity.calls), "gpu_ops": _gpu_ops(activity.gpu_ops)}
+    """The tables that a recording has, by name; columns of Python values, integers are 64-bit."""
+    recorded = [name for name in _TABLES if analysis.capture.activity is not None or name not in _OF_ACTIVITY]
+    return {name: table(analysis, name) for name in recorded}
+
+
+def table(analysis: Analysis, name: str) -> Table:
+    """One of `tables`; empty columns for one that the recording does not have."""
+    return _TABLES[name](analysis)
 
 
 def _samples(analysis: Analysis) -> Table:
@@ -107,7 +115,21 @@ def _samples(analysis: Analysis) -> Table:
         "work": [WORK_ATTRIBUTES[number] for number in analysis.attribution.work.tolist()],
         "function": [symbols[number] for number in frame],
         "dso": [dsos[number] for number in frame],
+        "range": _innermost_ranges(analysis),
+        "line": lines_of_samples(capture),
     }
+
+
+def _innermost_ranges(analysis: Analysis) -> list[str]:
+    """Per sample the path of the deepest range that it belongs to; empty outside of all."""
+    paths, samples = analysis.members.paths, analysis.members.samples
+    depth = np.array([path.depth for path in paths], np.int64)
+    # Depth first, then the path: one number that is largest for the innermost range.
+    best = np.full(len(samples), -1, np.int64)
+    for path, row in analysis.members.of_samples.inside(samples):
+        np.maximum.at(best, row, depth[path] * len(paths) + path)
+    names = [*map(str, paths), ""]
+    return [names[number % len(paths) if number >= 0 else -1] for number in best.tolist()]
 
 
 def _ranges(analysis: Analysis) -> Table:
@@ -115,7 +137,9 @@ def _ranges(analysis: Analysis) -> Table:
     return {"name": ranges.name, "domain": ranges.domain, **listed(ranges, "start_ns end_ns pid tid depth")}
 
 
-def _calls(calls: ApiCallTable) -> Table:
+def _calls(analysis: Analysis) -> Table:
+    activity = analysis.capture.activity
+    calls = activity.calls if activity else ApiCallTable.empty()
     return {
         "name": _named(calls.name, calls.names),
         **listed(calls, "start_ns end_ns pid tid correlation_id status"),
@@ -124,7 +148,10 @@ def _calls(calls: ApiCallTable) -> Table:
     }
 
 
-def _gpu_ops(ops: GpuOpTable) -> Table:
+def _gpu_ops(analysis: Analysis) -> Table:
+    activity = analysis.capture.activity
+    ops = activity.gpu_ops if activity else GpuOpTable.empty()
+    ops = ops.take(in_order(ops.start_ns))
     return {
         "kind": _words(ops.kind, OpKind),
         "name": _named(ops.name, ops.names),
@@ -170,3 +197,14 @@ def _harmless(column: Sequence[Any]) -> Iterable[Any]:
 def _utf8(text: str) -> str:
     """The text without lone surrogates, which no UTF-8 has; they are spelled out."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+_TABLES: Mapping[str, Callable[[Analysis], Table]] = {
+    "samples": _samples,
+    "ranges": _ranges,
+    "leaves": _leaves,
+    "calls": _calls,
+    "gpu_ops": _gpu_ops,
+}
+_OF_ACTIVITY = ("calls", "gpu_ops")
+"""Tables of recordings that trace CUDA calls or GPU work."""

@@ -18,6 +18,7 @@ import numpy as np
 from pinprof import __version__
 from pinprof.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
 from pinprof.analyze import CATEGORIES, Analysis
+from pinprof.columns import in_order
 from pinprof.errors import UsageError
 from pinprof.model import NO_NODE, Capture, Int64
 from pinprof.read.formats.kineto import CAUSES, DIRECTIONS, KINDS, SYNCS
@@ -161,7 +162,7 @@ def _calls(calls: ApiCallTable, begin: int) -> Iterator[Json]:
 
 def _gpu_work(activity: Activity, begin: int) -> Iterator[Json]:
     """GPU work on tracks of its own, a process per device and a thread per stream, joined to the calls by arrows."""
-    ops, calls = activity.gpu_ops, activity.calls
+    ops, calls = activity.gpu_ops.take(in_order(activity.gpu_ops.start_ns)), activity.calls
     for device in np.unique(ops.device).tolist():
         name = {"name": f"GPU {device}" if device >= 0 else "GPU"}
         yield {"ph": "M", "name": "process_name", "pid": _GPU_PIDS + device, "tid": 0, "args": name}

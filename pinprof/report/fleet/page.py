@@ -9,13 +9,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.fleet.results import Answer, Change, Member, Series
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.compare.page import change_rules
 from pinprof.report.data import Cause
 from pinprof.report.flame import pack

@@ -16,13 +16,14 @@ import os
 import posixpath
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import lru_cache
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 
-from pinprof import files
+from pinprof import cache, files
+from pinprof.lazy_dataclass import dataclass
 
+_ASSETS = Path(__file__).parents[1] / "assets"
 PLOT_SCRIPT = "plotly.min.js"
 SHARED_NAME = "pinprofPage"
 """The function that a shared page script defines."""
@@ -66,13 +67,15 @@ class Module:
 
 def asset(path: str) -> str:
     """The text of a file under assets/."""
-    return (resources.files("pinprof.report") / "assets").joinpath(*path.split("/")).read_text("utf-8")
+    return _ASSETS.joinpath(*path.split("/")).read_text("utf-8")
 
 
 @lru_cache
 def bundle(entry: str) -> str:
     """The script of the page whose first module is `entry`, a path under assets/; BundleError if it cannot be made."""
-    return join(entry, asset)
+    modules = sorted(_ASSETS.rglob("*.js"))
+    sources = b"".join(path.read_bytes() for path in (Path(__file__), *modules))
+    return cache.kept(entry.replace("/", "-"), sources, lambda: join(entry, asset))
 
 
 def join(entry: str, read: Callable[[str], str]) -> str:
@@ -183,14 +186,17 @@ def _ends_expression(lexeme: str) -> bool:
 
 
 def plot_script() -> bytes:
-    """The plot script as plotly's Python package carries it, without importing that package's figure classes."""
-    return (resources.files("plotly") / "package_data" / PLOT_SCRIPT).read_bytes()
+    """The plot script as plotly's Python package carries it, without importing that package."""
+    plotly = find_spec("plotly")
+    if plotly is None or not plotly.submodule_search_locations:
+        raise ModuleNotFoundError("No module named 'plotly'", name="plotly")
+    return (Path(plotly.submodule_search_locations[0]) / "package_data" / PLOT_SCRIPT).read_bytes()
 
 
 @lru_cache(maxsize=1)
 def pack_script(script: bytes) -> str:
     """A script as gzip in base64; at the highest level it would take half as long again to be 0.2 % smaller."""
-    return base64.b64encode(gzip.compress(script, 6, mtime=0)).decode("ascii")
+    return cache.kept("script.gz", script, lambda: base64.b64encode(gzip.compress(script, 6, mtime=0)).decode("ascii"))
 
 
 def script_hash(script: str | bytes) -> str:

@@ -14,9 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
-from pinprof import __version__, units
+from pinprof import __version__, cache, documentation, units
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.errors import unwritable
 from pinprof.report import palette, styles
@@ -24,7 +24,7 @@ from pinprof.report.data import LEVEL_TITLES, Cause, ReportData, share_of
 from pinprof.report.export.streams import binary_output
 from pinprof.report.flame import Layout, pack, pack_columns
 from pinprof.report.instances import InstanceData
-from pinprof.report.names import printable
+from pinprof.report.names import event_label, printable
 from pinprof.report.page.bundle import SHARED_NAME, asset, bundle, pack_script, plot_script, script_hash, share_scripts
 from pinprof.report.section import ForScripts, picked
 
@@ -220,18 +220,34 @@ def level_rules() -> str:
     return "".join(rules)
 
 
+_COMMAND = re.compile("`([^`]+)`")
+_QUANTITY = re.compile(r"(?<=\d) (?=(?:[num\u00b5]?s|[KMGTP]?i?B|GB/s|%)\b|%)")
+
+
+def prose(text: object, *, unbroken: bool = False) -> Markup:
+    """A sentence: what stands between backticks as code; `unbroken`, no line ends between a number and its unit."""
+    escaped = str(escape(printable(str(text))))
+    whole = _QUANTITY.sub("\u00a0", escaped) if unbroken else escaped
+    return Markup(_COMMAND.sub(r"<code>\1</code>", whole))  # noqa: S704  # escaped above
+
+
 def environment() -> jinja2.Environment:
     """The templates, with autoescape and the filters that show quantities."""
+    kept = cache.folder()
     environment = jinja2.Environment(
         loader=LOADER,
+        bytecode_cache=jinja2.FileSystemBytecodeCache(str(kept)) if kept else None,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     environment.globals["share_of"] = share_of
+    environment.globals["event_label"] = event_label
+    environment.globals["about"] = documentation.address
     environment.filters |= {
         "show": lambda value: printable(str(value)),
+        "prose": prose,
         "weight": units.format_weight,
         "ns": units.format_ns,
         "count": units.format_count,

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.lazy_dataclass import dataclass
 from pinprof.ranks.results import WAITS, Hold, Lane, Launch, RankFacts
 from pinprof.report.data import Cause
 from pinprof.report.page import html

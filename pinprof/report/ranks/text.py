@@ -19,6 +19,8 @@ from pinprof.report.terminal.layout import PLAIN_WIDTH, console_of, plain_table,
 from pinprof.units import format_counted, format_ns, format_share
 
 _MOST_GROUPS, _MOST_LINES, _MOST_CAUSES, _MOST_NODES = 8, 5, 5, 8
+_LONGEST_GROUP = 300
+"""Characters that say how a group differs."""
 
 
 def print_launch(launch: Launch, output: Path | None = None, below: Sequence[str] = ()) -> None:
@@ -50,7 +52,7 @@ def _parts(launch: Launch, console: Console) -> Iterator[RenderableType]:
         yield sentence(printable(note), "yellow")
     for hold in launch.holds:
         yield from _hold(hold, console)
-    yield from _groups(launch, console)
+    yield from _groups(launch)
     yield from _nodes(launch)
     yield Text("")
 
@@ -81,8 +83,7 @@ def _hold(hold: Hold, console: Console) -> Iterator[RenderableType]:
     yield from titled(printable(title), Group(*parts, *tables))
 
 
-def _groups(launch: Launch, console: Console) -> Iterator[RenderableType]:
-    width = max((console.width - 30) // 2, 20)
+def _groups(launch: Launch) -> Iterator[RenderableType]:
     table = plain_table()
     table.add_column("", no_wrap=True)
     for title in ("own work", "waits"):
@@ -91,9 +92,10 @@ def _groups(launch: Launch, console: Console) -> Iterator[RenderableType]:
     for group in launch.groups[:_MOST_GROUPS]:
         name = Text(shortened(words.rank_names(group.ranks), 28), "red" if group.awaited else "")
         told = f"differs: {group.differs}" if group.differs else words.group_causes(group)
-        alike = " alike; " if len(group.ranks) > 1 else ""
-        told = f"{alike.strip()} {told}".strip()
-        table.add_row(name, format_ns(group.own_ns), format_ns(group.waits_ns), Text(shortened(told, 2 * width)))
+        told = f"alike; {told}" if len(group.ranks) > 1 else told
+        table.add_row(
+            name, format_ns(group.own_ns), format_ns(group.waits_ns), sentence(shortened(told, _LONGEST_GROUP))
+        )
     yield from titled("Groups of ranks", table)
     if len(launch.groups) > _MOST_GROUPS:
         more = format_counted(len(launch.groups) - _MOST_GROUPS, "more group is", "more groups are")

@@ -5,7 +5,7 @@ The page and the terminal show it in three sections: calls, transfers, managed m
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 from pinprof.analyze import Analysis
@@ -19,6 +19,7 @@ from pinprof.analyze.activity.results import (
     Spread,
     UvmAnalysis,
 )
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import Shared
 from pinprof.report.section import Section, listed, picked
 

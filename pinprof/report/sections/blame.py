@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -13,6 +12,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.blame.results import CERTAINTIES, BlameResult, BlameRow, Holder, HolderKind
 from pinprof.analyze.evidence import LEAST_NS
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import shortened
 from pinprof.report.rows import timed_span

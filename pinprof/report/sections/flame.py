@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Self
 
 from pinprof.analyze import Analysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData, pack_strings
 from pinprof.report.names import printable
@@ -32,7 +32,7 @@ class Flamegraph(Section):
     def for_scripts(self, report: ReportData) -> ForScripts:
         """The packed columns and what they hold."""
         flame = self.columns
-        layout, packed = flame.packed() if flame else ([], "")
+        layout, packed = flame.packed if flame else ([], "")
         dsos = [printable(dso) for dso in flame.dsos] if flame else [""]
         facts = {
             "causes": len(report.causes),
@@ -41,7 +41,12 @@ class Flamegraph(Section):
             "threads": len(flame.threads) if flame else 0,
             "timed": flame is not None and flame.timed,
         }
-        data = {"dsos": dsos, "timed": facts["timed"], "flame": {"layout": layout, "facts": facts}}
+        data = {
+            "dsos": dsos,
+            "timed": facts["timed"],
+            "step": flame.step_ns / 1000 if flame else 0,
+            "flame": {"layout": layout, "facts": facts},
+        }
         if flame is None:
             return ForScripts(data)
         names = pack_strings(printable(name) for name in flame.names)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -14,8 +14,9 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import EventResult
 from pinprof.analyze.selection import Part
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import CaptureFacts, ReportData, Shared
-from pinprof.report.names import printable
+from pinprof.report.names import event_label, printable
 from pinprof.report.section import Section
 from pinprof.report.sections.causes import sampling
 from pinprof.report.sections.quality import activity_counts
@@ -88,7 +89,8 @@ def _scenario_facts(scenario: Mapping[str, Any]) -> list[str]:
 
 def _event_fact(event: EventResult) -> str:
     if event.event.spans:
-        return units.format_counted(event.samples, "wait", "waits")
+        idle = " of idle threads" if event_label(event.name) == "idle threads" else ""
+        return units.format_counted(event.samples, "wait", "waits") + idle
     if event.name == event.unit:
         # Counts of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -12,10 +11,12 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Kind, Ledger, SiteResult
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.figures import layout, title
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
+from pinprof.report.sections.ledger_pages import pages_parts, pages_text
 from pinprof.report.styles import Style
 from pinprof.report.terminal.layout import figures_table, sentence, style_colour, titled
 
@@ -28,6 +29,8 @@ KIND_STYLES: dict[Kind, Style] = {
 }
 MOST_SITES, MOST_ROWS, MOST_TEXT_ROWS = 200, 25, 8
 """Sites in the JSON, on the page and in the terminal; the rest is summed up."""
+MOST_PLACED = 3
+"""Sites of which the terminal says where their pages lie."""
 MOST_NAME, _NAME_WIDTH = 200, 40
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 _SUMMED = "allocations frees requested_bytes granted_bytes live_bytes live_granted_bytes live_count"
@@ -45,6 +48,7 @@ class LedgerSection(Section):
     """Where the timeline begins, on the capture's clock."""
 
     styles = KIND_STYLES
+    pages_parts = staticmethod(pages_parts)
 
     @classmethod
     def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
@@ -99,6 +103,17 @@ class LedgerSection(Section):
             what = units.format_counted(self.ledger.checkpoints_left_out, "more checkpoint", "more checkpoints")
             notes.append(f"The report leaves out {what}.")
         return [*notes, *self.ledger.notes]
+
+    @property
+    def places(self) -> bool:
+        """Whether the recording knows where pages of some site lie."""
+        return any(site.pages for site in self.ledger.sites)
+
+    @property
+    def placed(self) -> list[str]:
+        """A sentence for each line of the terminal whose pages are known."""
+        sites = [site for site in self.ledger.sites if site.kind != "device" and site.pages][:MOST_PLACED]
+        return [f"Pages of {line_of(site)}: {pages_text(site)}." for site in sites]
 
     @property
     def growing(self) -> list[str]:
@@ -176,7 +191,17 @@ class LedgerSection(Section):
             | picked(site, f"pid tid {_SUMMED} peak_bytes peak_granted_bytes")
             | {"peak_ns": site.peak_ns - self.start_ns}
             | picked(site, "unused_bytes reached_bytes requested_by")
-            | {"last_copy_ns": last, "growth": growth}
+            | {"last_copy_ns": last, "growth": growth, "pages": self._pages(site)}
+        )
+
+    def _pages(self, site: SiteResult) -> dict[str, Any] | None:
+        pages = site.pages
+        if pages is None:
+            return None
+        return (
+            {"time_ns": pages.time_ns - self.start_ns}
+            | {"nodes": {str(node): size for node, size in pages.nodes.items()}}
+            | picked(pages, "absent_bytes unknown_bytes huge_share looked_at")
         )
 
     def _checkpoint(self, point: Checkpoint) -> dict[str, Any]:
@@ -218,7 +243,7 @@ class LedgerSection(Section):
             live = units.format_bytes(_summed(rest)["live_granted_bytes"])
             more = units.format_counted(len(rest), "other site holds", "other sites hold")
             lines.append(Text(f"{more} {live} at the end.", "dim"))
-        lines += [sentence(printable(note), "dim") for note in self.notes]
+        lines += [sentence(printable(note), "dim") for note in (*self.placed, *self.notes)]
         yield from titled(self.title, Group(*lines))
 
     def for_scripts(self, _: ReportData) -> ForScripts:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -14,6 +14,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.lines import EventLines, SourceLine
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.rows import pool_name
@@ -31,7 +32,7 @@ _NAME_WIDTH = 28
 """Cells for a file, a function and a library's line: as wide as the column is in 80 columns, so that none is broken."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class LineTable:
     """One event by line (by function of Python, where no line is known)."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from pinprof.analyze import Analysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import Shared
 from pinprof.report.section import Section
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 import numpy as np
@@ -15,6 +15,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable

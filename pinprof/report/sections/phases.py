@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -12,6 +11,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.opportunities.results import Phase, Steps
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import Section, picked

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -12,6 +12,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.costs.results import PinningCurve, PinningTime, threads_text
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report import palette
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
@@ -25,7 +26,7 @@ _BAR = 24
 """Cells of the longest bar in the terminal."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Mark:
     """A point of the drawn curve."""
 
@@ -37,7 +38,7 @@ class Mark:
     title: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CurveDrawing:
     """The curve in the units of its view box."""
 

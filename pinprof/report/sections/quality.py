@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -13,6 +13,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Losses
 from pinprof.rates import Rates
 from pinprof.report.data import ReportData, Shared, Tile
@@ -37,7 +38,7 @@ _UNRECORDED = {
 """What a trace may lack, by the names of `Activity.recorded`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ClockRow:
     """Sampled on-CPU time of a range beside its own clock."""
 

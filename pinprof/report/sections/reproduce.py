@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pinprof.analyze import Analysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable
 from pinprof.report.section import Section

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -13,6 +12,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import CopyResult, DeviceTime, TransferAnalysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.figures import layout, limit, title
 from pinprof.report.names import printable

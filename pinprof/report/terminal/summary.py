@@ -15,7 +15,7 @@ from rich.text import Text
 
 from pinprof import units
 from pinprof.report.data import ReportData, share_of
-from pinprof.report.names import printable, shortened
+from pinprof.report.names import event_label, printable, shortened
 from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.opportunities import Card, WhatToChange
@@ -111,7 +111,7 @@ def _causes(report: ReportData, console: Console) -> Iterator[Text]:
             for leaf, weight in list(event.by_leaf.items())[:_CAUSES]
         ]
         total = units.format_weight(event.total, event.unit)
-        name = Text(f"{shortened(event.name, 24)} {total}: ", "cyan")
+        name = Text(f"{event_label(event.name) or shortened(event.name, 24)} {total}: ", "cyan")
         yield from _cut(name + Text(", ".join(leaves)), console, 1)
 
 

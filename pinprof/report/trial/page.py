@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import IO
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.compare.page import change_rules
 from pinprof.report.page import html
 from pinprof.report.page.bundle import asset, bundle, script_hash

@@ -27,7 +27,7 @@ from pinprof.report.page.html import for_scripts
 from pinprof.report.page.html import render as render_page
 from pinprof.report.sections.calls import UNSAMPLED, Calls, call_line, split_parts
 from pinprof.report.sections.timeline import OverTime
-from pinprof.report.sections.timeline.model import LANE_LIMIT, Timeline
+from pinprof.report.sections.timeline.model import INTERVALS, Timeline
 from pinprof.report.sections.transfers import device_sentence, transfer_figure
 from pinprof.report.sections.uvm import ManagedMemory, uvm_tiles
 from pinprof.report.sections.uvm.migration_field import MigrationField
@@ -36,6 +36,7 @@ from pinprof.report.thinning import MERGED, Spans, thin
 from tests.support.activities import MIB, MS, US, Call, export, kernel, migration, sql, to_device, traced
 from tests.support.h200 import analysis
 from tests.support.nsys_file import real
+from tests.support.stacks import Range
 from tests.support.uvm_told import told_by_the_driver
 
 DOCUMENTED = Path(__file__).parents[3] / "docs" / "json.md"
@@ -254,12 +255,26 @@ def test_a_million_copies_make_a_small_page() -> None:
     assert data.activity is not None
     copies = next(lane for lane in timeline_of(data).lanes if lane.kind == "copy")
     assert copies.total == int(copies.spans.count.sum()) == 1_000_000
-    assert len(copies.spans) <= LANE_LIMIT + 10
+    assert len(copies.spans) <= INTERVALS + 10
     assert len(for_scripts(data).packed["drawings"]) < 150_000
     assert len(json.dumps(to_json(data))) < 60_000
     figure = transfer_figure(data.activity.transfers)
     assert figure is not None
     assert sum(len(trace["x"]) for trace in figure["data"]) < 2_100
+
+
+def test_a_hundred_thousand_ranges_and_calls_make_a_small_page() -> None:
+    count, name = 100_000, "cudaMemcpy"
+    calls = [Call(name, 1_000 * number, 1_000 * number + 100 + number % 7) for number in range(count)]
+    ranges = [Range(f"step {number % 5}", 1_000 * number, 1_000 * number + 900) for number in range(count)]
+    data = build(analyze(traced(calls, ranges=ranges)))
+    lanes = {lane.kind: lane for lane in timeline_of(data).lanes}
+    for kind, busy in (("range", 900 * count), ("call", sum(100 + number % 7 for number in range(count)))):
+        spans = lanes[kind].spans
+        assert lanes[kind].total == int(spans.count.sum()) == count
+        assert int(spans.busy_ns.sum()) == busy
+    assert sum(len(lane.spans) for lane in lanes.values()) <= INTERVALS + 100
+    assert sum(map(len, for_scripts(data).packed.values())) < 2_500_000
 
 
 def test_half_a_million_migrations_make_a_small_field() -> None:

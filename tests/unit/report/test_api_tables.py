@@ -1,4 +1,4 @@
-"""Tables of who waits for whom and of the ledger, from Python."""
+"""Tables from Python."""
 
 from __future__ import annotations
 
@@ -23,3 +23,48 @@ def test_blame_and_ledger_are_tables() -> None:
     assert (ledger.kind, ledger.api, ledger.line) == ("pinned", "cudaHostAlloc", "pin (long_pin_blocks.py:16)")
     assert ledger.peak_bytes == ledger.granted_bytes == 4 << 30
     assert run.ledger.granted_bytes.sum() >= 4112 << 20
+
+
+def test_samples_have_their_range_and_line_and_lines_their_weight() -> None:
+    run = pinprof.open(CAPTURE)
+    samples = run.samples
+    # Lines and samples are two ways to the same weight.
+    for row in run.lines.itertuples():
+        mine = samples[(samples.event == row.event) & (samples.line == f"{row.file}:{row.line}")]
+        assert mine.weight.sum() >= row.weight > 0  # two functions may share a line
+    assert "long_pin_blocks.py:16" in set(samples.line)
+    first = run.lines.iloc[0]
+    assert first.leaf_weight <= first.weight
+    assert 0 < first.share <= 1
+
+
+def test_a_sample_belongs_to_its_innermost_range() -> None:
+    run = pinprof.open(CAPTURE.parents[1] / "h200/pinned-native.pinprof.tar.xz")
+    samples, ranges = run.samples, run.ranges
+    assert samples.range.any()
+    for sample in samples[samples.range != ""].itertuples():
+        innermost = ranges[(ranges.start_ns <= sample.time_ns) & (sample.time_ns < ranges.end_ns)]
+        assert sample.range.rpartition(" > ")[2] in set(innermost[innermost.depth == innermost.depth.max()].name)
+    outside = samples[samples.range == ""]
+    for sample in outside.itertuples():
+        assert ranges[(ranges.start_ns <= sample.time_ns) & (sample.time_ns < ranges.end_ns)].empty
+
+
+def test_empty_tables_have_their_columns(tmp_path: Path) -> None:
+    folded = tmp_path / "stacks.folded"
+    folded.write_text("main;work 3\n")
+    run = pinprof.open(folded)
+    full = pinprof.open(CAPTURE)
+    for name in ("calls", "gpu_ops", "ledger", "blame", "opportunities", "lines", "ranges", "findings"):
+        table = getattr(run, name)
+        assert list(table.columns) == list(getattr(full, name).columns) != [], name
+    assert run.calls.empty
+    assert run.ledger.empty
+
+
+def test_errors_are_worded_for_python(tmp_path: Path) -> None:
+    perf = tmp_path / "kallsyms"
+    perf.write_text("")
+    with pytest.raises(pinprof.PinprofError) as caught:
+        pinprof.open(tmp_path / "missing.pinprof")
+    assert "--" not in str(caught.value)

@@ -11,7 +11,7 @@ import pinprof.report
 from pinprof.report.page.bundle import BundleError, bundle, join, parse
 
 ASSETS = Path(pinprof.report.__file__).parent / "assets"
-ENTRIES = ("report.js", "bench.js", "collection.js", "compare.js", "trial.js", "fleet.js")
+ENTRIES = ("report.js", "bench.js", "collection.js", "compare.js", "trial.js", "fleet.js", "notebook.js")
 
 
 def joined(**modules: str) -> str:

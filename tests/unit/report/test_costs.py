@@ -71,7 +71,7 @@ def test_a_saving_within_its_error_is_none() -> None:
 def test_without_rates_one_line_says_how_to_get_them() -> None:
     bare = Counterfactual("pinned", "cudaMallocHost memory", 100 * MS, None, (), (), 1.0, "")
     page, shown = html.render(report(bare, None)), text(bare, None)
-    assert "`pinprof bench`" in page
+    assert "<code>pinprof bench</code>" in page
     assert "`pinprof bench`" in shown
     assert 'class="modes"' not in page
     assert OtherMemory(bare).notes == []

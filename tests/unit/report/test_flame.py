@@ -60,7 +60,7 @@ def test_links_agree_with_a_walk_over_the_preorder(steps: list[int]) -> None:
 
 
 def unpacked(data: FlameData) -> dict[str, list[float]]:
-    layout, packed = data.packed()
+    layout, packed = data.packed
     raw = np.frombuffer(gzip.decompress(base64.b64decode(packed)), np.uint8)
     columns, offset = {}, 0
     for name, kind, length in layout:
@@ -80,7 +80,7 @@ def test_packed_columns_read_back_exactly() -> None:
     assert np.cumsum(columns["depth"]).tolist() == data.depth.tolist()
     assert columns["weight"] == data.weight.tolist()
     assert (np.cumsum(columns["time"]) * 1000).tolist() == data.time_ns.tolist()
-    assert data.packed() == data.packed()
+    assert data.packed == flame().packed
 
 
 def test_weights_beyond_32_bits_travel_as_floats() -> None:

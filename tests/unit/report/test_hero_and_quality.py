@@ -8,7 +8,10 @@ from pinprof.analyze import analyze
 from pinprof.model import Event
 from pinprof.report import gather
 from pinprof.report.data import ReportData
+from pinprof.report.names import event_label
+from pinprof.report.page import html
 from pinprof.report.sections.causes import sampling
+from pinprof.report.sections.findings import Findings
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.quality import Quality
 from tests.support.sample_report import rebuilt, sample_report
@@ -53,3 +56,26 @@ def test_a_fixed_period_is_told_in_its_unit_and_not_twice() -> None:
     data = gather.build(analyze(capture([*stacks, Sample(["main@/app"], 4096, event=1)], events=(clock, faults))))
     assert [sampling(event.event) for event in data.events] == ["every 2 ms", "every 4,096 faults"]
     assert facts(data) == ("30 samples of cpu-clock, every 2 ms", "1 sample of page-faults/period=4096/")
+
+
+def test_events_have_the_name_that_readers_know_them_by() -> None:
+    assert event_label("cpu-clock/freq=999/") == "CPU time"
+    assert event_label("page-faults:u") == "page faults"
+    assert event_label("cycles") == ""
+    text = html.render(sample_report())
+    assert '<span>CPU time</span> <span class="faint event-name">cpu-clock/freq=999/</span>' in text
+
+
+def test_rules_about_cuda_are_shown_where_the_program_uses_it() -> None:
+    """A program without CUDA is not told what nsys would say of it; its JSON has every rule."""
+
+    def unjudged(*stack: str) -> set[str]:
+        data = gather.build(analyze(capture([Sample(list(stack), time_ns=number) for number in range(200)])))
+        findings = Findings.of(data)
+        assert findings is not None
+        everything = findings.to_json()["findings"]
+        assert "slow-link" in {one["rule"] for one in everything if one["severity"] == "not-assessable"}
+        return {finding.rule for finding in findings.having("not-assessable")}
+
+    assert "slow-link" in unjudged("main@/app", "cuInit@/lib/libcuda.so.1")
+    assert not {"slow-link", "eviction", "over-pinned"} & unjudged("main@/app", "sin@/lib/libm.so.6")

@@ -15,7 +15,7 @@ import pytest
 from pinprof.errors import PinprofError
 from pinprof.report.page import collection
 from pinprof.report.page.bundle import PLOT_SCRIPT, bundle
-from pinprof.report.page.html import embed_json, flattened, render, write_html
+from pinprof.report.page.html import embed_json, flattened, prose, render, write_html
 from pinprof.report.sections.hero import Hero
 from pinprof.report.sections.reproduce import quoted
 from tests.support.sample_report import rebuilt, sample_report
@@ -138,3 +138,12 @@ def test_a_recording_without_samples_stands_beside_others() -> None:
     page = collection.render([sample_report(), bare])
     assert "2 recordings side by side" in page
     assert "This recording has no samples." in page
+
+
+def test_sentences_have_code_and_keep_numbers_with_their_units() -> None:
+    assert prose("run `pinprof bench` <b>`x`") == "run <code>pinprof bench</code> &lt;b&gt;<code>x</code>"
+    assert (
+        prose("70.3 ms of 1.5 GiB, 12 % of 3 runs", unbroken=True)
+        == "70.3\u00a0ms of 1.5\u00a0GiB, 12\u00a0% of 3 runs"
+    )
+    assert prose("`a`&`", unbroken=True) == "<code>a</code>&amp;`"

@@ -8,7 +8,10 @@ export function startTheme(button, changed) {
   const dark = window.matchMedia("(prefers-color-scheme: dark)");
   const apply = (theme) => {
     root.dataset.theme = theme;
-    button.setAttribute("aria-pressed", String(theme === "dark"));
+    const other = theme === "dark" ? "light" : "dark";
+    button.textContent = other === "dark" ? "Dark theme" : "Light theme";
+    button.title = `Switch to the ${other} theme`;
+    button.setAttribute("aria-label", button.title);
     changed();
   };
   apply(remembered() || (dark.matches ? "dark" : "light"));

@@ -52,6 +52,7 @@ export class FilteredViews {
     this.overrides.restore();
     this.rows = rangeRows(this.page, state, weights, instances);
     if (weights) this.causes.show(state, weights);
+    this.causes.fit();
     if (active) this.ranges.show(state, this.rows, { sampled: Boolean(weights) });
     if (instances && OF_INSTANCES.some((key) => differs(state, key))) this.activity.show(state, instances);
     else this.activity.plots.filter("transfers", null);

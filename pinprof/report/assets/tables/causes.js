@@ -1,5 +1,6 @@
 // The 100 % bar and the list of causes, for what passes the filters. Chosen causes stand out; the others step back.
 
+import { fitLabels } from "../core/fitting.js";
 import { formatShare, formatWeight } from "../core/format.js";
 
 const LABELLED = 0.05;
@@ -89,5 +90,10 @@ export class CausesView {
       overrides.set(part.querySelector(".strong"), formatShare(level.weight, total));
       level = { start: at, weight: 0 };
     }
+  }
+
+  /** Labels that fit what the bars now show. */
+  fit() {
+    for (const bar of document.querySelectorAll(".causes .bar:has(.label)")) fitLabels(bar);
   }
 }

@@ -1,33 +1,37 @@
 // What lies under the pointer on the timeline, and what is to be said of it.
 
 import { formatBytes, formatCount, formatNs, formatShare, formatWeight } from "../core/format.js";
+import { firstAt, rowsIn } from "./levels.js";
 
 const REACH_PX = 3;
 const CAUSES_OF_A_STEP = 6;
 
-/** The interval at a point of the canvas, the one that begins last within a few pixels: {row, start, length, at}; or null. */
+/** The interval at a point of the canvas, the one that begins last within a few pixels: {row, level, start, length, at}; or null. */
 export function hitAt(painter, x, y) {
   if (x < painter.gutter) return null;
   const row = painter.rowAt(y);
   const time = painter.time(x);
-  const { bin } = painter.timeline;
-  if (row?.kind === "density") return { row, start: Math.floor(time / bin) * bin, length: bin };
-  if (!row?.spans) return null;
+  if (!row?.levels) return null;
+  const level = painter.levelOf(row);
+  const { step } = level;
+  if (row.kind === "density") return { row, level, start: Math.floor(time / step) * step, length: step };
   const [from, to] = painter.shown.view;
   const reach = ((to - from) / painter.width) * REACH_PX;
   const line = Math.floor((y - row.top) / row.line);
-  const { start, length, depth } = row.spans;
-  let last = -1;
-  for (let at = 0; at < start.length && start[at] <= time + reach; at += 1) {
-    if (depth[at] === line && start[at] + length[at] >= time - reach) last = at;
+  const { start, length, depth } = level;
+  const [first, end] = rowsIn(level, [time - reach, time + reach]);
+  for (let at = end - 1; at >= first; at -= 1) {
+    if (depth[at] === line && start[at] + length[at] >= time - reach) {
+      return { row, level, at, start: start[at], length: length[at] };
+    }
   }
-  return last < 0 ? null : { row, at: last, start: start[last], length: length[last] };
+  return null;
 }
 
 /** [title, line, …] of a hit; empty for none. */
 export function wordsOf(page, timeline, hit) {
   if (!hit) return [];
-  if (hit.row.density) return densityWords(page, timeline, hit);
+  if (hit.row.kind === "density") return densityWords(page, timeline, hit);
   return [...spanWords(timeline, hit), ...holdersOf(timeline, hit)];
 }
 
@@ -39,19 +43,18 @@ function holdersOf({ arrows }, { row, start, length }) {
   return [...new Set(inside.map(({ holder }) => holder))].map((holder) => `for ${holder}`);
 }
 
-function densityWords(page, { bin: step, unit }, { row, start, length }) {
-  const { bin, weight, cause } = row.density;
+function densityWords(page, { unit }, { level, start, length }) {
+  const { step, bin, weight, cause } = level;
   const parts = [];
-  bin.forEach((at, index) => {
-    if (at * step === start) parts.push([weight[index], page.causes[cause[index]].key]);
-  });
+  for (let at = firstAt(bin, Math.round(start / step)); bin[at] * step === start; at += 1) {
+    parts.push([weight[at], page.causes[cause[at]].key]);
+  }
   parts.sort((one, other) => other[0] - one[0]);
   const lines = parts.slice(0, CAUSES_OF_A_STEP).map(([amount, key]) => `${key} ${formatWeight(amount, unit)}`);
   return [`${formatNs(length)} on CPU`, `at ${formatNs(start)}`, ...lines];
 }
 
-function spanWords({ styles, names }, { row, at, start, length }) {
-  const { spans } = row;
+function spanWords({ styles, names }, { row, level: spans, at, start, length }) {
   const [many, size, busy] = [spans.count[at], spans.size[at], spans.busy[at]];
   const { label } = styles[spans.style[at]];
   const name = spans.name[at] >= 0 ? names[spans.name[at]] : label;
@@ -60,19 +63,33 @@ function spanWords({ styles, names }, { row, at, start, length }) {
   words.push(row.kind === "mark" ? since : `${formatNs(length)}, ${since}`);
   if (row.kind === "fault") words.push(`${formatCount(size)} faults`);
   else if (size) words.push(`${formatBytes(size)}, ${(size / Math.max(busy, 1)).toFixed(1)} GB/s`);
-  if (many > 1) words.push(`total ${formatNs(busy)}; zoom in to separate short items`);
+  if (many > 1) words.push(`total ${formatNs(busy)}`);
   return words;
 }
 
-/** [cause, share as text] of everything sampled in a span, heaviest first. */
-export function causesIn({ densities, bin: step }, [from, to]) {
+/** Causes of the densities that take 1 % of the samples or more, heaviest first. */
+export function heaviestCauses(densities) {
   const weights = new Map();
-  for (const { bin, weight, cause } of densities) {
-    bin.forEach((at, index) => {
-      const covered = Math.min(to, (at + 1) * step) - Math.max(from, at * step);
-      if (covered <= 0) return;
-      weights.set(cause[index], (weights.get(cause[index]) ?? 0) + weight[index] * (covered / step));
-    });
+  let total = 0;
+  for (const { weight, cause } of densities) {
+    for (let index = 0; index < cause.length; index++) {
+      weights.set(cause[index], (weights.get(cause[index]) ?? 0) + weight[index]);
+      total += weight[index];
+    }
+  }
+  return [...weights.keys()]
+    .filter((cause) => weights.get(cause) >= 0.01 * total)
+    .sort((one, other) => weights.get(other) - weights.get(one));
+}
+
+/** [cause, share as text] of everything sampled in a span, heaviest first; `densities` are levels. */
+export function causesIn(densities, [from, to]) {
+  const weights = new Map();
+  for (const { step, bin, weight, cause } of densities) {
+    for (let at = firstAt(bin, Math.floor(from / step)); at < bin.length && bin[at] * step < to; at += 1) {
+      const covered = Math.min(to, (bin[at] + 1) * step) - Math.max(from, bin[at] * step);
+      weights.set(cause[at], (weights.get(cause[at]) ?? 0) + weight[at] * (covered / step));
+    }
   }
   const total = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
   const heaviest = [...weights].sort((one, other) => other[1] - one[1]);

@@ -3,11 +3,13 @@
 
 import { fitCanvas, fitText } from "../core/canvas.js";
 import { themed } from "../core/theme.js";
+import { firstAt, rowsIn } from "./levels.js";
 import { arrowEnds, layOutRows, TIME_AXIS_PX } from "./rows.js";
 import { timeTicks } from "./spans.js";
 
 const LEAST_ARROW_PX = 8;
 const ARROW_PX = 6;
+const COARSE_PX = 8;
 const INKS = { ink: "--ink", soft: "--soft", line: "--line", on: "--on-cause", card: "--card", accent: "--accent" };
 
 export class TimelinePainter {
@@ -25,6 +27,7 @@ export class TimelinePainter {
     if (!width) return;
     const gutter = width < 640 ? 84 : 150;
     Object.assign(this, { shown, context, gutter, width: width - gutter, right: width });
+    this.coarse = false;
     this.ink = Object.fromEntries(Object.entries(INKS).map(([name, property]) => [name, themed(property)]));
     this.colours = this.timeline.styles.map((style) => themed(`--level-${style.level}`));
     this.causeColours = this.page.causes.map((cause) => themed(`--cause-${cause.slug}`));
@@ -39,8 +42,8 @@ export class TimelinePainter {
     context.rect(gutter, 0, this.width, this.height);
     context.clip();
     for (const row of this.rows) {
-      if (row.spans) this.#spans(row);
-      else if (row.kind === "density") this.#density(row);
+      if (row.kind === "density") this.#density(row);
+      else if (row.levels) this.#spans(row);
       else if (row.kind === "memory") this.#memory(row);
     }
     this.#arrows();
@@ -59,6 +62,12 @@ export class TimelinePainter {
   time(x) {
     const [from, to] = this.shown.view;
     return from + Math.min(Math.max((x - this.gutter) / this.width, 0), 1) * (to - from);
+  }
+
+  /** What is drawn of a row: its columns at the level of detail that pixels can show. */
+  levelOf(row) {
+    const [from, to] = this.shown.view;
+    return row.levels.at((to - from) / this.width);
   }
 
   rowAt(y) {
@@ -102,9 +111,11 @@ export class TimelinePainter {
   // Neighbours below one pixel of one colour are drawn once.
   #spans(row) {
     const { context, gutter, right, ink } = this;
-    const { spans, line } = row;
+    const { line } = row;
+    const spans = this.levelOf(row);
     const drawn = new Map();
-    for (let at = 0; at < spans.start.length; at += 1) {
+    const [first, end] = rowsIn(spans, this.shown.view);
+    for (let at = first; at < end; at += 1) {
       const from = this.x(spans.start[at]);
       const to = this.x(spans.start[at] + spans.length[at]);
       if (to < gutter - 1 || from > right) continue;
@@ -114,6 +125,7 @@ export class TimelinePainter {
       const box = Math.max(to - from, row.kind === "mark" ? 2 : 1);
       drawn.set(key, from + box);
       const busy = spans.busy[at] / Math.max(spans.length[at], 1);
+      if (spans.count[at] > 1 && box >= COARSE_PX) this.coarse = true;
       context.globalAlpha = spans.count[at] > 1 ? Math.min(1, 0.3 + 0.7 * busy) : 1;
       // Ranges are the ground that everything else is read against: they stay quiet.
       context.fillStyle = row.kind === "range" ? ink.line : this.colours[spans.style[at]];
@@ -133,20 +145,24 @@ export class TimelinePainter {
   }
 
   #density(row) {
-    const { context, gutter } = this;
-    const { bin, weight, cause } = row.density;
-    const { causes } = this.shown;
+    const { context } = this;
+    const level = this.levelOf(row);
+    const { step, bin, weight, cause } = level;
+    const { causes, view } = this.shown;
+    const full = row.full(level);
+    if (step === this.timeline.bin && !this.timeline.finest && this.x(step) - this.x(0) >= COARSE_PX)
+      this.coarse = true;
     const floor = this.#floor(row);
     let current = -1;
     let height = 0;
-    for (let at = 0; at < bin.length; at += 1) {
+    for (let at = firstAt(bin, Math.floor(view[0] / step)); at < bin.length && bin[at] * step <= view[1]; at += 1) {
       if (bin[at] !== current) height = 0;
       current = bin[at];
       // Whole pixels: seams between steps would look like a pattern of the data.
-      const from = Math.round(this.x(current * this.timeline.bin));
-      const to = Math.max(Math.round(this.x((current + 1) * this.timeline.bin)), from + 1);
-      const share = Math.min(weight[at] / row.most, 1 - height);
-      if (to >= gutter && from <= this.right && share > 0) {
+      const from = Math.round(this.x(current * step));
+      const to = Math.max(Math.round(this.x((current + 1) * step)), from + 1);
+      const share = Math.min(weight[at] / full, 1 - height);
+      if (share > 0) {
         context.globalAlpha = causes.length && !causes.includes(cause[at]) ? 0.16 : 1;
         context.fillStyle = this.causeColours[cause[at]];
         context.fillRect(from, floor - (height + share) * row.height, to - from, share * row.height);

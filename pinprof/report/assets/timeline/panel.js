@@ -4,12 +4,20 @@ import { byId, element, swatchEntry } from "../core/dom.js";
 import { formatNs } from "../core/format.js";
 import { showTip } from "../core/tooltip.js";
 import { watchTimeline } from "./gestures.js";
-import { causesIn, hitAt, wordsOf } from "./hits.js";
+import { causesIn, heaviestCauses, hitAt, wordsOf } from "./hits.js";
 import { TimelinePainter } from "./painter.js";
+import { GPU_KINDS } from "./rows.js";
 
 const SHORTEST_VIEW_NS = 200;
 const NAMED_CAUSES = 3;
+const LEGEND_CAUSES = 8;
 const GESTURE_MS = 900;
+
+/** A span in ns since the timeline's start as one in µs since the first sample: whole steps where samples lie in such. */
+export function wholeSteps(span, samplesStart, step) {
+  const [from, to] = span.map((end) => Math.round((end - samplesStart) / 1000 / (step || 1)) * (step || 1));
+  return [from, step ? Math.max(to, from + step) : to];
+}
 
 export class TimelinePanel {
   /**
@@ -41,18 +49,33 @@ export class TimelinePanel {
     this.canvas.dataset.ready = "true";
   }
 
+  // What colours mean, by the kind of lane: one colour may stand for different things in different lanes.
   #legend() {
-    const { lanes, memory, styles } = this.timeline;
-    const used = new Set(lanes.filter((lane) => !["range", "phase"].includes(lane.kind)).flatMap((lane) => lane.style));
-    for (const use of memory) used.add(use.style);
-    const labels = new Map();
-    for (const style of used) {
-      const { level, label } = styles[style];
-      labels.set(level, [...(labels.get(level) ?? []), label]);
-    }
-    for (const [level, names] of labels) {
-      byId("timeline-legend").append(swatchEntry("legend-entry", `l-${level}`, element("span", "", names.join(" · "))));
-    }
+    const { densities, lanes, memory, styles } = this.timeline;
+    const causes = heaviestCauses(densities).slice(0, LEGEND_CAUSES);
+    const kinds = causes.map((cause) => [`c-${this.page.causes[cause].slug}`, this.page.causes[cause].key]);
+    const used = (chosen) => {
+      const labels = new Map();
+      for (const style of new Set(chosen)) {
+        const { level, label } = styles[style];
+        labels.set(`l-${level}`, [...(labels.get(`l-${level}`) ?? []), label]);
+      }
+      return [...labels].map(([colour, names]) => [colour, names.join(" · ")]);
+    };
+    const lanesOf = (wanted) => lanes.filter(({ kind }) => wanted.includes(kind)).flatMap(({ style }) => style);
+    this.#legendOf("CPU time", kinds);
+    this.#legendOf("Waits", used(lanesOf(["wait"])));
+    this.#legendOf("CUDA calls", used(lanesOf(["call"])));
+    this.#legendOf("GPU", used(lanesOf(GPU_KINDS)));
+    this.#legendOf("Marks", used(lanesOf(["mark"])));
+    this.#legendOf("Memory", used(memory.map(({ style }) => style)));
+  }
+
+  #legendOf(title, entries) {
+    if (!entries.length) return;
+    const line = byId("timeline-legend").appendChild(element("p", "legend"));
+    line.append(element("b", "legend-title", title));
+    for (const [colour, text] of entries) line.append(swatchEntry("legend-entry", colour, element("span", "", text)));
   }
 
   /** The brushed span in nanoseconds since the timeline's start, or null. */
@@ -68,8 +91,7 @@ export class TimelinePanel {
       this.draw();
       return;
     }
-    const sampled = (end) => Math.round((end - this.timeline.samplesStart) / 1000);
-    this.store.set({ span: span ? span.map(sampled) : null });
+    this.store.set({ span: span ? wholeSteps(span, this.timeline.samplesStart, this.page.step) : null });
   }
 
   /** What is shown, in nanoseconds since the timeline's start. */
@@ -88,6 +110,17 @@ export class TimelinePanel {
     const causes = chosen.length || opportunity < 0 ? chosen : this.page.opportunities[opportunity].causes;
     this.painter.draw(this.canvas, { view, threads, causes, within, brush: this.dragged ?? this.span });
     this.#summary();
+    this.#more();
+  }
+
+  // Which command shows what the page has no more of: where events or steps that it has joined are wide on the screen.
+  #more() {
+    const { before, recording } = this.timeline;
+    const place = byId("timeline-more");
+    place.hidden = !this.painter.coarse || before === null;
+    if (place.hidden) return;
+    const [after, until] = this.view.map((end) => `${+((before + end) / 1e9).toFixed(6)}s`);
+    byId("timeline-command").textContent = `pinprof report ${recording} --after ${after} --until ${until}`;
   }
 
   // What is shown and what is selected, in words.
@@ -105,7 +138,8 @@ export class TimelinePanel {
   // Where the page follows, its own bar of causes says what is selected.
   #leading(span) {
     if (this.restricts) return "";
-    const leading = causesIn(this.timeline, span).slice(0, NAMED_CAUSES);
+    const densities = this.painter.rows.filter(({ kind }) => kind === "density").map(({ levels }) => levels.at(0));
+    const leading = causesIn(densities, span).slice(0, NAMED_CAUSES);
     const parts = leading.map(([cause, share]) => `${this.page.causes[cause].key} ${share}`);
     return parts.length ? `: ${parts.join(", ")} of the sampled time` : "";
   }
@@ -121,7 +155,8 @@ export class TimelinePanel {
   stretch(part) {
     const [from, to] = this.view;
     const [start, end] = this.span ?? [(from + to) / 2, (from + to) / 2];
-    const moved = Math.min(Math.max(end + part * (to - from), 0), this.timeline.span);
+    const way = Math.sign(part) * Math.max(Math.abs(part) * (to - from), this.page.step * 1000);
+    const moved = Math.min(Math.max(end + way, 0), this.timeline.span);
     this.span = [Math.min(start, moved), Math.max(start, moved)];
   }
 

@@ -1,5 +1,6 @@
 // Where the timeline's rows lie, from top to bottom: under each heading what its thread did, or its GPU.
 
+import { DensityLevels, SpanLevels } from "./levels.js";
 import { unpackSpans } from "./spans.js";
 
 export const TIME_AXIS_PX = 26;
@@ -19,7 +20,7 @@ const LANE_GAP_PX = 5;
 const HEADING_PX = 30;
 const DENSITY_PX = 40;
 const MEMORY_PX = 40;
-const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault"];
+export const GPU_KINDS = ["kernel", "copy", "memset", "migration", "fault"];
 
 /** Every row's kind, title, what it shows, and its `top` and `height` in pixels; and the height of all. */
 export function layOutRows(timeline) {
@@ -34,7 +35,8 @@ export function layOutRows(timeline) {
     const spans = unpackSpans(lane);
     const depth = spans.depth.reduce((most, value) => Math.max(most, value), 0);
     const line = LANE_PX[lane.kind];
-    add({ kind: lane.kind, title: lane.title, heading: lane.heading, spans, line }, line * (depth + 1));
+    const levels = new SpanLevels(spans, timeline.span);
+    add({ kind: lane.kind, title: lane.title, heading: lane.heading, levels, line }, line * (depth + 1));
   };
   timeline.lanes.filter((lane) => lane.kind === "phase").forEach(addLane);
   for (const heading of headingsOf(timeline)) {
@@ -42,7 +44,8 @@ export function layOutRows(timeline) {
     addHeading(heading);
     lanes.filter((lane) => lane.kind === "range").forEach(addLane);
     for (const density of timeline.densities.filter((one) => one.heading === heading)) {
-      add({ kind: "density", title: density.title, density, most: fullHeight(timeline, density) }, DENSITY_PX);
+      const levels = new DensityLevels(density, timeline.bin);
+      add({ kind: "density", title: density.title, levels, full: fullHeight(timeline.unit, density) }, DENSITY_PX);
     }
     lanes.filter((lane) => lane.kind !== "range").forEach(addLane);
   }
@@ -80,12 +83,20 @@ function isHeaded({ kind }) {
   return kind !== "phase";
 }
 
-// What fills a density's height: all of one processor, or the heaviest step of a pool and of what is no time.
-function fullHeight({ unit, bin: step }, { bin, weight, threads }) {
-  if (unit === "ns" && threads === 1) return step;
-  const sums = new Map();
-  bin.forEach((at, index) => {
-    sums.set(at, (sums.get(at) ?? 0) + weight[index]);
-  });
-  return Math.max(1, ...sums.values());
+// What fills a density's height at a level: all of one processor, or the heaviest step of a pool and of what is no time.
+function fullHeight(unit, { threads }) {
+  if (unit === "ns" && threads === 1) return ({ step }) => step;
+  return (level) => {
+    level.most ??= heaviestStep(level);
+    return level.most;
+  };
+}
+
+function heaviestStep({ bin, weight }) {
+  let most = 1;
+  for (let at = 0, sum = 0; at < bin.length; at += 1) {
+    sum = bin[at] === bin[at - 1] ? sum + weight[at] : weight[at];
+    most = Math.max(most, sum);
+  }
+  return most;
 }

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -14,10 +13,11 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Event
 from pinprof.report import palette
 from pinprof.report.data import ReportData, Shared, share_of
-from pinprof.report.names import printable
+from pinprof.report.names import event_label, printable
 from pinprof.report.section import Section, picked
 from pinprof.report.sections.causes.hot_tree import HotTree, hot_trees
 from pinprof.report.sections.causes.hot_tree_text import hot_tree_text
@@ -71,7 +71,9 @@ class Causes(Section):
             if not event.total:
                 continue
             yield Text("")
-            yield Text(printable(event.name), "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
+            label = event_label(event.name)
+            said = f"{label} · {printable(event.name)}" if label else printable(event.name)
+            yield Text(said, "bold cyan") + Text(f"  {units.format_weight(event.total, event.unit)}")
             if event.too_few_words:
                 yield Text(event.too_few_words, "yellow")
             yield _bar(report, event, console)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Bool, Int16, Int32, Int64, UInt8
 from pinprof.report.flame import FlameData
 

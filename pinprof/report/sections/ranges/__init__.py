@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, RenderableType
@@ -14,6 +13,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ScopeActivity
 from pinprof.analyze.results import RangeResult
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, picked
@@ -64,6 +64,12 @@ class Ranges(Section):
     def on_page(self) -> bool:
         """Whether there are any."""
         return bool(self.rows)
+
+    @property
+    def has_activity(self) -> bool:
+        """Whether anything of CUDA happened in a range that is shown."""
+        scopes = (scope for _, _, scope in self.shown_rows if scope)
+        return any(scope.calls or scope.busy_ns or scope.lost_ns for scope in scopes)
 
     @property
     def shown_rows(self) -> list[tuple[RangeResult, Wall | None, ScopeActivity | None]]:

@@ -6,7 +6,6 @@ On the page it stands among the ranges (`ranges_wall.html.j2`), in the terminal 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -15,6 +14,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import RangeResult, RangeWall
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled
@@ -27,7 +27,7 @@ _SMALLEST = 0.002
 """Parts below this share of the wall time are drawn together."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Part:
     """One part of a time."""
 
@@ -49,7 +49,7 @@ def parts_of(causes: Sequence[tuple[str, int]], left_ns: int, left: str, smalles
     return [Part(leaf, label, ns, ns / whole) for leaf, label, ns in parts]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Wall:
     """The wall time of one row of ranges as people read it."""
 
@@ -100,7 +100,7 @@ class Walls(Section):
         """How much of each range its thread ran, waited, or neither."""
         gpu = any(wall.result.gpu_ns for _, wall in self.rows)
         table = ranges_table(_NAME_WIDTH, "wall each", "on CPU", *(("GPU",) if gpu else ()), "waits", "rest")
-        table.add_column("most of it", overflow="fold")
+        table.add_column("main causes", overflow="fold")
         for entry, wall in self.rows:
             parts, result = Text(), wall.result
             for part in wall.most(_MOST):

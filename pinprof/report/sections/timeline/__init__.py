@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+import shlex
+from dataclasses import asdict
 from typing import Any, Self
 
+import numpy as np
+
 from pinprof.analyze import Analysis
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
-from pinprof.report.names import shortened
+from pinprof.report.names import printable, shortened
 from pinprof.report.section import ForScripts, Section, listed, picked
 from pinprof.report.sections.timeline.lanes import timeline
 from pinprof.report.sections.timeline.model import Timeline
@@ -30,15 +34,18 @@ class OverTime(Section):
         made = timeline(analysis) if shared.drawn else None
         return cls(made) if made else None
 
-    def for_scripts(self, _: ReportData) -> ForScripts:
+    def for_scripts(self, report: ReportData) -> ForScripts:
         """Lanes, densities and memory, to be drawn."""
-        return ForScripts(drawings={"timeline": _drawn(self.timeline)})
+        return ForScripts(drawings={"timeline": _drawn(self.timeline, report.capture.path)})
 
 
-def _drawn(timeline: Timeline) -> dict[str, Any]:
+def _drawn(timeline: Timeline, recording: str) -> dict[str, Any]:
     return {
         "span": timeline.span_ns,
         "bin": timeline.bin_ns,
+        "finest": timeline.finest,
+        "before": timeline.before_ns,
+        "recording": shlex.quote(printable(recording)),
         "event": shortened(timeline.event, NAME_WIDTH),
         "unit": timeline.unit,
         "samplesStart": timeline.samples_start_ns,
@@ -46,7 +53,8 @@ def _drawn(timeline: Timeline) -> dict[str, Any]:
             {
                 "heading": shortened(density.heading, NAME_WIDTH),
                 "title": density.title,
-                **listed(density, "bin cause weight"),
+                "bin": np.diff(density.bin, prepend=0).tolist(),
+                **listed(density, "cause weight"),
                 "threads": density.threads,
             }
             for density in timeline.densities

@@ -10,7 +10,7 @@ from pinprof.activity import GpuOpTable, MemoryKind, MemoryOperation, MemoryUsag
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, memory_name
 from pinprof.model import Int32, Int64
 from pinprof.report.flame_tables import Numbered
-from pinprof.report.sections.timeline.model import LANE_LIMIT, Lane, MemoryUse
+from pinprof.report.sections.timeline.model import INTERVALS, Lane, MemoryUse
 from pinprof.report.sections.uvm.migration_field import FIELD_STYLES, cause_styles
 from pinprof.report.styles import DIRECTIONS as DIRECTION_WORDS
 from pinprof.report.styles import FAULT_GROUP, KERNEL, MEMSET, Style, memory_style
@@ -85,7 +85,7 @@ def _lane(
 ) -> Lane:
     begin, end = operations.start_ns[rows] - start, operations.end_ns[rows] - start
     spans = Spans.single(begin, end, style, name, size_bytes=operations.size_bytes[rows])
-    return Lane(heading, title, kind, thin(spans, LANE_LIMIT).spans, len(rows))
+    return Lane(heading, title, kind, thin(spans, INTERVALS).spans, len(rows))
 
 
 def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> Iterator[Lane]:
@@ -99,7 +99,7 @@ def fault_lanes(faults: PageFaultTable, start: int, styles: Numbered[Style]) -> 
         spans = Spans.single(
             part.time_ns - start, part.time_ns - start + part.duration_ns, look, nothing, size_bytes=part.count
         )
-        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, LANE_LIMIT).spans, len(part))
+        yield Lane(f"GPU {device}", "fault groups", "fault", thin(spans, INTERVALS).spans, len(part))
 
 
 def allocations(usage: MemoryUsageTable, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:

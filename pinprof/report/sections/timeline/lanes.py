@@ -15,12 +15,13 @@ from pinprof.analyze.activity.calls import purpose_of
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.columns import pack
-from pinprof.model import CONTINUED, Capture, Int32, Int64
+from pinprof.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, thread_numbers, timed_span
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
-from pinprof.report.sections.timeline.model import LANE_LIMIT, Density, HeldUp, Lane, MemoryUse, Timeline
+from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline
+from pinprof.report.steps import Moments
 from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
 from pinprof.report.thinning import MERGED, Spans, thin
 
@@ -32,8 +33,12 @@ QUIET = 0.05
 """Threads without ranges or calls and with less of the samples than this share one lane."""
 ARROWS = 8
 """The longest waits whose threads have lanes of their own."""
-BINS = 1_200
-"""Steps of time in a density."""
+STEPS = 1_200
+"""Of a density of events that are no time."""
+CELLS = 150_000
+"""Steps of time and their causes, of all densities together."""
+
+_NO_WEIGHTS = np.zeros(0, np.int64)
 
 Threads = dict[tuple[int, int], str]
 """(pid, tid) → heading of the threads with lanes of their own."""
@@ -50,8 +55,8 @@ def timeline(analysis: Analysis) -> Timeline | None:
     chosen, pooled, left_out = _threads(analysis)
     numbers = thread_numbers(capture)
     main = analysis.main
-    bin_ns = max(-(-(end - start) // BINS), min(2 * _typical_ns(analysis), end - start), 1)
-    densities = tuple(_densities(analysis, start, bin_ns, chosen, pooled)) if timed and main else ()
+    finest = max(min(_finest_ns(analysis, end - start), end - start), (end - start) >> 30, 1)
+    bin_ns, densities = _densities(analysis, start, finest, chosen, pooled) if timed and main else (finest, ())
     lanes = [
         *_phase_lane(analysis, start, end, names, styles),
         *_range_lanes(analysis, start, names, styles, chosen),
@@ -65,11 +70,13 @@ def timeline(analysis: Analysis) -> Timeline | None:
         lanes += fault_lanes(capture.activity.faults, start, styles)
         memory = tuple(allocations(capture.activity.memory, start, styles))
     memory += tuple(_held(analysis, start, styles))
-    drawn, used = _with_names_in_use([lane for lane in lanes if lane.total], tuple(names.index))
+    drawn, used = _with_names_in_use(_bounded([lane for lane in lanes if lane.total]), tuple(names.index))
     return Timeline(
         start_ns=start,
         span_ns=end - start,
         bin_ns=bin_ns,
+        finest=bin_ns == finest,
+        before_ns=_before_ns(analysis, start),
         event=main.event.name if timed and main else "",
         unit=main.event.unit if timed and main else "",
         samples_start_ns=int(capture.samples.time_ns.min()) - start if timed else 0,
@@ -87,6 +94,26 @@ def timeline(analysis: Analysis) -> Timeline | None:
     )
 
 
+def _bounded(lanes: list[Lane]) -> list[Lane]:
+    """The lanes with at most about `INTERVALS` together: those with most become the fewer."""
+    limit = INTERVALS
+    for number, size in enumerate(sorted(len(lane.spans) for lane in lanes)):
+        if size >= (share := limit // (len(lanes) - number)):
+            return [replace(lane, spans=thin(lane.spans, share).spans) for lane in lanes]
+        limit -= size
+    return lanes
+
+
+def _before_ns(analysis: Analysis, start: int) -> int | None:
+    """How long after the recording's start the timeline begins; None where a part of it does not say."""
+    part = analysis.part
+    if part is None:
+        return 0
+    if part.asked.after_ns is not None:
+        return start - part.from_ns + part.asked.after_ns
+    return start - part.to_ns + part.asked.until_ns if part.asked.until_ns is not None else None
+
+
 def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple[Lane, ...], tuple[str, ...]]:
     """The lanes with the names that their intervals have left: one that stands for several has none."""
     used = np.unique(np.concatenate([np.zeros(0, np.int32), *(lane.spans.name for lane in lanes)]))
@@ -97,12 +124,12 @@ def _with_names_in_use(lanes: list[Lane], names: tuple[str, ...]) -> tuple[tuple
     return tuple(renamed), tuple(names[number] for number in used.tolist())
 
 
-def _typical_ns(analysis: Analysis) -> int:
-    """The time that one sample stands for, so that a step of a density holds more than one; 0 for other events."""
+def _finest_ns(analysis: Analysis, span: int) -> int:
+    """A step that holds two samples of one processor; of an event that is no time, a fixed part of the span."""
     main = analysis.main
     if main is None or main.event.unit != "ns":
-        return 0
-    return main.total // max(main.samples, 1)
+        return span // STEPS
+    return 2 * main.total // max(main.samples, 1)
 
 
 def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int]]], int]:
@@ -146,37 +173,38 @@ def _amounts(pid: Int32, tid: Int32) -> dict[tuple[int, int], int]:
 
 
 def _densities(
-    analysis: Analysis, start: int, bin_ns: int, chosen: Threads, pooled: dict[str, list[tuple[int, int]]]
-) -> Iterator[Density]:
-    """One per chosen thread, one per pool, and one for all other threads together."""
+    analysis: Analysis, start: int, finest: int, chosen: Threads, pooled: dict[str, list[tuple[int, int]]]
+) -> tuple[int, tuple[Density, ...]]:
+    """The length of a step, the finest or that doubled until there are few enough; and one density per chosen thread,
+    one per pool, and one for all other threads together.
+    """
     samples, main = analysis.capture.samples, analysis.main
     assert main is not None
     event = next(number for number, result in enumerate(analysis.events) if result is main)
-    rest, thread = samples.event == event, pack(samples.pid, samples.tid)
-    for heading, pairs in (*((heading, [pair]) for pair, heading in chosen.items()), *pooled.items()):
+    row = np.flatnonzero(samples.event == event)
+    thread = pack(samples.pid[row], samples.tid[row])
+    titles = [*((heading, [pair]) for pair, heading in chosen.items()), *pooled.items()]
+    place = np.full(len(row), len(titles), np.int64)
+    for number, (_, pairs) in enumerate(titles):
         pids, tids = (np.array(column) for column in zip(*pairs, strict=True))
-        mine = rest & np.isin(thread, pack(pids, tids))
-        rest &= ~mine
-        yield from _density(analysis, np.flatnonzero(mine), start, bin_ns, heading, len(pairs))
-    name = "other threads" if chosen or pooled else "all threads"
-    yield from _density(analysis, np.flatnonzero(rest), start, bin_ns, name)
-
-
-def _density(
-    analysis: Analysis, row: Int64, start: int, bin_ns: int, heading: str, threads: int = 1
-) -> Iterator[Density]:
-    if not len(row):
-        return
-    samples = analysis.capture.samples
-    cells = group((samples.time_ns[row] - start) // bin_ns, analysis.attribution.leaf[row].astype(np.int64))
-    yield Density(
-        heading,
-        "on CPU, by cause",
-        cells.keys[0].astype(np.int32),
-        cells.keys[1].astype(np.int32),
-        cells.sum(samples.weight[row]),
-        threads,
-    )
+        place[np.isin(thread, pack(pids, tids))] = number
+    leaves = len(CATEGORIES)
+    moments = Moments.of(place * leaves + analysis.attribution.leaf[row], samples.time_ns[row] - start)
+    bin_ns = finest
+    while len(begin := moments.begins(bin_ns)) > CELLS and bin_ns <= int(moments.time_ns.max()):
+        bin_ns *= 2
+    weight = np.add.reduceat(samples.weight[row][moments.order], begin) if len(begin) else _NO_WEIGHTS
+    place, cause = np.divmod(moments.kind[begin], leaves)
+    moment = moments.time_ns[begin] // bin_ns
+    titles.append(("other threads" if titles else "all threads", []))
+    made = []
+    for number, (heading, pairs) in enumerate(titles):
+        mine = np.flatnonzero(place == number)
+        mine = mine[np.argsort(moment[mine], kind="stable")]
+        if len(mine):
+            steps, causes = moment[mine].astype(np.int32), cause[mine].astype(np.int32)
+            made.append(Density(heading, "CPU time", steps, causes, weight[mine], max(len(pairs), 1)))
+    return bin_ns, tuple(made)
 
 
 def _phase_lane(
@@ -192,7 +220,7 @@ def _phase_lane(
         np.array([styles.add(PHASES[name]) for name, _ in parts], np.int32),
         np.array([names.add(name) for name, _ in parts], np.int32),
     )
-    yield Lane("", "phases", "phase", thin(spans, LANE_LIMIT).spans, len(parts))
+    yield Lane("", "phases", "phase", thin(spans, INTERVALS).spans, len(parts))
 
 
 def _range_lanes(
@@ -209,7 +237,7 @@ def _range_lanes(
         spans = Spans.single(
             ranges.start_ns[row] - start, ranges.end_ns[row] - start, style[row], name[row], ranges.depth[row]
         )
-        yield Lane(heading, "ranges", "range", thin(spans, LANE_LIMIT).spans, len(row))
+        yield Lane(heading, "ranges", "range", thin(spans, INTERVALS).spans, len(row))
 
 
 def _mark_lanes(
@@ -224,7 +252,7 @@ def _mark_lanes(
         rows = np.flatnonzero((marks.pid == pid) & (marks.tid == tid))
         begin, look = marks.time_ns[rows] - start, np.full(len(rows), styles.add(MARK), np.int32)
         spans = Spans.single(begin, begin, look, text[marks.name[rows]])
-        yield Lane(heading, "marks", "mark", thin(spans, LANE_LIMIT).spans, len(rows))
+        yield Lane(heading, "marks", "mark", thin(spans, INTERVALS).spans, len(rows))
 
 
 def _wait_lanes(
@@ -252,7 +280,7 @@ def _wait_lanes(
         until = np.minimum(begin + samples.weight[mine], end)
         drawn = Spans.single(begin - start, until - start, look[leaf], text[leaf])
         total = int((samples.wait[mine] & CONTINUED == 0).sum())
-        yield Lane(heading, "off CPU, by wait", "wait", thin(drawn, LANE_LIMIT).spans, total or len(mine))
+        yield Lane(heading, "waits", "wait", thin(drawn, INTERVALS).spans, total or len(mine))
 
 
 def _arrows(analysis: Analysis, start: int, chosen: Threads) -> Iterator[HeldUp]:
@@ -278,7 +306,7 @@ def _call_lanes(
         spans = Spans.single(
             calls.start_ns[row] - start, calls.end_ns[row] - start, look[calls.name[row]], text[calls.name[row]]
         )
-        yield Lane(heading, "CUDA calls", "call", thin(spans, LANE_LIMIT).spans, len(row))
+        yield Lane(heading, "CUDA calls", "call", thin(spans, INTERVALS).spans, len(row))
 
 
 def _held(analysis: Analysis, start: int, styles: Numbered[Style]) -> Iterator[MemoryUse]:

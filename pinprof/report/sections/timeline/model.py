@@ -6,14 +6,14 @@ Times are nanoseconds since its start.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64
 from pinprof.report.styles import Style
 from pinprof.report.thinning import Spans
 
-LANE_LIMIT = 3_000
-"""Intervals of one lane, about."""
+INTERVALS = 60_000
+"""Intervals of all lanes together, about."""
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,11 @@ class Timeline:
     """On the capture's clock."""
     span_ns: int
     bin_ns: int
-    """Length of a density's step."""
+    """Length of a density's step, the finest for which a page is small enough."""
+    finest: bool
+    """Whether shorter steps would say no more: each would hold less than two samples."""
+    before_ns: int | None
+    """How long after the recording's start this one begins; None where that is not known."""
     event: str
     """The sampled event of the densities; empty without samples."""
     unit: str

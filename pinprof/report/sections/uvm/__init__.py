@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Self
 
 from rich.console import Console, Group, RenderableType
@@ -13,6 +13,7 @@ from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.results import ActivityAnalysis, MigrationResult, ScopeActivity, UvmAnalysis
 from pinprof.analyze.activity.uvm import SERVICE_NS, WARP_SERVICE_NS, at_most
+from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared, Tile
 from pinprof.report.names import printable
 from pinprof.report.section import ForScripts, Section

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.activity import GpuOpTable, MigrationCause, OpKind, PageFaultTable
@@ -11,6 +9,7 @@ from pinprof.analyze.activity.results import BlockTable
 from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import union
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture, Int32, Int64, UInt8, UInt64
 from pinprof.report.styles import CAUSES, Style
 from pinprof.report.thinning import Spans, thin

@@ -1,0 +1,149 @@
+"""Samples in steps of time, so that a page is bounded however long a recording is.
+
+Samples of one step that agree in stack, event, thread, cause and ranges become one row, with the sum of their weights:
+every sum over a range, a thread or whole steps stays exact. The step is the finest with which the page is small enough.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from dataclasses import replace
+from typing import Self
+
+import numpy as np
+
+from pinprof.analyze.groups import group
+from pinprof.lazy_dataclass import dataclass
+from pinprof.model import Int64
+from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
+
+MOST_ROWS = 1_000_000
+MOST_RUNS = 300_000
+"""Runs of samples in ranges."""
+MOST_BYTES = 3_500_000
+"""Of the packed columns, stacks included."""
+
+STEPS_NS = tuple(factor * 10**power for power in range(3, 15) for factor in (1, 2, 5))
+"""Lengths of steps, from the page's unit of time to a week."""
+
+
+def in_steps(data: FlameData, rows: int = MOST_ROWS, runs: int = MOST_RUNS, size: int = MOST_BYTES) -> FlameData:
+    """The samples within these limits: as they are, in steps of time, or without times where no step is enough.
+
+    Where no step has few enough runs of ranges, ranges are left out. Samples without times come back as they are.
+    """
+    if not data.timed or (len(data.node) <= rows and len(data.ranges.path) <= runs and len(data.packed[1]) <= size):
+        return data
+    alike = _Alike.of(data)
+    # The longest one is longer than the recording: all rows are of one step then.
+    steps = STEPS_NS[: bisect_right(STEPS_NS, int(data.time_ns.max())) + 1]
+    number = bisect_left(steps, True, key=lambda step: alike.fit(step, rows, runs))
+    for step in steps[number:]:
+        made = alike.merged(step)
+        if len(made.packed[1]) <= size:
+            return made
+    bare = replace(data, ranges=NO_RANGES)
+    return in_steps(bare, rows, runs, size) if len(data.ranges.path) else bare.merged()
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Rows of several kinds over time; of one kind, those of one step become one."""
+
+    order: Int64
+    """Row numbers, by kind and then by time; columns with the next two."""
+    kind: Int64
+    time_ns: Int64
+
+    @classmethod
+    def of(cls, kind: Int64, time_ns: Int64) -> Self:
+        """Of rows in the order of time."""
+        order = np.argsort(kind, kind="stable")
+        return cls(order, kind[order], time_ns[order])
+
+    def begins(self, step_ns: int) -> Int64:
+        """The places in `order` where a step of a kind begins, ascending."""
+        moment = self.time_ns // step_ns
+        fresh = (np.diff(moment) != 0) | (np.diff(self.kind) != 0)
+        return np.flatnonzero(np.append(len(self.order) > 0, fresh)[: len(self.order)])
+
+
+@dataclass(frozen=True)
+class _Alike:
+    """Samples by what they have in common beside their time."""
+
+    data: FlameData
+    ranges: Int64
+    """Per sample, which ranges it is in: equal numbers, equal ranges."""
+    nested: Int64
+    """Per sample, in how many paths of ranges."""
+    bundles: Moments
+    """A kind is what agrees in everything but time and weight; kinds ascend by `ranges`."""
+    inside: Moments
+    """A kind is what agrees in `ranges`."""
+
+    @classmethod
+    def of(cls, data: FlameData) -> Self:
+        ranges, nested = _inside(data)
+        bundle = group(ranges, data.event, data.thread, data.node, data.cause, data.likely).of
+        return cls(data, ranges, nested, Moments.of(bundle, data.time_ns), Moments.of(ranges, data.time_ns))
+
+    def fit(self, step: int, rows: int, runs: int) -> bool:
+        """Whether there are at most so many rows, and surely no more runs of them in ranges."""
+        if len(self.bundles.begins(step)) > rows:
+            return False
+        inside = self.inside
+        return int(self.nested[inside.order[inside.begins(step)]].sum()) <= runs
+
+    def merged(self, step: int) -> FlameData:
+        """One row for each step and bundle, step by step; rows of a step stand by their ranges."""
+        data, order = self.data, self.bundles.order
+        begin = self.bundles.begins(step)
+        moment = self.bundles.time_ns[begin] // step
+        again = np.argsort(moment, kind="stable")
+        row = order[begin][again]
+        columns = {name: getattr(data, name)[row] for name in ("node", "event", "cause", "likely", "thread")}
+        weight = np.add.reduceat(data.weight[order], begin)[again]
+        ranges = _runs(data, self.ranges, row)
+        return replace(data, **columns, weight=weight, time_ns=moment[again] * step, ranges=ranges, step_ns=step)
+
+
+def _inside(data: FlameData) -> tuple[Int64, Int64]:
+    """Per sample a number for the set of ranges that it is in, and in how many it is.
+
+    Sets are told apart by sums of one random number for each path; two of them are taken for one another with a chance
+    of one in 10^13 where there are a million.
+    """
+    chance, size = np.random.default_rng(0), len(data.node) + 1
+    paths = int(data.ranges.path.max(initial=-1)) + 1
+    sums = []
+    for number in (chance.integers(1 << 62, size=paths), np.ones(paths, np.int64)):
+        change = np.zeros(size, np.int64)
+        np.add.at(change, data.ranges.first, number[data.ranges.path])
+        np.add.at(change, data.ranges.last, -number[data.ranges.path])
+        sums.append(np.cumsum(change)[:-1])
+    return np.unique(sums[0], return_inverse=True)[1].reshape(-1).astype(np.int64), sums[1]
+
+
+def _runs(data: FlameData, inside: Int64, row: Int64) -> RangeRows:
+    """The ranges of merged rows, each of which is in the ranges of its sample `row`."""
+    ranges = data.ranges
+    if not len(ranges.path):
+        return NO_RANGES
+    kinds, example = np.unique(inside, return_index=True)
+    block = np.flatnonzero(np.diff(inside[row], prepend=-1))
+    kind, end = inside[row][block], np.append(block[1:], len(row))
+    found = []
+    for path in np.unique(ranges.path).tolist():
+        mine = ranges.path == path
+        change = np.zeros(len(data.node) + 1, np.int8)
+        np.add.at(change, ranges.first[mine], np.int8(1))
+        np.add.at(change, ranges.last[mine], np.int8(-1))
+        has = np.zeros(len(kinds), np.bool_)
+        has[kinds] = np.cumsum(change, dtype=np.int8)[example] > 0
+        chosen = np.flatnonzero(has[kind])
+        joins = np.append(len(chosen) > 0, np.diff(chosen) != 1)[: len(chosen)]
+        first = np.flatnonzero(joins)
+        last = np.append(first[1:], len(chosen))[: len(first)] - 1
+        found.append((np.full(len(first), path), block[chosen[first]], end[chosen[last]]))
+    return RangeRows(*(np.concatenate(column).astype(np.int32) for column in zip(*found, strict=True)))
