@@ -13,8 +13,8 @@ from typing import Any
 
 import click
 
-from pinprof import __version__, terminal
-from pinprof.cli import interrupts
+from pinprof import __version__, settings, terminal
+from pinprof.cli import defaults, interrupts
 from pinprof.errors import PinprofError, packages_named, system_error
 
 COMMANDS = {
@@ -28,6 +28,7 @@ COMMANDS = {
     "bench": "Measure the cost of memory operations on this machine.",
     "list": "List the scenarios.",
     "doctor": "Check this machine and suggest fixes.",
+    "explain": "Explain a message, cause, finding, cure or word.",
 }
 """Command name → one line of help; each lives in `pinprof.cli.NAME` as `command`, imported when it is called."""
 
@@ -80,7 +81,15 @@ class _LazyGroup(click.Group):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             hint = f" Did you mean {near[0]!r}?" if near else _meant(args[0]) or " See `pinprof --help`."
             raise click.UsageError(f"There is no command {args[0]!r}.{hint}", ctx)
-        return super().resolve_command(ctx, args)
+        name, command, others = super().resolve_command(ctx, args)
+        if (
+            command is not None
+            and name in settings.COMMANDS
+            and not (ctx.resilient_parsing or ctx.params["no_settings"])
+        ):
+            wants_help = any(word in ("-h", "--help") for word in others[:1])
+            ctx.default_map = {} if wants_help else {name: defaults.defaults_of(command, name)}
+        return name, command, others
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -93,7 +102,10 @@ def _meant(word: str) -> str:
         return f" Did you mean `pinprof report {word}`?"
     if word.endswith(".py"):
         return f" Did you mean `pinprof record -- python {word}`?"
-    return f" Did you mean `pinprof record -- {word} …`?" if os.path.isfile(word) else ""  # noqa: PTH113 - fast
+    import shutil
+
+    program = os.path.isfile(word) or shutil.which(word)  # noqa: PTH113 - fast
+    return f" Did you mean `pinprof record -- {word} …`?" if program else ""
 
 
 _HELP = """Find host-memory costs in CUDA and PyTorch programs, and what to change.
@@ -101,14 +113,16 @@ _HELP = """Find host-memory costs in CUDA and PyTorch programs, and what to chan
 \b
   pinprof run zerocopy --record      run a scenario, record it, write the page
   pinprof record -- python train.py  record any program
-  pinprof report perf.data           explain a recording
+  pinprof report perf.data           report on a recording
+  pinprof explain pin.faultin        explain a name in the output
 """
 """`\\b` keeps click from joining the lines below it."""
 
 
 @click.group(cls=_LazyGroup, help=_HELP, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="pinprof")
-def cli() -> None:
+@click.option("--no-settings", is_flag=True, help="Ignore options in pinprof.toml and pyproject.toml.")
+def cli(no_settings: bool) -> None:
     """Every command is a module of its own (COMMANDS)."""
 
 

@@ -40,7 +40,7 @@ class _Group(click.Group):
 @click.option("--quick", is_flag=True, help="Measure three sizes with few values, within two minutes.")
 @click.option("--size-min", metavar="SIZE", help="Smallest size (default: 64KiB; quick: 1MiB).")
 @click.option(
-    "--size-max", metavar="SIZE", help="Largest size (default: 4GiB, quick: 256MiB; less where memory is short)."
+    "--size-max", metavar="SIZE", help="Largest size (default: 4GiB, quick: 256MiB; less if memory is short)."
 )
 @BACKEND
 @DEVICE
@@ -73,10 +73,10 @@ def command(
     force: bool,
     no_page: bool,
 ) -> int | None:
-    """Measure what allocating, touching, pinning, copying and migrating memory costs on this machine, by size.
+    """Measure the cost of allocating, touching, pinning, copying and migrating memory on this machine, by size.
 
-    pyperf measures in several processes, and reads the file this writes (pyperf stats, pyperf compare_to). The rates
-    are also stored for this machine: reports use them to say what a run would have cost done another way.
+    pyperf takes the measurements in several processes. It can read the result (pyperf stats, pyperf compare_to).
+    pinprof also stores the rates, and reports use them to say what a run would cost with other memory types.
     """
     if ctx.invoked_subcommand is not None:
         return None
@@ -105,7 +105,7 @@ def command(
 @click.argument("before", type=_FILE)
 @click.argument("after", type=_FILE)
 def compare(before: Path, after: Path) -> int:
-    """Compare two measurements: per benchmark the ratio of the means, and whether it is significant."""
+    """Compare two measurements: the ratio of the means of each benchmark, and whether it is significant."""
     from pinprof.bench import compare as comparison
     from pinprof.report.bench.text import print_comparison
 

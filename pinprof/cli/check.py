@@ -63,6 +63,7 @@ class _WithProgram(click.Command):
 )
 @click.option("--self-test", is_flag=True, help="Break each budget on purpose, and report which breaks go unnoticed.")
 @click.pass_context
+# 13 parameters: click passes one for each option.
 def command(
     ctx: click.Context,
     given: tuple[str, ...],
@@ -79,13 +80,13 @@ def command(
     allowed: bool,
     self_test: bool,
 ) -> int:
-    """Judge captures by budgets, and fail where one is broken.
+    """Check captures or a program against budgets, and fail if one is broken.
 
-    Budgets come from pinprof.toml or [tool.pinprof] of pyproject.toml, the nearest above the current directory.
-    With a program after `--` it is recorded as often as its budgets need. `init CAPTURE…` writes budgets from what
-    captures show.
+    Budgets come from the nearest pinprof.toml, or [tool.pinprof] in pyproject.toml, in this directory or above. With a
+    program after `--`, pinprof records it as often as the budgets need. `init CAPTURE…` writes budgets that the
+    captures meet.
 
-    Exit status: 0 all hold, 3 one is broken, 4 one could not be judged.
+    Exit status: 0 all budgets hold, 3 at least one is broken, 4 at least one cannot be judged.
     """
     captures, program = list(given), ctx.meta.get(_PROGRAM, ())
     if captures[:1] == [INIT] and not Path(INIT).exists():
@@ -157,9 +158,10 @@ def _files(also: Sequence[str]) -> list[tuple[str, Path]]:
 
 def _budgets(file: Path | None, *, against: bool) -> tuple[Budget, ...]:
     """Those of the file, or of the nearest one; none are needed where there is a baseline."""
+    from pinprof import settings
     from pinprof.check import configuration
 
-    path = file or configuration.nearest(Path.cwd())
+    path = file or settings.nearest(Path.cwd())
     if path is None and not against:
         raise UsageError(
             "No budgets were found: this directory and those above it have neither a pinprof.toml nor [tool.pinprof] "
@@ -238,11 +240,11 @@ def _write(checked: Checked, form: str, output: Path | None, files: Sequence[tup
 def _init(captures: Sequence[Path], output: Path | None) -> int:
     """Write budgets from captures; UsageError where the file exists already."""
     from pinprof import files, read
-    from pinprof.check.configuration import OWN
     from pinprof.check.initial import initial
     from pinprof.cli import pipeline
     from pinprof.compare.sides import recordings_of
     from pinprof.errors import unwritable
+    from pinprof.settings import OWN
 
     if not captures:
         raise click.UsageError("Missing argument 'CAPTURE…'.")

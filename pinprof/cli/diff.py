@@ -55,10 +55,10 @@ def command(
     merge_names: bool,
     **reading: Any,
 ) -> None:
-    """Compare two sides of a change: what went away, what came, and how much time the clocks say that saved.
+    """Compare recordings from before and after a change: what disappeared, what is new, and how much time it saved.
 
-    BEFORE and AFTER are whatever `pinprof report` reads, or folders with recordings of the same program. Differences
-    are tested by how much runs of one side vary, so record each side several times, in turns.
+    BEFORE and AFTER are recordings that `pinprof report` can read, or folders with several recordings of one program.
+    The tests use how much the runs of each side vary, so record each side several times and alternate the sides.
     """
     from pinprof.cli.pipeline import form_of, page_of
     from pinprof.compare import engine

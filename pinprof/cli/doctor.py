@@ -15,7 +15,7 @@ _MARKS = {"ok": ("✓", "green"), "info": ("·", "dim"), "warning": ("!", "yello
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="Print the checks as JSON.")
 def command(as_json: bool) -> int:
-    """Check this machine for what recording needs; exit status 1 when recording is impossible."""
+    """Check this machine and suggest fixes. The exit status is 1 if recording is impossible."""
     from pinprof.collect import checks
 
     results = checks.run()

@@ -55,10 +55,10 @@ def command(
     pages: int,
     sql: str | None,
 ) -> None:
-    """Read many captures, and say which stand out, why, and what would save most over all of them.
+    """Read many captures and find the outliers, their reasons, and the largest savings.
 
-    PATH is a folder, a glob, a capture, or a URL of an object store (s3://, gs://). What was read once is kept in
-    --store: another run reads what is new. A capture that cannot be read is a row with its reason.
+    PATH is a folder, a glob, a capture, or a URL of an object store (s3://, gs://). --store keeps the results, so the
+    next run reads only new captures. A capture that cannot be read gets a row with the reason.
     """
     from pinprof.cli.pipeline import form_of
     from pinprof.fleet import answer, database, session

@@ -5,12 +5,12 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinprof.cli.progress import working
 from pinprof.errors import CaptureError, CollectError, PinprofError, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.terminal import say
 
 if TYPE_CHECKING:

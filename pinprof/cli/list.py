@@ -26,7 +26,7 @@ _NARROWEST = 24
 @click.argument("names", nargs=-1, metavar="[NAME]…")
 @click.option("--json", "as_json", is_flag=True, help="Print the scenarios as JSON.")
 def command(names: tuple[str, ...], as_json: bool) -> None:
-    """List the scenarios by family, or say what those of the given names do."""
+    """List the scenarios by family, or describe those with the given names."""
     from pinprof import scenario
 
     if names:
@@ -53,8 +53,8 @@ def _list(specs: list[ScenarioSpec]) -> None:
             say(_row(f"  {spec.name:<{width}}  ", f"{spec.summary}{_also(*spec.aliases)}", room))
             for variant in spec.variants:
                 say(_row(f"    {variant.name:<{width - 2}}  ", f"{variant.summary}{_also(variant.alias)}", room))
-    say("\nRun one with `pinprof run NAME [--variant VARIANT] --record`; the first variant is the default.")
-    say("`pinprof list NAME` describes it.")
+    say("\nTo run one: pinprof run NAME [--variant VARIANT] --record")
+    say("The first variant is the default. `pinprof list NAME` describes a scenario.")
 
 
 def _row(name: str, text: str, room: int) -> str:

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 
 _Decorated = TypeVar("_Decorated", bound=Callable[..., Any])
 _OPTIONS = (
-    click.option("--after", metavar="TIME", help="Only what happens after this time, for example 2s; 0 is the start."),
-    click.option("--until", metavar="TIME", help="Only what happens before this time, for example 10s."),
-    click.option("--range", "range_names", multiple=True, metavar="NAME", help="Only what this range holds."),
-    click.option("--thread", "thread_names", multiple=True, metavar="NAME|TID", help="Only this thread."),
-    click.option("--process", "process_names", multiple=True, metavar="NAME|PID", help="Only this process."),
+    click.option("--after", metavar="TIME", help="Only the part after this time since the start, for example 2s."),
+    click.option("--until", metavar="TIME", help="Only the part before this time, for example 10s."),
+    click.option("--range", "range_names", multiple=True, metavar="NAME", help="Only inside this range. Repeatable."),
+    click.option("--thread", "thread_names", multiple=True, metavar="NAME|TID", help="Only this thread. Repeatable."),
+    click.option(
+        "--process", "process_names", multiple=True, metavar="NAME|PID", help="Only this process. Repeatable."
+    ),
 )
 
 

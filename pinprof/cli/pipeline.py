@@ -88,13 +88,18 @@ def page_of(output: Path | None, default: str) -> Path:
 
 
 def default_page(path: Path) -> Path:
-    """`NAME.html` beside the recording, or in the current directory where that place is read-only or standard input."""
+    """`NAME.html` beside the recording, or in the current directory where that place is read-only or standard input.
+
+    An absolute path for one that is absolute, otherwise a relative one.
+    """
     if str(path) in ("-", "/dev/stdin"):
-        return Path.cwd() / "stdin.html"
+        return Path("stdin.html")
     name = _PACKED.sub("", path.resolve().name)
     name = name.removesuffix(".partial").removesuffix(".pinprof").removesuffix(".ranks") + ".html"
     beside = path.resolve().parent
-    return (beside if os.access(beside, os.W_OK) else Path.cwd()) / name
+    if not os.access(beside, os.W_OK):
+        return Path(name)
+    return beside / name if path.is_absolute() else Path(os.path.relpath(beside)) / name
 
 
 def serve(page: Path, port: int) -> None:

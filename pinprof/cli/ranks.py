@@ -12,11 +12,11 @@ import hashlib
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
 from pinprof.errors import CaptureError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.store import MANIFEST, SUFFIX
 
 FOLDER_SUFFIX = ".ranks"

@@ -18,7 +18,7 @@ from pinprof.errors import UsageError
     default="auto",
     show_default=True,
     metavar="auto|native|perf|nsys|native,nsys",
-    help="Recorders to use. auto: pinprof's own, or perf where that records more.",
+    help="Recorders to use. auto: pinprof's own, or perf if it records more.",
 )
 @recording_options
 @click.option("--pid", type=click.IntRange(1), help="Record a running process. Ctrl-C ends the recording.")
@@ -35,12 +35,12 @@ def command(
 ) -> int:
     """Record any program and explain where its host-memory time went.
 
-    The program keeps its standard streams and its exit status, which is also pinprof's; the summary goes to standard
-    error. Ctrl-C ends the program, not the recording: what was recorded is kept and explained.
+    The program keeps its standard streams. pinprof prints its summary to standard error and exits with the program's
+    status. Ctrl-C ends the program; pinprof keeps the recording and reports on it.
 
-    Python programs can mark their phases: `from pinprof.scenario import phase`.
+    Python programs can mark their phases: `with pinprof.phase("load"):`.
 
-    Under torchrun, mpirun or srun every rank is recorded into one folder: NAME-DATE.ranks.
+    Under torchrun, mpirun or srun, pinprof records all ranks into one folder: NAME-DATE.ranks.
     """
     if pid is None and not program:
         raise click.UsageError("Missing argument '-- CMD [ARG]…'.")

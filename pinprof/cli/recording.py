@@ -36,7 +36,7 @@ _OPTIONS = (
         "-o",
         "--output",
         type=click.Path(path_type=Path),
-        help="Where to write the capture (default: NAME-DATE.pinprof).",
+        help="File name of the capture (default: NAME-DATE.pinprof).",
     ),
     click.option("--force", is_flag=True, help="Replace an existing capture."),
     click.option("--frequency", type=int, default=999, show_default=True, help="CPU samples per second and thread."),
@@ -64,8 +64,8 @@ _OPTIONS = (
         type=click.Choice(["auto", "cupti", "uvm", "off"]),
         default="auto",
         show_default=True,
-        help="Record what the GPU does: auto, while it costs the program little and no other tool does; cupti, all of "
-        "it, whatever it costs; uvm, as auto and all that managed memory does.",
+        help="Record what the GPU does. auto: as long as it costs little and no other tool does; cupti: always; uvm: "
+        "like auto, and always record managed memory.",
     ),
     click.option(
         "--system-wide", is_flag=True, help="Sample every CPU, including kernel threads and teardown at exit."
@@ -75,7 +75,7 @@ _OPTIONS = (
         type=click.Choice(["auto", "lines", "py-spy", "trampoline", "both", "off"]),
         default="auto",
         show_default=True,
-        help="How to find Python functions and lines. auto: the best way that this machine permits.",
+        help="How to find Python functions and lines. auto: the best way on this machine.",
     ),
     click.option(
         "--python-rate",
@@ -90,7 +90,7 @@ _OPTIONS = (
         help="Keep the nsys report too. It holds the program's environment.",
     ),
     _switch_off("calibrate", "Skip the measurement of memory costs after the recording."),
-    click.option("-q", "--quiet", is_flag=True, help="Print errors and the program's own output, nothing else."),
+    click.option("-q", "--quiet", is_flag=True, help="Print only errors and the program's own output."),
     click.option("--no-report", is_flag=True, help="Only record. Run `pinprof report` later."),
     click.option(
         "--label",
@@ -104,13 +104,13 @@ _OPTIONS = (
         metavar="SIZE",
         default="2GiB",
         show_default=True,
-        help="Largest size of samples and memory over time. pinprof thins them in steps to stay below it.",
+        help="Size limit for samples and memory over time. pinprof thins them to stay below it.",
     ),
     click.option(
         "--small",
         is_flag=True,
-        help="A small capture for fleets, at most 1 MB a minute: few samples, no waits, calls or work of the GPU, no "
-        "kernel symbol table.",
+        help="Write a small capture for fleets, at most 1 MB per minute: few samples; no waits, CUDA calls, GPU work "
+        "or kernel symbol table.",
     ),
 )
 
@@ -245,10 +245,10 @@ def limits_of(size: str, *, small: bool) -> Limits:
 
 
 def _not_given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of some options that the command line does not have."""
-    context = click.get_current_context()
-    source = click.core.ParameterSource.COMMANDLINE
-    return {name: value for name, value in options.items() if context.get_parameter_source(name) != source}
+    """Those of some options that the command line does not have, nor the settings that ask for `--small`."""
+    source_of = click.get_current_context().get_parameter_source
+    given = {click.core.ParameterSource.COMMANDLINE, source_of("small")}
+    return {name: value for name, value in options.items() if source_of(name) not in given}
 
 
 def _say_dimly(text: str) -> None:

@@ -1,9 +1,8 @@
-"""`pinprof report`: read a recording and say which cause took which time."""
+"""`pinprof report`: read a recording and show which cause took which time."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +13,7 @@ from pinprof.cli.part import part_alone, part_options, selected
 from pinprof.cli.progress import working
 from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.terminal import say
 
 if TYPE_CHECKING:
@@ -38,13 +38,13 @@ _FILE = click.Path(path_type=Path)
 @click.option(
     "--format", "form", type=click.Choice(FORMATS), help="Write only this format (default: the summary and the page)."
 )
-@click.option("-o", "--output", type=_FILE, help="Where to write (default: standard output; pages: beside PATH).")
+@click.option("-o", "--output", type=_FILE, help="Output file (default: standard output; pages: next to PATH).")
 @click.option("--kallsyms", type=_FILE, help="The recording kernel's /proc/kallsyms, for a bare perf.data.")
 @click.option("--symfs", type=_FILE, help="Directory that holds the recorded binaries.")
 @click.option("--ranges", type=_FILE, help="NVTX ranges as JSON lines (name, start_ns, end_ns on CLOCK_MONOTONIC).")
 @click.option("--interpreter-frames", is_flag=True, help="Keep the Python interpreter's own functions in the stacks.")
 @click.option(
-    "--all-frames", is_flag=True, help="Show every function without a name, instead of one frame per run of them."
+    "--all-frames", is_flag=True, help="Show each function without a name. By default, adjacent ones are one frame."
 )
 @click.option("--rank", type=click.IntRange(0), metavar="N", help="Report on one rank of a launch.")
 @part_options
@@ -54,16 +54,16 @@ _FILE = click.Path(path_type=Path)
     "style",
     type=click.Choice(COLLAPSE_STYLES),
     default="pinprof",
-    help="Style of folded stacks. flamegraph: the process as root, and functions marked _[k], _[j] or _[i].",
+    help="Style of folded stacks. flamegraph: process as root, functions marked _[k], _[j] or _[i].",
 )
-@click.option("--explain", metavar="LEAF", help="List the top stacks of one cause, each with the frame that decided.")
+@click.option("--explain", metavar="LEAF", help="List the top stacks of one cause, with the frame that decided each.")
+@click.option("--shared-assets", type=_FILE, help="Directory for the scripts, so that several pages share one copy.")
 @click.option(
-    "--shared-assets", type=_FILE, help="Directory for the plot script, so that several pages share one copy."
+    "--share", is_flag=True, help="Only copy the capture, without kernel addresses, so that you can share it."
 )
-@click.option("--share", is_flag=True, help="Only copy the capture without kernel addresses, so that you can share it.")
-@click.option("-q", "--quiet", is_flag=True, help="Write the page and print errors only.")
+@click.option("-q", "--quiet", is_flag=True, help="Write the page; print only errors.")
 @click.option("--open", "open_page", is_flag=True, help="Open the page in the browser.")
-@click.option("--serve", is_flag=True, help="Serve the page at a private address of this machine until Ctrl-C.")
+@click.option("--serve", is_flag=True, help="Serve the page at a local address until Ctrl-C.")
 @click.option(
     "--port",
     type=click.IntRange(0, 65535),
@@ -84,11 +84,11 @@ def command(
     quiet: bool,
     **given: Any,
 ) -> None:
-    """Read a recording and say which cause took which time; several make one page, side by side.
+    """Read a recording and show where its time went. Several recordings make one page, side by side.
 
-    PATH is a capture directory (NAME.pinprof, also packed as NAME.pinprof.tar.xz), the folder of a launch of many ranks
-    (NAME.ranks), which gets one answer for all of them, a perf.data file, an Nsight Systems report or export, or what
-    another profiler wrote: `perf script` text, folded stacks, speedscope, pprof, a Chrome trace.
+    PATH is a capture (NAME.pinprof, or packed as NAME.pinprof.tar.xz), a folder of ranks (NAME.ranks), a perf.data
+    file, an Nsight Systems report or export, or a file of another profiler: `perf script` text, folded stacks,
+    speedscope, pprof or a Chrome trace.
     """
     showing = _Showing(given.pop("open_page"), given.pop("serve"), given.pop("port"))
     selection, reading = selected(given)

@@ -41,7 +41,7 @@ class _Command(click.Command):
     is_flag=False,
     flag_value="auto",
     metavar="[auto|native|perf|nsys|native,nsys]",
-    help="Record the scenario and report on it. auto: pinprof's own recorder, or perf where that records more.",
+    help="Record the scenario and report on it. auto: pinprof's own recorder, or perf if it records more.",
 )
 @recording_options
 def command(
@@ -58,7 +58,7 @@ def command(
 ) -> int:
     """Run a scenario; every iteration verifies its result.
 
-    With --record, the measured iterations are sampled, every sample gets its cause, and a page is written beside the
+    With --record, pinprof samples the measured iterations, gives each sample its cause, and writes a page next to the
     capture. `pinprof list` shows the scenarios.
     """
     from pinprof import scenario

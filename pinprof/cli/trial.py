@@ -62,10 +62,11 @@ def command(
     form: str | None,
     output: Path | None,
 ) -> int:
-    """Run a program as it is and with each cure that needs no change of its code, and say what each one saves.
+    """Run a program with and without each cure that needs no code changes, and measure what it saves.
 
-    A first recorded run selects the cures and predicts what they save; --cure chooses others. Runs as it is and with
-    each cure alternate, as many as the error needs within the time. The program's own output is not shown.
+    A first, recorded run selects the cures and predicts their savings; --cure selects others. Then runs with and
+    without each cure alternate until the error is small enough or the time is up. The output of the program is not
+    shown.
     """
     if list_all:
         from pinprof.report.trial.text import print_cures

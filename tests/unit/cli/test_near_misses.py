@@ -1,0 +1,64 @@
+"""What somebody types in the first hour, nearly right: the answer is the command, name or file that was meant."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from pinprof.collect.program import find_program
+from pinprof.errors import ProgramNotFound
+from tests.support.command import pinprof
+
+
+def test_a_capture_is_found_by_the_beginning_of_its_name(tmp_path: Path) -> None:
+    for time, name in enumerate(["train-20260101-100000", "train-20260102-100000", "other-20260103-100000"]):
+        (tmp_path / f"{name}.pinprof").mkdir()
+        os.utime(tmp_path / f"{name}.pinprof", (time, time))
+    for typed in ("train.pinprof", "train"):
+        failed = pinprof("report", typed, cwd=tmp_path)
+        assert failed.returncode == 1
+        assert f"{typed} does not exist. Did you mean train-20260102-100000.pinprof? [no-capture]" in failed.stderr
+    assert "Did you mean" not in pinprof("report", "eval.pinprof", cwd=tmp_path).stderr
+
+
+def test_a_folder_that_cannot_be_listed_names_no_capture(tmp_path: Path) -> None:
+    failed = pinprof("report", tmp_path / "nowhere" / "train.pinprof")
+    assert "does not exist. Give a capture directory" in failed.stderr
+
+
+def test_names_below_a_word_are_listed_in_their_order() -> None:
+    failed = pinprof("explain", "fault")
+    assert "Did you mean fault.anon, fault.file, fault.cow, fault.swap, fault.uffd, fault.core, fault.entry?" in (
+        failed.stderr
+    )
+
+
+def test_a_program_in_the_place_of_a_command_is_answered_with_record() -> None:
+    failed = pinprof("sh", "run.sh")
+    assert failed.returncode == 2
+    assert "There is no command 'sh'. Did you mean `pinprof record -- sh …`?" in failed.stderr
+
+
+@pytest.mark.parametrize(
+    ("name", "mode", "meant"),
+    [
+        ("train.py", 0o644, "Did you mean `python train.py`?"),
+        ("a.out", 0o755, "Did you mean `./a.out`?"),
+        ("./a.out", 0o644, "Make it executable: chmod +x ./a.out"),
+        ("notes.txt", 0o644, "Give the command after --, as you would type it."),
+    ],
+)
+def test_a_file_that_is_not_on_the_path_is_answered_with_how_to_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, mode: int, meant: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(name).touch(mode)
+    with pytest.raises(ProgramNotFound) as failed:
+        find_program(name)
+    assert failed.value.remedy == meant
+    Path(name).unlink()
+    with pytest.raises(ProgramNotFound) as failed:
+        find_program(name)
+    assert failed.value.remedy == "Give the command after --, as you would type it."
