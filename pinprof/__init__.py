@@ -6,31 +6,50 @@ docs/python.md.
 
 from __future__ import annotations
 
-from typing import Any
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pinprof.api import Recorded, Recording, record
+    from pinprof.api import open_result as open  # noqa: A004 - pinprof.open
+    from pinprof.errors import PinprofError
+    from pinprof.fleet.access import Fleet, open_fleet
+    from pinprof.result import Result
+    from pinprof.scenario.ranges import phase
 
 __version__ = "0.1.0"
-__all__ = ["Fleet", "Recording", "Result", "__version__", "open", "open_fleet", "phase", "record"]
+__all__ = [
+    "Fleet",
+    "PinprofError",
+    "Recorded",
+    "Recording",
+    "Result",
+    "__version__",
+    "open",
+    "open_fleet",
+    "phase",
+    "record",
+]
 
+if not TYPE_CHECKING:
+    _PLACES = {
+        "Fleet": "fleet.access",
+        "PinprofError": "errors",
+        "Recorded": "api",
+        "Recording": "api",
+        "Result": "result",
+        "open": "api",
+        "open_fleet": "fleet.access",
+        "phase": "scenario",
+        "record": "api",
+    }
 
-def __getattr__(name: str) -> Any:
-    """What a program asks for is imported when it asks: the command line starts without it."""
-    if name in ("record", "Recording", "Result"):
-        from pinprof import api
-
-        return getattr(api, name)
-    if name == "open":
-        from pinprof.api import open_result
-
-        return open_result
-    if name in ("open_fleet", "Fleet"):
-        from pinprof.fleet import access
-
-        return getattr(access, name)
-    if name == "phase":
-        from pinprof.scenario import phase
-
-        return phase
-    raise AttributeError(f"module 'pinprof' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        """A name is imported when a program asks for it: the command line starts without all of them."""
+        if name not in _PLACES:
+            raise AttributeError(f"module 'pinprof' has no attribute {name!r}")
+        module = importlib.import_module(f"pinprof.{_PLACES[name]}")
+        return getattr(module, "open_result" if name == "open" else name)
 
 
 def load_ipython_extension(shell: Any) -> None:

@@ -11,7 +11,7 @@ be of a narrower type than is said.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any, Self
 
 from pinprof.activity_kinds import (
@@ -25,7 +25,8 @@ from pinprof.activity_kinds import (
     OpKind,
     SyncKind,
 )
-from pinprof.columns import Bool, Int32, Int64, Table, UInt8, UInt64
+from pinprof.columns import Bool, Int32, Int64, Table, UInt8, UInt64, rows_of
+from pinprof.lazy_dataclass import dataclass
 
 __all__ = [
     "NO_STREAM",
@@ -108,7 +109,10 @@ class ApiCallTable(Table):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class GpuOpTable(Table):
-    """Kernels, copies, memsets, migrations, graph launches, and the host's waits for them."""
+    """Kernels, copies, memsets, migrations, graph launches, and the host's waits for them.
+
+    What is of one kind is ordered by start; kinds may be mixed or stand one behind the other.
+    """
 
     start_ns: Int64
     end_ns: Int64
@@ -139,6 +143,10 @@ class GpuOpTable(Table):
     names: tuple[str, ...]
     threads: Int64 | None = None
     """How many threads a kernel was launched with, 0 for everything else; None when not recorded."""
+
+    def rows(self, kind: OpKind) -> Int64 | slice:
+        """What is of a kind, in order of time."""
+        return rows_of(self.kind == kind)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -280,6 +288,11 @@ class Activity:
     def tables(self) -> dict[str, Table]:
         """All of them, by field."""
         return {name: table for name, table in vars(self).items() if isinstance(table, Table)}
+
+    def unload(self) -> None:
+        """Give back the memory of columns that lie in files: no analysis needs all of them at once."""
+        for table in self.tables.values():
+            table.unload()
 
     def each(self, change: Callable[[Table], Table]) -> Self:
         """The same with every table changed."""

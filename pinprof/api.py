@@ -21,21 +21,20 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast
 
-from pinprof.errors import CollectError, ToolMissing
+from pinprof.errors import CollectError
+from pinprof.result import Result, worded_for_python
 
 if TYPE_CHECKING:
-    import pandas as pd
-
-    from pinprof.analyze import Analysis
     from pinprof.collect import RecordRequest
 
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
+_R_co = TypeVar("_R_co", covariant=True)
 
 _active: Recording | None = None
 _starting = threading.Lock()
@@ -51,142 +50,19 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
-class Result:
-    """A recording, explained. Tables are pandas DataFrames; times are nanoseconds, sizes bytes."""
+class Recorded(Protocol[_P, _R_co]):
+    """A function that `record` decorates."""
 
-    def __init__(self, analysis: Analysis) -> None:
-        self.analysis = analysis
-        """Everything (pinprof.analyze.Analysis)."""
+    recording: Recording
+    """The recording of the last call that has ended."""
 
-    @property
-    def headline(self) -> str:
-        """The report's first sentence."""
-        return self.analysis.answer
+    def __call__(self, *arguments: _P.args, **keywords: _P.kwargs) -> _R_co:
+        """Call and record the function."""
+        ...
 
-    @property
-    def opportunities(self) -> pd.DataFrame:
-        """What to change, the largest saving first: where, what it costs and saves, and the cure with its code."""
-        found = self.analysis.opportunities.found if self.analysis.opportunities else ()
-        rows = [
-            (
-                *(
-                    one.rank,
-                    one.title,
-                    one.site.function,
-                    one.site.file,
-                    one.site.line,
-                    one.site.thread,
-                    one.site.range,
-                ),
-                *(one.phase, ", ".join(one.causes), one.count, one.bytes, one.cost_ns),
-                *(one.saving.likely_ns, one.saving.low_ns, one.saving.high_ns),
-                *(one.cure.id, one.cure.text, one.cure.code, one.cure.environment),
-            )
-            for one in found
-        ]
-        site = "rank title function file line thread range phase causes count bytes cost_ns"
-        return _rows(f"{site} saving_ns saving_low_ns saving_high_ns cure advice code environment", rows)
-
-    @property
-    def findings(self) -> pd.DataFrame:
-        """`severity, rule, title, advice, evidence`, what fired first."""
-        rows = [
-            (row.severity, row.rule, row.title, row.advice, "\n".join(row.evidence)) for row in self.analysis.findings
-        ]
-        return _rows("severity rule title advice evidence", rows)
-
-    @property
-    def causes(self) -> pd.DataFrame:
-        """`event, unit, leaf, weight, share`: of the whole recording, heaviest first, every event for itself."""
-        rows = [
-            (event.event.name, event.event.unit, leaf, weight, weight / event.total if event.total else 0.0)
-            for event in self.analysis.events
-            for leaf, weight in sorted(event.by_leaf.items(), key=lambda entry: -entry[1])
-            if weight
-        ]
-        return _rows("event unit leaf weight share", rows)
-
-    @property
-    def samples(self) -> pd.DataFrame:
-        """One row a sample: time, thread, event, weight, cause, function (docs/formats.md)."""
-        return self._table("samples")
-
-    @property
-    def ranges(self) -> pd.DataFrame:
-        """One row a range: `name, domain, start_ns, end_ns, pid, tid, depth`."""
-        return self._table("ranges")
-
-    @property
-    def range_causes(self) -> pd.DataFrame:
-        """`range, domain, depth, event, unit, leaf, level, work, weight`; an empty range is the whole recording."""
-        return self._table("leaves")
-
-    @property
-    def calls(self) -> pd.DataFrame:
-        """One row a CUDA call; empty without a recording of calls."""
-        return self._table("calls")
-
-    @property
-    def gpu_ops(self) -> pd.DataFrame:
-        """One row a kernel, copy or migration; empty without a recording of the GPU's work."""
-        return self._table("gpu_ops")
-
-    @property
-    def ledger(self) -> pd.DataFrame:
-        """One row a call at one line of one thread that allocates memory of CUDA: what it asked for, got and holds."""
-        ledger = self.analysis.ledger
-        names = (
-            "kind api line pid tid thread allocations frees requested_bytes granted_bytes live_bytes "
-            "live_granted_bytes live_count peak_bytes peak_granted_bytes peak_ns unused_bytes reached_bytes "
-            "last_copy_ns requested_by"
-        )
-        sites = ledger.sites if ledger else ()
-        return _rows(names, [tuple(getattr(site, name) for name in names.split()) for site in sites])
-
-    @property
-    def blame(self) -> pd.DataFrame:
-        """One row for the waits of a thread at one place for one holder at one place, longest first."""
-        rows = [
-            (
-                *(row.wait, row.ns, row.count, row.longest_ns, row.longest_at_ns, row.certain),
-                *(row.waiter.pid, row.waiter.tid, row.waiter.thread),
-                *(row.waiter.site.function, row.waiter.site.file, row.waiter.site.line),
-                *(str(row.holder.kind), row.holder.pid, row.holder.tid, row.holder.name),
-                *(row.holder.site.function, row.holder.site.file, row.holder.site.line),
-                *(", ".join(row.holder.causes), " < ".join(row.holder.stack)),
-            )
-            for row in (self.analysis.blame.rows if self.analysis.blame else ())
-        ]
-        return _rows(
-            "wait ns count longest_ns longest_at_ns certainty pid tid thread function file line "
-            "holder_kind holder_pid holder_tid holder_name holder_function holder_file holder_line holder_causes "
-            "holder_stack",
-            rows,
-        )
-
-    def save_page(self, path: str | os.PathLike[str]) -> Path:
-        """Write the report as one HTML file; its path."""
-        from pinprof.report.gather import build
-        from pinprof.report.page.html import write_html
-
-        target = Path(path)
-        write_html(build(self.analysis), target)
-        return target
-
-    def page(self) -> str:
-        """The report as HTML."""
-        from pinprof import files
-
-        with files.temporary_folder() as folder:
-            return self.save_page(folder / "page.html").read_text("utf-8")
-
-    def __repr__(self) -> str:
-        return f"<pinprof result: {self.headline}>"
-
-    def _table(self, name: str) -> pd.DataFrame:
-        from pinprof.report.export.tables import tables
-
-        return _frame(tables(self.analysis).get(name, {}))
+    def __get__(self, instance: object, owner: type | None = None, /) -> Callable[..., _R_co]:
+        """The method of an instance."""
+        ...
 
 
 class Recording:
@@ -221,7 +97,8 @@ class Recording:
                 )
             _active = self
         try:
-            self._begin()
+            with worded_for_python():
+                self._begin()
         except BaseException:
             _active = None
             raise
@@ -252,46 +129,49 @@ class Recording:
             return
         self._phase.end()
         try:
-            outcome = self._session.stop(interrupted=kind is not None)
+            with worded_for_python():
+                outcome = self._session.stop(interrupted=kind is not None)
         finally:
             _active = None
-        recorded = recording.finish(
-            self._writer, outcome, calibrate=_in_silence if self._calibrate else None, running=True
-        )
+        with worded_for_python():
+            recorded = recording.finish(
+                self._writer, outcome, calibrate=_in_silence if self._calibrate else None, running=True
+            )
         self.path = recorded.path
         if recorded.broken_off is not None:
             raise recorded.broken_off
         if outcome.failure is not None and kind is None:
             raise outcome.failure
 
-    def __call__(self, function: Callable[_P, _R]) -> Callable[_P, _R]:
-        """Record every call of a function, each into a capture of its own; the last one is `wrapped.recording`."""
+    def __call__(self, function: Callable[_P, _R]) -> Recorded[_P, _R]:
+        """Record every call of a function, each into its own capture; `wrapped.recording` is the last one.
+
+        The recording of an `async def` lasts from its first step to its end and includes whatever else the loop runs.
+        """
         if inspect.iscoroutinefunction(function):
-            return self._coroutine(function)
+
+            @functools.wraps(function)
+            async def awaited(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
+                with self._again() as recording:
+                    result = await function(*arguments, **keywords)
+                decorated.recording = recording
+                return result
+
+            decorated = cast("Recorded[_P, _R]", awaited)
+            return decorated
 
         @functools.wraps(function)
-        def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
+        def called(*arguments: _P.args, **keywords: _P.kwargs) -> _R:
             with self._again() as recording:
                 result = function(*arguments, **keywords)
-            recorded.recording = recording  # type: ignore[attr-defined]
+            decorated.recording = recording
             return result
 
-        return recorded
+        decorated = cast("Recorded[_P, _R]", called)
+        return decorated
 
     def _again(self) -> Recording:
         return Recording(self.name, self._request, self._output, force=self._force, calibrate=self._calibrate)
-
-    def _coroutine(self, function: Callable[_P, Any]) -> Callable[_P, Any]:
-        """The same for an `async def`: recorded from its first step to its end, with what else the loop runs."""
-
-        @functools.wraps(function)
-        async def recorded(*arguments: _P.args, **keywords: _P.kwargs) -> Any:
-            with self._again() as recording:
-                result = await function(*arguments, **keywords)
-            recorded.recording = recording  # type: ignore[attr-defined]
-            return result
-
-        return recorded
 
 
 def record(
@@ -307,12 +187,17 @@ def record(
 ) -> Recording:
     """Record a part of this program: a context manager and a decorator.
 
-    All threads of the process and all it starts are recorded from the first line of the block to its last, which is a
-    range called `name`. The capture is `output`, or NAME-DATE.pinprof in the current directory. An exception inside
-    ends the recording, which is kept, and goes on. `gpu="uvm"` records managed memory by the driver's events. Where
-    `pinprof bench` has not measured this machine, some rates are measured after the block, for 3 seconds at most,
-    without the GPU; `calibrate=False` leaves that out. PinprofError when the kernel does not allow it, or while another
-    recording of this process runs.
+    The recording covers all threads of the process and every process that it starts, from the first line of the block
+    to its last. The block is a range called `name`. The capture is `output`, or NAME-DATE.pinprof in the current
+    directory; `force` replaces an existing one. After an exception in the block the recording is kept, and the
+    exception continues.
+
+    `frequency` is in CPU samples per second and thread; `fault_period` is in page faults per sample. `off_cpu` records
+    what threads wait for. `gpu="uvm"` records the driver's events of managed memory. If `pinprof bench` has not
+    measured this machine, pinprof measures some memory costs after the block, for 3 seconds at most and without the
+    GPU; `calibrate=False` skips this.
+
+    Raises PinprofError if the kernel does not permit the recording, or if another recording of this process is running.
     """
     from pinprof.collect import RecordRequest
 
@@ -332,11 +217,27 @@ def record(
 def _in_silence(_text: str) -> None: ...
 
 
-def open_result(path: str | os.PathLike[str]) -> Result:
-    """Read any recording that `pinprof report` reads; PinprofError when it cannot be."""
+def open_result(
+    path: str | os.PathLike[str],
+    *,
+    kallsyms: str | os.PathLike[str] | None = None,
+    symfs: str | os.PathLike[str] | None = None,
+    ranges: str | os.PathLike[str] | None = None,
+) -> Result:
+    """Read any recording that `pinprof report` reads.
+
+    `kallsyms` is a copy of the recording kernel's /proc/kallsyms, `symfs` a folder with the recorded binaries, and
+    `ranges` a file of NVTX ranges as JSON lines. Raises PinprofError if the recording cannot be read.
+    """
     from pinprof import analyze, read
 
-    return Result(analyze.analyze(read.read(Path(path), read.ReadOptions())))
+    options = read.ReadOptions(kallsyms=_path(kallsyms), symfs=_path(symfs), ranges=_path(ranges))
+    with worded_for_python():
+        return Result(analyze.analyze(read.read(Path(path), options)))
+
+
+def _path(given: str | os.PathLike[str] | None) -> Path | None:
+    return None if given is None else Path(given)
 
 
 def default_path(name: str) -> Path:
@@ -349,15 +250,3 @@ def default_path(name: str) -> Path:
             break
         first = default_name(f"{name}-{number}")
     return first
-
-
-def _rows(columns: str, rows: Sequence[tuple[Any, ...]]) -> pd.DataFrame:
-    return _frame({name: [row[at] for row in rows] for at, name in enumerate(columns.split())})
-
-
-def _frame(columns: Mapping[str, Any]) -> pd.DataFrame:
-    try:
-        import pandas as pd
-    except ImportError:
-        raise ToolMissing("Tables need pandas.", "Install it: pip install 'pinprof[notebook]'.", "pandas") from None
-    return pd.DataFrame(dict(columns))

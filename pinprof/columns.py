@@ -6,12 +6,15 @@ does many times faster than with pairs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import MISSING, dataclass, fields, replace
+import mmap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import MISSING, fields, replace
 from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
+
+from pinprof.lazy_dataclass import dataclass
 
 Int64 = NDArray[np.int64]
 Int32 = NDArray[np.int32]
@@ -31,8 +34,8 @@ _DTYPES: dict[str, Any] = {
     "Bool": np.bool_, "Float64": np.float64, "Texts": None,
 }  # fmt: skip
 _TIMES = ("time_ns", "start_ns", "end_ns")
-_FOUND_AT_ONCE = 1 << 16
-"""Pairs that are looked up in one go, so that what is in between stays in a processor's cache."""
+_AT_ONCE = 1 << 16
+"""Rows that are worked on in one go."""
 _columns_of: dict[type, Mapping[str, Any]] = {}
 """What `_columns` answered before."""
 
@@ -81,6 +84,15 @@ class Table:
         """The rows that happened, or began, in [start, end)."""
         begins: Int64 = next(getattr(self, name) for name in _columns(type(self)) if name in _TIMES)
         return self.take((begins >= start_ns) & (begins < end_ns))
+
+    def unload(self) -> None:
+        """Give back the memory of columns that lie in files; whoever looks at them again reads them again."""
+        for name in _columns(type(self)):
+            base = getattr(self, name)
+            while isinstance(base, np.ndarray):
+                base = base.base
+            if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
+                base.obj.madvise(mmap.MADV_DONTNEED)
 
     def moved(self, offset_ns: int) -> Self:
         """The same at times that are later by `offset_ns`."""
@@ -152,20 +164,71 @@ def in_order(start: Int64) -> Int64 | slice:
     return slice(None) if bool((start[1:] >= start[:-1]).all()) else np.argsort(start, kind="stable")
 
 
+def slices(rows: int) -> Iterator[slice]:
+    """All rows of a column, so many at a time that what lies between them stays in a processor's cache."""
+    for first in range(0, rows, _AT_ONCE):
+        yield slice(first, min(first + _AT_ONCE, rows))
+
+
+def rows_of(mask: Bool) -> Int64 | slice:
+    """The rows of a mask; a slice, which copies nothing, where they lie side by side."""
+    first, count = int(mask.argmax()) if len(mask) else 0, int(np.count_nonzero(mask))
+    return slice(first, first + count) if bool(mask[first : first + count].all()) else np.flatnonzero(mask)
+
+
 def narrowed(column: NDArray[Any]) -> NDArray[Any]:
     """The column in the narrowest signed type that holds it, for numbers that nobody reckons with."""
     if is_uniform(column):
         return packed(column)
-    low, high = int(column.min()), int(column.max())
-    fitting = (
-        kind for kind in (np.int8, np.int16, np.int32) if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max
-    )
-    return column.astype(next(fitting, column.dtype), copy=False)
+    return column.astype(fitting(int(column.min()), int(column.max())), copy=False)
+
+
+def fitting(low: int, high: int) -> type[np.signedinteger[Any]]:
+    """The narrowest signed type from `low` to `high`."""
+    kinds = (np.int8, np.int16, np.int32)
+    return next((kind for kind in kinds if np.iinfo(kind).min <= low and high <= np.iinfo(kind).max), np.int64)
 
 
 def packed(column: NDArray[Any]) -> NDArray[Any]:
     """The column, as a `uniform` one where it has one value alone."""
     return uniform(column[0], len(column), column.dtype) if len(column) and is_uniform(column) else column
+
+
+class GrowingColumn:
+    """A column that is appended to; `uniform` as long as all that is appended is so, with one value."""
+
+    def __init__(self, dtype: DTypeLike, room: int = 0) -> None:
+        """`room`: how many values are expected; memory is taken as they come."""
+        self._column: NDArray[Any] = np.zeros(1, dtype)
+        self._room = room
+        self._uniform = True
+        self._filled = 0
+
+    @property
+    def view(self) -> NDArray[Any]:
+        """The column as it stands; what is appended later may replace its memory."""
+        if self._uniform:
+            return uniform(self._column[0], self._filled, self._column.dtype)
+        return self._column[: self._filled]
+
+    def extend(self, values: NDArray[Any]) -> None:
+        """Append some values."""
+        if not len(values):
+            return
+        one = values.strides == (0,) and (not self._filled or bool(values[0] == self._column[0]))
+        end = self._filled + len(values)
+        if self._uniform and one:
+            self._column[0] = values[0]
+        else:
+            if end > len(self._column):
+                grown = np.empty(max(end, self._room, len(self._column) * 3 // 2), self._column.dtype)
+                grown[: self._filled] = self.view
+                self._column = grown
+            elif self._uniform:
+                self._column[: self._filled] = self._column[0]
+            self._column[self._filled : end] = values
+            self._uniform = False
+        self._filled = end
 
 
 @dataclass(frozen=True)
@@ -179,12 +242,13 @@ class PairIndex:
     keys: Int64
     """Of several processes, per row its process and the place of its number in `numbers`, packed; ascending."""
     rows: Int64
-    """Per key its row; of one process, per number the first row that has it."""
+    """Per key its row; of one process, per number the first row that has it. No wider than needed."""
 
     @classmethod
     def of(cls, process: Int32, number: Int64, rows: Int64) -> Self:
         """An index of some rows of two columns."""
-        numbers, process = number[rows].astype(np.int64), process[rows]
+        numbers, process = number[rows], process[rows]
+        rows = rows.astype(fitting(0, len(number)))
         none = np.zeros(0, np.int64)
         if is_uniform(process):
             if not bool((numbers[1:] > numbers[:-1]).all()):
@@ -198,11 +262,13 @@ class PairIndex:
 
     def find(self, process: Int32, number: Int64) -> Int64:
         """Per pair the first row that has it, -1 where none does."""
-        found = np.full(len(number), -1, np.int64)
-        for first in range(0, len(number) if len(self.rows) else 0, _FOUND_AT_ONCE):
-            part = slice(first, first + _FOUND_AT_ONCE)
-            at = np.minimum(np.searchsorted(self.numbers, number[part]), len(self.numbers) - 1)
-            known = self.numbers[at] == number[part]
+        found = np.full(len(number), -1, self.rows.dtype)
+        # Of different types, the look-up of each part would convert all of them.
+        numbers = self.numbers.astype(np.result_type(self.numbers, number), copy=False)
+        for part in slices(len(number) if len(self.rows) else 0):
+            wanted = number[part].astype(numbers.dtype, copy=False)
+            at = np.minimum(np.searchsorted(numbers, wanted), len(numbers) - 1)
+            known = numbers[at] == wanted
             if self.process is None:
                 keys = pack(process[part], at)
                 at = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)

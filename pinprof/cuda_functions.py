@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 
 from pinprof.activity_kinds import CopyKind, MemoryKind
+from pinprof.lazy_dataclass import dataclass
 
 SUFFIX = re.compile(r"(_v\d+)?(_ptsz|_ptds)?(_v\d+)?$")
 """`cuMemAlloc_v2`, `cuMemcpyHtoDAsync_v2_ptsz`, `cudaMemcpyAsync_ptsz`: versions and stream modes of a function."""

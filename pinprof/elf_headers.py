@@ -9,8 +9,9 @@ from __future__ import annotations
 import os
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import BinaryIO
+
+from pinprof.lazy_dataclass import dataclass
 
 SYMTAB, NOTE, NOBITS, DYNSYM = 2, 7, 8, 11
 """Types of sections."""

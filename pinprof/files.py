@@ -16,7 +16,7 @@ import os
 import stat
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 PRIVATE = 0o600
 """For its owner alone, as everything in a capture."""
@@ -125,6 +125,14 @@ def temporary_folder(within: str | None = None) -> Iterator[Path]:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os.close(lock)
+
+
+def nameless() -> BinaryIO:
+    """A file without a name, to write and read, which is gone when nobody has it open or mapped."""
+    import tempfile
+
+    # The operating system's own way (O_TMPFILE), or a name that is removed at once.
+    return cast("BinaryIO", tempfile.TemporaryFile(prefix=_PREFIX))
 
 
 def _remove_left_behind(place: Path) -> None:

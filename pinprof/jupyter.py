@@ -1,50 +1,95 @@
-"""`%load_ext pinprof`, then `%%pinprof [NAME] [--frequency HZ] [--height PX]`: records a cell and shows its report."""
+"""The notebook magic `%%pinprof`: `%load_ext pinprof` stores what reports share, each cell shows its own report.
+
+    %%pinprof [NAME] [--frequency HZ] [--height PX] [--whole]
+
+If a cell fails or is too short for a report, one line says so instead.
+"""
 
 from __future__ import annotations
 
 import argparse
-import html
+import difflib
+import re
 import shlex
+from pathlib import Path
 from typing import Any
 
+from pinprof.analyze.evidence import LEAST_NS
 from pinprof.errors import PinprofError, UsageError
+from pinprof.report.page import notebook
+from pinprof.result import Result
 from pinprof.terminal import say
+from pinprof.units import format_ns
 
-_USAGE = "Write: %%pinprof [NAME] [--frequency HZ] [--height PX]."
+_USAGE = "Write: %%pinprof [NAME] [--frequency HZ] [--height PX] [--whole]."
+_OPTIONS = ("--frequency", "--height", "--whole")
+_SHORTEST = 120
+"""Pixels."""
+
+
+class Loaded:
+    """What the reports of a notebook share, as the output of `%load_ext pinprof`."""
+
+    def _repr_html_(self) -> str:
+        return notebook.shared()
+
+    def __repr__(self) -> str:
+        return "pinprof is loaded. Start a cell with %%pinprof to record it."
 
 
 class Page:
-    """A report inside a notebook: the page in a frame of its own, which may run its script and nothing else."""
+    """A cell's report; the headline and the capture where a notebook shows text only."""
 
-    def __init__(self, page: str, height: int) -> None:
-        self._page, self._height = page, height
+    def __init__(self, result: Result, path: Path, height: int, *, whole: bool) -> None:
+        self._result, self._path, self._height, self._whole = result, path, height, whole
 
     def _repr_html_(self) -> str:
-        return (
-            f'<iframe srcdoc="{html.escape(self._page)}" sandbox="allow-scripts" width="100%" height="{self._height}" '
-            'style="border: 1px solid #8884; border-radius: 6px" title="pinprof report"></iframe>'
-        )
+        show = notebook.whole if self._whole else notebook.cell
+        return show(self._result.page(), self._height)
+
+    def __repr__(self) -> str:
+        return f"{self._result.headline}\nCapture: {self._path}"
+
+
+class CellFailed(Exception):
+    """Ends a cell whose own error IPython has shown, so that what runs all cells stops; one line is shown of it."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"pinprof: {self}"]
 
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
-        raise UsageError(f"%%pinprof: {message}.", _USAGE, "magic")
+        unknown = re.search(r"--[\w-]+", message.partition("unrecognized arguments:")[2])
+        near = difflib.get_close_matches(unknown[0], _OPTIONS, 1) if unknown else []
+        raise UsageError(f"%%pinprof: {message}.", f"Did you mean {near[0]}? {_USAGE}" if near else _USAGE, "magic")
 
 
 def _arguments(line: str) -> argparse.Namespace:
-    parser = _Parser("%%pinprof", add_help=False)
+    parser = _Parser("%%pinprof", add_help=False, allow_abbrev=False)
     parser.add_argument("name", nargs="*")
     parser.add_argument("--frequency", type=int, default=999)
     parser.add_argument("--height", type=int, default=900)
+    parser.add_argument("--whole", action="store_true")
     try:
-        words = shlex.split(line)
+        given = parser.parse_args(shlex.split(line))
     except ValueError as error:
         raise UsageError(f"%%pinprof: {error}.", _USAGE, "magic") from error
-    return parser.parse_args(words)
+    if given.height < _SHORTEST:
+        raise UsageError(f"%%pinprof: --height {given.height} is too small.", f"Give {_SHORTEST} or more.", "magic")
+    return given
+
+
+def _length_ns(result: Result) -> int:
+    """How long the cell took: it is the first range of its recording."""
+    ranges = result.analysis.capture.ranges
+    return int(ranges.end_ns[0] - ranges.start_ns[0]) if len(ranges) else 0
 
 
 def load(shell: Any) -> None:
-    """Add the magic to an IPython shell."""
+    """Add the magic to an IPython shell, and show what reports share."""
+    from IPython.display import display
+
     from pinprof import api
 
     def magic(line: str, cell: str) -> Page | None:
@@ -53,10 +98,21 @@ def load(shell: Any) -> None:
             options = _arguments(line)
             with api.record(" ".join(options.name) or "cell", frequency=options.frequency) as recording:
                 # It prints the cell's output, and what the cell raises.
-                shell.run_cell(cell)
-            return Page(recording.result.page(), options.height)
+                ran = shell.run_cell(cell)
+            path = recording.path
+            assert path is not None
+            error = ran.error_before_exec or ran.error_in_exec
+            if error is not None:
+                text = f"the cell failed with {type(error).__name__}, so there is no report. Capture: {path}"
+                raise CellFailed(text)
+            length_ns = _length_ns(recording.result)
+            if length_ns < LEAST_NS:
+                text = f"the cell took {format_ns(length_ns)}, which is too short for a report. Capture: {path}"
+                say(f"pinprof: {text}")
+                return None
+            return Page(recording.result, path, options.height, whole=options.whole)
         except PinprofError as error:
-            say(f"pinprof: {error}")
-            return None
+            raise CellFailed(str(error)) from None
 
     shell.register_magic_function(magic, magic_kind="cell", magic_name="pinprof")
+    display(Loaded())  # type: ignore[no-untyped-call]

@@ -11,7 +11,6 @@ import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
 import tempfile
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ _HERE = Path(__file__).parent
 _HEADER = _HERE / "cursor.h"
 """What the sources share."""
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
-_OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 @dataclass(frozen=True)
@@ -65,6 +63,7 @@ class Library:
 
     def find(self) -> Path:
         """The library of this version, compiled now if need be; ToolMissing where it cannot be."""
+        from pinprof import cache
         from pinprof.errors import ToolMissing
 
         built = self.source.with_name(self.name)
@@ -76,18 +75,16 @@ class Library:
                 "Install one (Debian: apt install gcc libc6-dev) and record again, or record with nsys.",
                 "c-library",
             )
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "pinprof"
+        folder = cache.place()
         try:
-            cache.mkdir(mode=0o700, parents=True, exist_ok=True)
-            owner = cache.stat()
-            if owner.st_uid != os.geteuid() or owner.st_mode & _OTHERS_MAY_WRITE:
+            if not cache.made_private(folder):
                 raise ToolMissing(
-                    f"The {self.title} was not built in {cache}, because other users can write there.",
+                    f"The {self.title} was not built in {folder}, because other users can write there.",
                     "Set XDG_CACHE_HOME to a directory of your own.",
                     "c-library",
                 )
-            cached = cache / self.name
-            return cached if cached.is_file() else self.compile_into(cache)
+            cached = folder / self.name
+            return cached if cached.is_file() else self.compile_into(folder)
         except subprocess.CalledProcessError as error:
             said = (error.stderr.strip().splitlines() or [f"exit status {error.returncode}"])[0]
             raise ToolMissing(
@@ -97,7 +94,7 @@ class Library:
             ) from error
         except (OSError, RuntimeError) as error:
             raise ToolMissing(
-                f"The {self.title} could not be built in {cache}: {error}.",
+                f"The {self.title} could not be built in {folder}: {error}.",
                 "Set XDG_CACHE_HOME to a directory that you can write to.",
                 "c-library",
             ) from error

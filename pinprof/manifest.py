@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.shapes import ANYTHING, COUNT, PID, TEXT, TIME, Each, Either, Facts, OneOf, Real, Record, Shape, Whole
 
 _SIZE, _NUMBER = Whole(0, 1 << 50), Whole(1, 1 << 31)
@@ -98,6 +99,10 @@ SHAPE = Facts(
 """What manifest.json may hold; what does not fit is as if it were not known, since a manifest may be edited by hand."""
 
 _SHOWN_BY = {"prefault": "prefaulting", "register": "registering"}
+
+
+USER_ONLY = "only the program's own code"
+"""In the note of a recording without the kernel's part, which the pytest plugin looks for."""
 
 
 @dataclass(frozen=True)

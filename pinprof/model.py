@@ -7,7 +7,7 @@ Times are nanoseconds of the clock named in `ClockSync.source` (CLOCK_MONOTONIC 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import cached_property
 from itertools import pairwise
 from typing import Literal
@@ -23,6 +23,7 @@ from pinprof.columns import Int64 as Int64
 from pinprof.columns import Table, Texts
 from pinprof.columns import UInt8 as UInt8
 from pinprof.columns import UInt64 as UInt64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import Manifest
 from pinprof.rates import Rates
 
@@ -196,9 +197,10 @@ class SampleTable(Table):
     """Bits of `READY` and `CONTINUED` for an interval off the CPU; None when none were recorded."""
 
 
-BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ = range(3)
+BY_THREAD, BY_INTERRUPT, BY_SOFTIRQ, BY_EXIT = range(4)
 """Values of `WakeupTable.context`: a thread woke another; an interrupt did, while whatever thread ran; work did that
-follows interrupts, or that a thread does for the network on its way out of the kernel.
+follows interrupts, or that a thread does for the network on its way out of the kernel; a thread did by its end, which
+analysis concludes and no recording says.
 """
 
 
@@ -216,6 +218,15 @@ class WakeupTable(Table):
     context: UInt8
     stack: Int32
     """The waker's, in `Capture.stacks`; NO_NODE where it was not recorded."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ExitTable(Table):
+    """Threads that ended, ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    tid: Int32
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -251,6 +262,19 @@ class ProcessMemory:
     """`rss, shmem, pinned, locked, swap, huge` in bytes and `threads`; what was not recorded is absent."""
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class PageTable(Table):
+    """Single pages of the program's large mappings, as they were found at single moments; ordered by time."""
+
+    time_ns: Int64
+    pid: Int32
+    address: UInt64
+    node: Int16
+    """The NUMA node; -1 where there was no page, -2 where it is not known."""
+    huge: Int8
+    """1 where it is mapped as a huge page, 0 where not, -1 where that is not known."""
+
+
 @dataclass(frozen=True)
 class MemoryLog:
     """Memory of the program and counters of the machine, looked at about ten times a second."""
@@ -261,6 +285,7 @@ class MemoryLog:
     processes: tuple[ProcessMemory, ...]
     """In the order in which they were first seen: the program itself, then its descendants."""
     bad_lines: int = 0
+    pages: PageTable = field(default_factory=PageTable.empty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -325,6 +350,8 @@ class Capture:
     """NVTX marks on the samples' clock; those of a tracing tool are in `activity`."""
     wakeups: WakeupTable | None = None
     """Who woke the program's threads; None where nothing recorded it."""
+    exits: ExitTable = field(default_factory=ExitTable.empty)
+    """When threads of the program ended, as far as that was recorded."""
     strangers: Mapping[int, str] = field(default_factory=dict)
     """Processes outside the program that woke its threads → name of their command; empty unless all were recorded."""
     traced: Capture | None = None

@@ -17,11 +17,11 @@ import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
 from pinprof.errors import CaptureError, PinprofError, ToolMissing, readable
+from pinprof.lazy_dataclass import dataclass
 
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report "
 STREAM_MAGIC = b"NVIDIA Nsight Systems Stream "

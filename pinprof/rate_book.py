@@ -10,11 +10,12 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Self
 
 from pinprof import rates
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.rates import NEED_NO_GPU, Rate, Rates, prefault_threads
 
@@ -28,7 +29,7 @@ PER_PAGE = {"fault.4k": ("touch.first", 4096), "fault.huge": ("touch.huge", 2 <<
 """Derived measure → the measure of whole buffers and its page: one fault of those that create so many bytes."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Estimate:
     """What one operation costs. `low_ns <= ns <= high_ns`."""
 
@@ -45,7 +46,7 @@ class Estimate:
         return replace(self, ns=self.ns * count, low_ns=self.low_ns * count, high_ns=self.high_ns * count)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Source:
     """Rates that have one origin."""
 

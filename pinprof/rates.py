@@ -18,12 +18,13 @@ import json
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal, Self
 
 from pinprof import files, shapes
 from pinprof.errors import CaptureError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.shapes import ANYTHING, COUNT, TEXT, Each, Facts, OneOf, Real, Record, Shape, Unfit
 
 SCHEMA_VERSION = 1
@@ -96,7 +97,7 @@ _SHAPE = Record(
 _PREFAULT = re.compile(r"prefault\.t([1-9]\d{0,5})", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rate:
     """What one call of a measure costs at one size."""
 
@@ -111,7 +112,7 @@ class Rate:
     """90th percentile."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Rates:
     """Everything measured on one machine with one backend."""
 

@@ -10,7 +10,7 @@ import contextlib
 import mmap
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -20,6 +20,7 @@ from pinprof.bench.calibration import LIMIT_S, calibration_of
 from pinprof.collect import Outcome, RecordRequest, host, python, run
 from pinprof.collect.proc import alive
 from pinprof.errors import CaptureError, CollectError, PinprofError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
 from pinprof.store import (
@@ -37,6 +38,8 @@ from pinprof.store import (
 
 NO_CALIBRATION_VARIABLE = "PINPROF_NO_CALIBRATE"
 """Any value but an empty one turns calibration off for every recording."""
+SHORTEST_NS = 10_000_000
+"""Nothing in a shorter run costs enough to predict a saving (`analyze.evidence.LEAST_NS`), so rates answer nothing."""
 Say = Callable[[str], None]
 
 
@@ -82,7 +85,7 @@ def record(
     calibrate: Say | None = None,
     labels: Mapping[str, str] = MappingProxyType({}),
     kernel_symbols: bool = True,
-    told: run.Told = run.Told(),  # noqa: B008 - frozen
+    told: run.Told = run.Told(),
 ) -> Recorded:
     """Record a program into a new capture, whose manifest names `command`, `rank`, and of a scenario what it ran.
 
@@ -152,7 +155,7 @@ def finish(
     notes: list[str] = []
     broken_off: KeyboardInterrupt | None = None
     manifest = replace(writer.manifest, scenario=scenario or {}, collectors=outcome.collectors)
-    rates_step = _Rates(calibrate, running=running)
+    rates_step = _Rates(calibrate, outcome.duration_ns, running=running)
     for what, store in (("Symbols", _store_symbols), ("Rates of this machine", rates_step.store)):
         try:
             store(writer.path, manifest)
@@ -201,9 +204,9 @@ def _store_symbols(directory: Path, manifest: Manifest) -> None:
 class _Rates:
     """The rates of this machine, put beside the samples: what `pinprof bench` has measured, else a calibration."""
 
-    def __init__(self, say: Say | None, *, running: bool) -> None:
+    def __init__(self, say: Say | None, duration_ns: int, *, running: bool) -> None:
         self._say = None if os.environ.get(NO_CALIBRATION_VARIABLE) else say
-        self._running = running
+        self._short, self._running = duration_ns < SHORTEST_NS, running
         self.notes: tuple[str, ...] = ()
 
     def store(self, directory: Path, manifest: Manifest) -> None:
@@ -211,11 +214,13 @@ class _Rates:
         backend = manifest.scenario.get("backend")
         measured = rates.load_for(manifest.host, backend if isinstance(backend, str) else None)
         if measured is None and self._say is not None and holds_recording(directory):
-            self._say(f"Measuring memory costs on this machine (up to {LIMIT_S:.0f} s; --no-calibrate skips this)")
-            found = calibration_of(
-                rates.machine_of(manifest.host), os.environ, cuda=not self._running and _saw_cuda(directory)
-            )
-            measured, self.notes = found.rates, found.notes
+            with_cuda = _saw_cuda(directory)
+            if with_cuda or not self._short:
+                self._say(f"Measuring memory costs on this machine (up to {LIMIT_S:.0f} s; --no-calibrate skips this)")
+                found = calibration_of(
+                    rates.machine_of(manifest.host), os.environ, cuda=with_cuda and not self._running
+                )
+                measured, self.notes = found.rates, found.notes
         if measured is not None:
             files.written(directory / RATES, rates.to_json(measured))
 

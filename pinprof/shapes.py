@@ -12,9 +12,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from typing import Any, Protocol
+
+from pinprof.lazy_dataclass import dataclass
 
 MOST = 2**63 - 1
 """What a column of 64 bits holds."""

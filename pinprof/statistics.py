@@ -11,12 +11,15 @@ of Statistics 6 (1979), 65; Smyth, Statistical Applications in Genetics and Mole
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import nctdtrinc, polygamma, psi, stdtr, stdtrit
+
+from pinprof.distributions import digamma, noncentral_t_cdf, t_cdf, t_quantile, t_shift, tetragamma, trigamma
+from pinprof.lazy_dataclass import dataclass
 
 LEVEL = 0.05
 """So often may a whole comparison call something significant where nothing differs."""
@@ -29,7 +32,7 @@ Runs = Sequence[float] | Floats
 """One figure per run of a side."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Estimate:
     """The mean difference `after - before`, in the unit of what was compared, and how far chance carries it.
 
@@ -48,11 +51,11 @@ class Estimate:
         """The chance of a difference at least as large, either way, where none exists."""
         if not self.error:
             return float(not self.value)
-        return float(2 * stdtr(_finite(self.freedom), -abs(self.value) / self.error))
+        return 2 * t_cdf(self.freedom, -abs(self.value) / self.error)
 
     def interval(self, confidence: float = CONFIDENCE) -> tuple[float, float]:
         """The interval that holds the true difference with this confidence."""
-        reach = float(stdtrit(_finite(self.freedom), (1 + confidence) / 2)) * self.error
+        reach = t_quantile(self.freedom, (1 + confidence) / 2) * self.error
         return self.value - reach, self.value + reach
 
     def detectable(self, power: float = POWER, level: float = LEVEL) -> float:
@@ -60,9 +63,17 @@ class Estimate:
 
         Of several comparisons, `level` is what Holm's correction leaves for this one: at worst `LEVEL / number`.
         """
-        freedom = _finite(self.freedom)
-        threshold = float(stdtrit(freedom, 1 - level / 2))
-        return float(nctdtrinc(freedom, 1 - power, threshold)) * self.error
+        return t_shift(self.freedom, 1 - power, t_quantile(self.freedom, 1 - level / 2)) * self.error
+
+    def detects(self, change: float, power: float = POWER, level: float = LEVEL) -> bool:
+        """Whether a test at `level` finds a true difference of this amount with chance `power`.
+
+        The same as `detectable(power, level) <= change`, without the search for the smallest one.
+        """
+        if not self.error:
+            return True
+        edge = t_quantile(self.freedom, 1 - level / 2)
+        return noncentral_t_cdf(self.freedom, change / self.error, edge) <= 1 - power
 
     @property
     def ratio(self) -> float:
@@ -136,18 +147,24 @@ def holm(chances: Sequence[float], weights: Sequence[float] | None = None) -> li
 
 def threshold(freedom: float, comparisons: int) -> float:
     """How many standard errors a difference must have where so many are compared (Bonferroni's correction)."""
-    return float(stdtrit(_finite(freedom), 1 - LEVEL / (2 * comparisons)))
+    return t_quantile(freedom, 1 - LEVEL / (2 * comparisons))
 
 
-def runs_needed(spread: float, change: float, power: float = POWER, level: float = LEVEL, most: int = 1000) -> int:
-    """How many interleaved rounds find a change of this size, both in logarithms; `most` where more were needed.
+def runs_needed(
+    found: Estimate, runs: tuple[int, int], change: float, power: float = POWER, level: float = LEVEL, most: int = 1000
+) -> int:
+    """How many runs of each side detect a change of this size, in the unit of `found`; `most` where more are needed.
 
-    `spread` is the standard deviation of the rounds: that of `paired_ratio` is `error * sqrt(rounds)`.
+    `found` compares so many `runs` of the sides; further runs vary as these do, and as much on one side as on the
+    other. Each further run is a degree of freedom more; what an estimate borrowed from others stays.
     """
-    for rounds in range(2, most):
-        if Estimate(0.0, spread / math.sqrt(rounds), rounds - 1).detectable(power, level) <= change:
-            return rounds
-    return most
+    spread = found.error / math.sqrt(1 / runs[0] + 1 / runs[1])
+
+    def detects(count: int) -> bool:
+        freedom = max(1.0, found.freedom + 2 * count - sum(runs))
+        return Estimate(0.0, spread * math.sqrt(2 / count), freedom).detects(change, power, level)
+
+    return 2 + bisect_left(range(2, most), True, key=detects)
 
 
 def moderated(estimates: Sequence[Estimate], most: float = math.inf) -> list[Estimate]:
@@ -177,21 +194,21 @@ def _prior(variance: Floats, freedom: Floats) -> tuple[float, float]:
 
     No degree where they differ by more than any prior explains.
     """
-    centred = np.log(variance) - psi(freedom / 2) + np.log(freedom / 2)
-    beyond = float(centred.var(ddof=1) - polygamma(1, freedom / 2).mean())
+    centred = np.log(variance) - _each(digamma, freedom / 2) + np.log(freedom / 2)
+    beyond = float(centred.var(ddof=1) - _each(trigamma, freedom / 2).mean())
     middle = float(centred.mean())
     if beyond <= 0:
         return math.inf, math.exp(middle)
     half = _inverse_trigamma(beyond)
-    return 2 * half, math.exp(middle + float(psi(half)) - math.log(half))
+    return 2 * half, math.exp(middle + digamma(half) - math.log(half))
 
 
 def _inverse_trigamma(value: float) -> float:
     """Where the trigamma function has this value, by Newton's method on its reciprocal, which is nearly a line."""
     guess = 0.5 + 1 / value
     for _ in range(50):
-        here = float(polygamma(1, guess))
-        step = here * (1 - here / value) / float(polygamma(2, guess))
+        here = trigamma(guess)
+        step = here * (1 - here / value) / tetragamma(guess)
         guess += step
         if abs(step) < 1e-10 * guess:
             break
@@ -203,9 +220,8 @@ def _logs(values: Runs) -> Floats | None:
     return np.log(column) if len(column) and bool((column > 0).all()) else None
 
 
-def _finite(freedom: float) -> float:
-    """The t distribution with so many degrees of freedom is the normal one."""
-    return min(freedom, 1e6)
+def _each(function: Callable[[float], float], values: Floats) -> Floats:
+    return np.array([function(value) for value in values.tolist()])
 
 
 def _exp(value: float) -> float:

@@ -32,13 +32,14 @@ import json
 import os
 import re
 import shutil
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Self
 
 from pinprof import __version__, files, shapes
 from pinprof.errors import CaptureError, CollectError, unreadable, unwritable
+from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import SHAPE, Manifest
 
 SCHEMA_VERSION = 1

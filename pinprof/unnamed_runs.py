@@ -8,11 +8,12 @@ one frame behind it, and those of a file that pinprof wrote are taken apart befo
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.columns import Bool, Int32, Int64, pack, pairs_of, unpack
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, FrameTable, StackTable
 
 _COUNTED = re.compile(r"(\[[^\[\]]+\]) × (\d{1,4})")

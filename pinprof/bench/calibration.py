@@ -10,11 +10,11 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.rates import Rate, Rates, is_measure
 
 LIMIT_S = 3.0

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, variance
 from typing import Any
@@ -12,9 +11,10 @@ from typing import Any
 from pyperf._utils import is_significant, tdist95conf_level
 
 from pinprof.bench.suite import load_suite
+from pinprof.lazy_dataclass import dataclass
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Row:
     """One benchmark that both have."""
 
@@ -30,7 +30,7 @@ class Row:
         return self.after_ns / self.before_ns
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Comparison:
     """Two measurements."""
 

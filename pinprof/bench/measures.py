@@ -11,12 +11,12 @@ from __future__ import annotations
 import os
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import TypeVar, cast
 
 from pinprof.bench.files import copied_on_write, map_touched, read_whole
 from pinprof.bench.timers import Timer, free, fresh, making, repeated
 from pinprof.errors import ScenarioError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.rates import prefault_threads
 from pinprof.scenario import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import difflib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from pinprof import rates
 from pinprof.bench.measures import TRIALS, names, trial_of
 from pinprof.errors import ScenarioError, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import format_bytes, format_counted
 
 SMALLEST_BYTES, LARGEST_BYTES = 64 << 10, 4 << 30

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any
 
@@ -12,6 +11,7 @@ from pinprof.bench.plan import Job, LeftOut, Request, plan, set_values
 from pinprof.bench.process import Worker
 from pinprof.bench.suite import suite_of
 from pinprof.errors import ScenarioError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import format_bytes
 
 _CALIBRATION_SHARE = 0.45

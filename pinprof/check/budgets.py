@@ -15,11 +15,12 @@ import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import (
     format_bytes,
     format_count,

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from statistics import fmean, stdev
 
 from pinprof.check.budgets import Budget, format_amount
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount
+from pinprof.lazy_dataclass import dataclass
 from pinprof.statistics import Estimate, difference, holm, paired_ratio, ratio
 from pinprof.units import format_counted, format_share
 
@@ -82,7 +83,7 @@ def _absolute(budget: Budget, amounts: Sequence[Amount]) -> Test:
     mean, spread = fmean(values), max(stdev(values), _sampled(amounts) * math.sqrt(len(values)))
     excess = Estimate(mean - budget.limit, spread / math.sqrt(len(values)), len(values) - 1)
     error = format_amount(excess.interval(_CONFIDENCE)[1] - excess.value, "ns")
-    allowed = f"{format_amount(budget.limit, 'ns')} is allowed"
+    allowed = f"the limit is {format_amount(budget.limit, 'ns')}"
     told = f"{format_amount(mean, 'ns')} ± {error} in {len(values)} runs, and {allowed}"
     return Test(budget, tuple(amounts), excess, matters, budget.limit, mean, told, spread)
 
@@ -99,7 +100,7 @@ def _against(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount], 
         plain = difference(before, values)
         assert plain is not None, "runs were counted before"
         excess = replace(plain, value=mean - allowed_ns)
-        told = f"{format_amount(mean, 'ns')}, and {format_amount(allowed_ns, 'ns')} is allowed"
+        told = f"{format_amount(mean, 'ns')}, and the limit is {format_amount(allowed_ns, 'ns')}"
         spread = plain.error * math.sqrt(len(values))
         return Test(budget, tuple(amounts), excess, max(matters_ns, 1.0), allowed_ns, mean, told, spread)
     sampled = math.hypot(_sampled(amounts) / mean, _sampled(base) / was)
@@ -110,7 +111,7 @@ def _against(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount], 
     told = (
         f"{format_amount(mean, 'ns')} against the baseline's {format_amount(was, 'ns')}: "
         f"{change} {'more' if found.ratio >= 1 else 'less'} ({low} to {high}, {len(values)} runs), "
-        f"and {budget.limit_words} is allowed"
+        f"and the limit is {budget.limit_words}"
     )
     matters = math.log1p(matters_ns / allowed_ns)
     spread = error * math.sqrt(len(values))
@@ -131,7 +132,7 @@ def share_test(budget: Budget, amounts: Sequence[Amount], base: Sequence[Amount]
     runs = f" in {count} runs" if count > 1 else ""
     note = f" of {format_counted(sum(one.samples for one in amounts), 'sample', 'samples')}"
     told = f"{format_share(mean, 1) if mean else '0 %'} ± {format_share(2 * error, 1) if error else '0 %'}{note}{runs}"
-    allowed = f"{format_share(limit, 1)} is allowed" if limit else "none is allowed"
+    allowed = f"the limit is {format_share(limit, 1) if limit else '0 %'}"
     return Test(budget, tuple(amounts), excess, 0.0, limit, mean, f"{told}, and {allowed}", error * math.sqrt(count))
 
 

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
-from scipy.special import stdtrit
-
 from pinprof.check.budgets import Budget, Unit, format_amount
 from pinprof.check.chance import LEVEL
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount, Unassessable
+from pinprof.distributions import t_quantile
 from pinprof.units import format_counted
 
 SURE = 2.6
@@ -116,7 +115,7 @@ def _limit(budget: Budget, base: Sequence[Amount], runs: int) -> float:
     values = [one.value + SURE * one.error for one in base]
     top = max(values)
     if len(values) >= _RANGE_RUNS and (spread := stdev(values)):
-        reach = float(stdtrit(len(values) - 1, 1 - LEVEL / runs)) * spread * math.sqrt(1 + 1 / len(values))
+        reach = t_quantile(len(values) - 1, 1 - LEVEL / runs) * spread * math.sqrt(1 + 1 / len(values))
         top = max(top, fmean(values) + reach)
     # What is counted comes in whole numbers.
     return float(math.floor(top * (1 + budget.growth) + budget.limit + 1e-9))

@@ -10,13 +10,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from pinprof.analyze.results import Analysis
 from pinprof.check.budgets import DEFAULT_RUNS, FEWEST_RUNS, LIMITED, Budget, Unit, budgets_of, format_amount
 from pinprof.check.taken import take
 from pinprof.check.view import Amount
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.terminal import printable
 from pinprof.units import format_bytes, format_share, parse_bytes
 

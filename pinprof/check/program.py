@@ -11,7 +11,7 @@ import random
 import shutil
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pinprof import files
@@ -21,6 +21,7 @@ from pinprof.check.judge import precise
 from pinprof.check.taken import Run, take
 from pinprof.collect.program import find_program
 from pinprof.errors import CollectError, TrialError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.trial import recorded
 
 MOST_ROUNDS = 200

@@ -7,13 +7,14 @@ breaks it is known; and where something was found, with its limit just below. Bo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from pinprof.check.budgets import Budget, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import Run, Taken
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import format_share
 
 LOOSE = 1.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePath
 
 from pinprof.analyze.results import Analysis
@@ -12,6 +12,7 @@ from pinprof.check.measures import MEASURES
 from pinprof.check.view import Amount, Unassessable, View
 from pinprof.compare.runs import identity_of
 from pinprof.compare.surroundings import surroundings_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.store import PARTIAL
 
 Taken = Amount | Unassessable

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 
 from pinprof.check.budgets import Budget, Unit
+from pinprof.lazy_dataclass import dataclass
 
 
 class Outcome(StrEnum):

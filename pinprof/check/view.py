@@ -5,7 +5,6 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -24,6 +23,7 @@ from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.columns import Bool, Float64, Int32, Int64, Table
 from pinprof.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+from pinprof.lazy_dataclass import dataclass
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."

@@ -168,6 +168,7 @@ def trust(before: Side, after: Side, rows: Sequence[Row], clock: Row | None) -> 
         least = ""
         if clock and clock.detectable:
             least = f" From what is known, changes below {format_share(clock.detectable, 1)} can't be detected."
+            least += _more_runs(clock)
         return (
             f"{which}: the variation between runs is unknown, so there is no test. Record each side at least "
             f"twice.{least}"
@@ -176,10 +177,19 @@ def trust(before: Side, after: Side, rows: Sequence[Row], clock: Row | None) -> 
     if clock is None or not clock.detectable:
         return f"{runs}."
     least = f"{format_share(clock.detectable, 1)} of {_subject(clock).lower()}"
-    calm = undisturbed(rows)
+    calm, told = undisturbed(rows), clock
     if calm is not None and calm is not clock and calm.detectable and calm.detectable < _MUCH * clock.detectable:
         least += f", or of {format_share(calm.detectable, 1)} of it without preemption,"
-    return f"{runs}: a change of {least} is detected with 90 % probability."
+        told = calm
+    return f"{runs}: a change of {least} is detected with 90 % probability.{_more_runs(told)}"
+
+
+def _more_runs(row: Row) -> str:
+    """A sentence on how many runs detect less; empty where these are enough, or no reasonable number is."""
+    if row.more_runs is None:
+        return ""
+    runs = format_counted(row.more_runs.runs, "run", "runs")
+    return f" About {runs} of each side detect a change of {100 * row.more_runs.change:.0f} % of {_of(row)}."
 
 
 def tracing_note(before: Sequence[Run], after: Sequence[Run], clock: Row | None) -> str:

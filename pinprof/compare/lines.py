@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+from pinprof.lazy_dataclass import dataclass
 
 Place = tuple[str, str, int]
 """File, function and line."""

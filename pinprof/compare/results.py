@@ -7,11 +7,12 @@ per run, in the order of the side's recordings.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from statistics import fmean
 from typing import Literal
 
 from pinprof.columns import Bool, Float64, Int16, Int32, Int64, Table, Texts, UInt8
+from pinprof.lazy_dataclass import dataclass
 from pinprof.statistics import Estimate
 
 Family = Literal["phase", "range", "call", "cause", "line", "event"]
@@ -72,6 +73,16 @@ class WorkUnit:
 
 
 @dataclass(frozen=True)
+class MoreRuns:
+    """How many runs detect a smaller change than those that were compared."""
+
+    runs: int
+    """Of each side, about: if they vary as these do."""
+    change: float
+    """The change that so many detect with 90 %, as a share of before: 0.05 for 5 %."""
+
+
+@dataclass(frozen=True)
 class Row:
     """One figure on both sides."""
 
@@ -99,6 +110,9 @@ class Row:
     detectable: float | None = None
     """The smallest change that would have been found with 90 %, as a share of before: 0.05 for 5 %; None where nothing
     is known of the variation between runs, and 0 where there is none."""
+    more_runs: MoreRuns | None = None
+    """None where these runs detect 5 %, where nothing is known of the variation between runs, and where too many runs
+    would be needed."""
     untested: str = ""
     """Why it was not tested; empty where it was."""
 

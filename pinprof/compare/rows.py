@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from pinprof.analyze.evidence import worth_telling
 from pinprof.compare.lines import Moves
-from pinprof.compare.results import FAMILIES, Family, Row
+from pinprof.compare.results import FAMILIES, Family, MoreRuns, Row
 from pinprof.compare.runs import ALL, UNDISTURBED, Figure, Run
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
-from pinprof.statistics import LEVEL, POWER, Estimate, difference, holm, moderated
+from pinprof.lazy_dataclass import dataclass
+from pinprof.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
 
 LEAST_SAMPLES = 30
 """A figure of fewer samples on both sides is not tested: its distribution is not that of the test."""
@@ -30,6 +31,10 @@ _ALIKE: tuple[tuple[Family, ...], ...] = (("phase", "range", "call"), ("cause",)
 """Families whose comparisons borrow from each other: what clocks measured, what samples estimate."""
 _PART = 0.01
 """Where one side has none of something, this part of the other side's time stands for it in logarithms."""
+_WANTED = (0.05, 0.1, 0.2, 0.5)
+"""Changes for which the runs that detect them are counted: the first that is less than what these runs detect."""
+_MOST_RUNS = 100
+"""Of each side: nobody makes more, so a larger change is asked for instead."""
 
 FEW_SAMPLES = "too few samples"
 ONE_RUN = "one run of a side"
@@ -193,18 +198,26 @@ def _tested(rows: Sequence[Row], pairs: Sequence[_Pair], limit: _Limit) -> list[
     estimates = _with_borrowed(rows, pairs, estimates, tried)
     spent = _spent([rows[number] for number in tried])
     chances = holm([_found(estimates[number]).p for number in tried], spent)
+    once_tested = _spent(rows)
     result = []
     for number, row in enumerate(rows):
         if number not in tried:
             why = FEW_SAMPLES if not enough[number] else ONE_RUN
-            result.append(replace(row, untested=why, detectable=_at_least(pairs[number])))
+            least = _one_sided(pairs[number])
+            limit_of_row = least.detectable_ratio() - 1 if least else None
+            level = LEVEL * once_tested[number] / sum(once_tested)
+            more = _more_runs(row, least, limit_of_row, level) if enough[number] else None
+            result.append(replace(row, untested=why, detectable=limit_of_row, more_runs=more))
             continue
         place = tried.index(number)
         estimate, chance = _found(estimates[number]), chances[place]
         level = LEVEL * spent[place] / sum(spent)
         smallest = max(estimate.detectable_ratio(POWER, level) - 1, limit.ratio)
         significant = chance <= LEVEL and limit.passed(row)
-        result.append(replace(row, estimate=estimate, chance=chance, significant=significant, detectable=smallest))
+        more = _more_runs(row, estimate, smallest, level)
+        result.append(
+            replace(row, estimate=estimate, chance=chance, significant=significant, detectable=smallest, more_runs=more)
+        )
     return result
 
 
@@ -256,8 +269,8 @@ def _with_borrowed(
     return result
 
 
-def _at_least(pair: _Pair) -> float | None:
-    """With one run of a side: the smallest change that could have been seen at best; None where nothing tells.
+def _one_sided(pair: _Pair) -> Estimate | None:
+    """With one run of a side: how certain a change could be at best; None where nothing tells.
 
     What several runs of the other side vary by; else what sampling alone hides.
     """
@@ -265,5 +278,17 @@ def _at_least(pair: _Pair) -> float | None:
     many = [side for side in sides if len(side) > 1 and (side > 0).all()]
     if many:
         error = float(np.log(many[0]).std(ddof=1)) * math.sqrt(1 + 1 / len(many[0]))
-        return Estimate(0.0, max(error, pair.noise), len(many[0]) - 1).detectable_ratio() - 1
-    return Estimate(0.0, pair.noise, math.inf).detectable_ratio() - 1 if pair.noise else None
+        return Estimate(0.0, max(error, pair.noise), len(many[0]) - 1)
+    return Estimate(0.0, pair.noise, math.inf) if pair.noise else None
+
+
+def _more_runs(row: Row, found: Estimate | None, smallest: float | None, level: float) -> MoreRuns | None:
+    """How many runs of each side detect less than these do, at most `_MOST_RUNS`; None without any need or hope."""
+    sides = len(row.before), len(row.after)
+    if found is None or smallest is None or smallest <= _WANTED[0] or max(sides) < 2 or not found.error:
+        return None
+    for change in (one for one in _WANTED if one < smallest):
+        runs = runs_needed(found, sides, math.log1p(change), POWER, level, _MOST_RUNS + 1)
+        if runs <= _MOST_RUNS:
+            return MoreRuns(runs, change)
+    return None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +22,7 @@ from pinprof.compare.results import Family
 from pinprof.compare.stacks import EventStacks, event_stacks
 from pinprof.compare.surroundings import named_parts, surroundings_of
 from pinprof.compare.units import work_of
+from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, clock_event
 from pinprof.rate_book import RateBook

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.columns import Int32, Int64, pack, unpack
 from pinprof.compare.frames import frame_key, library_key
 from pinprof.compare.results import ComparedFrames, ComparedStacks, ComparedWeights
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, USER, Capture, Dso, FrameTable, StackTable
 from pinprof.own_code import library_part
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import PurePath
 from statistics import median
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 from pinprof.analyze.results import Analysis
 from pinprof.compare.frames import library_key
 from pinprof.compare.results import Surrounding
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, clock_event
 from pinprof.rates import Rates
 from pinprof.units import format_bytes, format_share

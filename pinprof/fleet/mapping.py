@@ -9,7 +9,7 @@ import hashlib
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path, PurePosixPath
 
 from pinprof import analyze, files, read
@@ -17,6 +17,7 @@ from pinprof.errors import CaptureError, PinprofError, ToolMissing, UsageError
 from pinprof.fleet import tables
 from pinprof.fleet.aggregate import bounded, rows_of
 from pinprof.fleet.sources import Source, files_of, filesystem
+from pinprof.lazy_dataclass import dataclass
 
 _FEWEST_ROWS = 64
 _CHUNK = 1 << 20

@@ -10,17 +10,18 @@ step.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
 
 from pinprof import statistics
 from pinprof.columns import Float64
 from pinprof.fleet.dimensions import place_of
+from pinprof.fleet.packages import package
 from pinprof.fleet.panel import Panel
 from pinprof.fleet.results import CAPTURE, Because, Outlier
+from pinprof.lazy_dataclass import dataclass
 
 FEWEST_IN_GROUP = 5
 LEAST_GROUP, LEAST_CAPTURE = 0.03, 0.10
@@ -166,10 +167,15 @@ def _tested(panel: Panel, groups: _Groups, scaled: Float64) -> tuple[Float64, Fl
         with np.errstate(divide="ignore", invalid="ignore"):
             t = np.where(both > 0, difference / np.sqrt(both), 0.0)
             freedom = np.where(both > 0, both**2 / (variance**2 / (few - 1) + rest**2 / (many - 1)), 1.0)
-        p[number] = 2 * stdtr(np.minimum(freedom, 1e6), -np.abs(t))
+        p[number] = 2 * _t().stdtr(np.minimum(freedom, 1e6), -np.abs(t))
         strength[number] = np.abs(t)
         shift[number] = np.median(panel.residual[compared], axis=0)
     return p, strength, shift
+
+
+def _t() -> Any:
+    """SciPy's functions of Student's t, for whole tables."""
+    return package("scipy.special", "The search for outliers")
 
 
 def _tails(scaled: Float64) -> Float64:
@@ -179,7 +185,7 @@ def _tails(scaled: Float64) -> Float64:
     chance alone may do to the ratio of both is not taken for a tail.
     """
     degrees = np.array([1.5, 2, 2.5, 3, 4, 5, 6, 8, 10, 15, 20, 30, 60, 1e6])
-    ratios = stdtrit(degrees, 0.95) / stdtrit(degrees, 0.75)
+    ratios = _t().stdtrit(degrees, 0.95) / _t().stdtrit(degrees, 0.75)
     found = np.full(scaled.shape[1], degrees[-1])
     for measure in range(scaled.shape[1]):
         amount = np.abs(scaled[:, measure])
@@ -202,7 +208,7 @@ def _captures(panel: Panel, rest: Panel) -> Iterator[Outlier]:
     scaled = rest.scaled()
     size = np.bincount(panel.program, minlength=len(panel.programs))[panel.program]
     freedom = np.minimum((size - 1).astype(np.float64)[:, None], _tails(scaled)[None, :])
-    p = 2 * stdtr(freedom, -np.abs(scaled))
+    p = 2 * _t().stdtr(freedom, -np.abs(scaled))
     adjusted = np.array(statistics.holm(p.ravel().tolist())).reshape(p.shape)
     significant = (adjusted <= statistics.LEVEL) & (np.abs(rest.residual) >= LEAST_CAPTURE)
     for row in sorted(

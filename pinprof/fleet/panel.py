@@ -7,13 +7,14 @@ its program; those of different programs can be put together.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import Float64
+from pinprof.lazy_dataclass import dataclass
 
 WORK = "work"
 FEWEST = 8

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
+from pinprof.lazy_dataclass import dataclass
 from pinprof.units import format_ns, format_share
 
 CAPTURE = "capture"

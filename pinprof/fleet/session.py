@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof.errors import PinprofError
@@ -13,6 +12,7 @@ from pinprof.fleet.mapping import digest_of
 from pinprof.fleet.packages import package
 from pinprof.fleet.sources import Source, sources_of
 from pinprof.fleet.store import Place, Store
+from pinprof.lazy_dataclass import dataclass
 
 Tell = Callable[[str], None]
 _HASHING = 4

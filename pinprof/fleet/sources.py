@@ -11,12 +11,12 @@ import hashlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pinprof.errors import CaptureError, UsageError, readable
 from pinprof.fleet.packages import INSTALL, package
+from pinprof.lazy_dataclass import dataclass
 from pinprof.store import MANIFEST, PARTIAL, SUFFIX
 
 _FOLDER = (SUFFIX, SUFFIX + PARTIAL)

@@ -15,7 +15,6 @@ import io
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -24,6 +23,7 @@ from pinprof.errors import CaptureError, UsageError, unwritable
 from pinprof.fleet import tables
 from pinprof.fleet.mapping import Mapped
 from pinprof.fleet.packages import package
+from pinprof.lazy_dataclass import dataclass
 
 FAILED, STAMPS, PLACES = "failed.parquet", "stamps.parquet", "places.parquet"
 BATCH = "batch-"

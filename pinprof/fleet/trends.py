@@ -7,11 +7,13 @@ then searched in the same way.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
-from scipy.special import ndtr
 
 from pinprof import statistics
 from pinprof.columns import Float64
+from pinprof.distributions import t_cdf
 from pinprof.fleet.panel import Panel
 from pinprof.fleet.results import Change, Series
 
@@ -69,7 +71,7 @@ def _search(values: Float64, ratio: Float64, first: int, tested: int, found: lis
     split = int(np.argmax(np.abs(excess) / deviation))
     at = int(splits[split])
     # Every row may be the split, and every series.
-    p = min(1.0, 2 * float(ndtr(-abs(excess[split]) / deviation[split])) * len(splits) * tested)
+    p = min(1.0, 2 * t_cdf(math.inf, -abs(float(excess[split] / deviation[split]))) * len(splits) * tested)
     change = abs(np.median(ratio[at:]) / np.median(ratio[:at]) - 1)
     if p > statistics.LEVEL or change < _LEAST:
         return

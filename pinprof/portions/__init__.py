@@ -16,7 +16,6 @@ import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -26,6 +25,7 @@ from pinprof import collect, files
 from pinprof.collect import RecordRequest, host
 from pinprof.collect.within import OwnRecording
 from pinprof.errors import CollectError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.portions.calls import CallParts, CallsPlace
 from pinprof.portions.perf_files import RecordsFile, between, composed, size
 from pinprof.read.perf.cuda_processes import Process

@@ -10,13 +10,13 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof import files
 from pinprof.collect.cuda_libraries import loaded_by
 from pinprof.collect.native.calls import CallTracer
 from pinprof.errors import CollectError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.portions.perf_files import RecordsFile, between, composed, lost
 from pinprof.read.perf import cuda_calls, cuda_processes
 from pinprof.read.perf.cuda_memory import NOBODY

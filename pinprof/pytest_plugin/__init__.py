@@ -49,7 +49,7 @@ INI = {
 def pytest_addoption(parser: pytest.Parser) -> None:
     """`--pinprof` and its like; every one may stand in the ini file."""
     group = parser.getgroup("pinprof", "memory of tests (pinprof)")
-    group.addoption("--pinprof", action="store_true", help="record every test, and show the costliest at the end")
+    group.addoption("--pinprof", action="store_true", help="record every test, and show the most expensive at the end")
     group.addoption(
         "--pinprof-allow-unassessable",
         action="store_true",

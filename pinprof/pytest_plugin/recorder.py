@@ -24,7 +24,6 @@ from pinprof.activity import Activity
 from pinprof.analyze import analyze
 from pinprof.analyze.headline import MEMORY_LEVELS
 from pinprof.analyze.results import Analysis, judged_event
-from pinprof.api import Result
 from pinprof.collect import RecordRequest
 from pinprof.columns import Bool, Int32
 from pinprof.errors import PinprofError
@@ -33,6 +32,7 @@ from pinprof.portions import Portion, Portions
 from pinprof.pytest_plugin.counts import NOBODY, Counting, Counts, Others, others_now
 from pinprof.read import ReadOptions, read, seal_symbols
 from pinprof.read.symbols.kept import KeptSymbols
+from pinprof.result import Result
 from pinprof.units import format_count, format_ns
 
 if TYPE_CHECKING:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
 from pinprof.check.budgets import Budget, Place, budgets_of
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 
 MARK = "pinprof"
 ALL, OWN = "all", "own"

@@ -1,4 +1,4 @@
-"""What the terminal says at the end of a run: the costliest tests, and what could not be judged."""
+"""What the terminal says at the end of a run: the most expensive tests, and what could not be judged."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from pinprof.manifest import USER_ONLY
 from pinprof.pytest_plugin.recorder import Block
 from pinprof.pytest_plugin.settings import Settings
 from pinprof.terminal import printable
@@ -14,8 +15,6 @@ from pinprof.units import format_count, format_ns, format_share
 
 _UNKNOWN = "–"
 _MOST_UNJUDGED = 10
-_USER_ONLY = "the program's own code only"
-"""In the note of a recording without the kernel's part."""
 
 
 def figures(block: Block, outcome: str, unjudged: Sequence[str], *, samples: bool) -> dict[str, Any]:
@@ -45,7 +44,7 @@ def _kernel_missing(block: Block) -> str:
     if analysis is None or not analysis.capture.manifest.kernel_left_out:
         return ""
     notes = analysis.capture.manifest.outcome.get("notes") or ()
-    return next((str(note) for note in notes if _USER_ONLY in str(note)), "The kernel was not sampled.")
+    return next((str(note) for note in notes if USER_ONLY in str(note)), "The kernel was not sampled.")
 
 
 class _Row(NamedTuple):
@@ -78,7 +77,7 @@ def write(
     if not (settings.every and settings.top):
         reporter.section("pinprof", sep="=")
     for note in notes:
-        reporter.write_line(printable(note) if _USER_ONLY in note else f"Only exact counts: {printable(note)}")
+        reporter.write_line(printable(note) if USER_ONLY in note else f"Only exact counts: {printable(note)}")
     if settings.every:
         left_out = sum(bool(found["left_out"]) for _, _, found in seen)
         if left_out:
@@ -101,7 +100,7 @@ def _table(
         last[test] = _Row(test, found, (last[test].attempts if test in last else 0) + 1)
     rows = sorted(last.values(), key=lambda row: (-(row.found["memory_ns"] or 0), -row.found["page_faults"], row.test))
     shown = rows[: settings.top]
-    reporter.section(f"pinprof: memory, the costliest {len(shown)} of {len(rows)} recorded tests", sep="=")
+    reporter.section(f"pinprof: memory, the most expensive {len(shown)} of {len(rows)} recorded tests", sep="=")
     reporter.write_line(f"{'memory':>10} {'of CPU':>7} {'page faults':>12} {'wall time':>10}  test")
     for row in shown:
         found = row.found

@@ -10,11 +10,11 @@ differences scatter says how well it is known.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from pinprof.columns import Float64, Int64
+from pinprof.lazy_dataclass import dataclass
 from pinprof.ranks.rank_run import RankRun
 from pinprof.units import format_ns
 

@@ -15,13 +15,14 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import bdtrc
 
 from pinprof.analyze.evidence import worth_telling
 from pinprof.columns import Bool, Float64, Int64
+from pinprof.distributions import binomial_above
+from pinprof.lazy_dataclass import dataclass
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.results import How
 from pinprof.statistics import LEVEL, Estimate
@@ -247,7 +248,7 @@ def _chance(theirs: int, whole: int, size: int, ranks: int) -> float:
     """P of so many meetings of so many by one choice of `size` among `ranks` alike, for all choices together."""
     if not theirs:
         return 1.0
-    return min(1.0, float(bdtrc(theirs - 1, whole, size / ranks)) * math.comb(ranks, size))
+    return min(1.0, binomial_above(theirs - 1, whole, size / ranks) * math.comb(ranks, size))
 
 
 def _net(losses: Float64, by_others: Float64, size: int, ranks: int, count: int) -> Estimate:

@@ -11,12 +11,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
-from scipy.special import bdtrc
 
 from pinprof.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.distributions import binomial_above
+from pinprof.lazy_dataclass import dataclass
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.waits import Waits
@@ -95,11 +96,12 @@ def _at_meeting_places(runs: Sequence[RankRun], meetings: Meetings, places: Sequ
     others, chance = len(runs) - 1, _by_chance(runs, meetings)
 
     def sure(rows: Int64, level: float) -> bool:
-        return bool(bdtrc(int(shows[rows].sum()) - 1, len(rows) * others, chance) <= level)
+        return binomial_above(int(shows[rows].sum()) - 1, len(rows) * others, chance) <= level
 
     if not sure(np.arange(len(meetings)), _SURE):
         return locked
-    result: Bool = locked | ((shows > 0) & np.asarray(bdtrc(shows - 1, others, chance) <= LEVEL))
+    enough = np.array([binomial_above(count - 1, others, chance) <= LEVEL for count in range(others + 1)])
+    result: Bool = locked | ((shows > 0) & enough[shows])
     functions = {number: place.function_key for number, place in enumerate(places)}
     rows_of: dict[tuple[str, str] | None, list[int]] = {}
     for row, number in enumerate(meetings.place.tolist()):
@@ -131,7 +133,8 @@ def _locked(runs: Sequence[RankRun], meetings: Meetings) -> Bool:
             rate = -math.expm1(-len(at) * window / max(int(spent.end_ns[-1] - spent.start_ns[0]), 1))
             until = np.searchsorted(at, meetings.release_ns[rows] + NEAR_NS, "right")
             hits = until > np.searchsorted(at, meetings.release_ns[rows] - BEFORE_NS, "left")
-            if 2 * hits.sum() >= len(rows) and bdtrc(int(hits.sum()) - 1, len(rows), rate) * len(usual) <= _SURE:
+            many = int(hits.sum())
+            if 2 * many >= len(rows) and binomial_above(many - 1, len(rows), rate) * len(usual) <= _SURE:
                 result[rows] = True
     return result
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from pinprof.analyze.opportunities.results import Course, Interval, Opportunity
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import Analysis
 from pinprof.columns import Int32, Int64, Table
+from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, clock_event
 from pinprof.ranks.spent import NO_PLACE, Place, Spent

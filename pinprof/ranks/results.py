@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from pinprof.columns import Float64, Int16, Int32, Int64, Table
+from pinprof.lazy_dataclass import dataclass
 from pinprof.ranks.spent import Place
 
 Verdict = Literal["held", "turns", "even", "unknown"]

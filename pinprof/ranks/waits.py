@@ -7,14 +7,13 @@ apart is one wait. Time in which the thread could have run, while the processor 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals
 from pinprof.columns import Bool, Int32, Int64, Table
+from pinprof.lazy_dataclass import dataclass
 from pinprof.ranks.spent import Spent
 
 GAP_NS = 300_000

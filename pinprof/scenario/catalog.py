@@ -16,9 +16,9 @@ import importlib
 import importlib.metadata
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from pinprof.errors import ScenarioError, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.scenario.context import RunContext
 from pinprof.scenario.spec import ScenarioSpec
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar, cast
 
 from pinprof.errors import ScenarioError, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.scenario.backend import Backend, Comparable, DeviceMemory, Gpu
 from pinprof.scenario.ranges import Phase
 from pinprof.scenario.spec import ScenarioSpec

@@ -7,13 +7,14 @@ import importlib
 import json
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from pinprof import files
 from pinprof.errors import ScenarioError, ToolMissing, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.scenario.backend import Backend
 from pinprof.scenario.catalog import Scenario, load, resolve
 from pinprof.scenario.context import Options, RunContext

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.scenario.backend import MemoryKind
 
 

@@ -11,11 +11,11 @@ Sources are named in the rows. The settings of glibc, PyTorch and CUDA are their
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
 from pinprof.analyze.opportunities.catalogue import HUGE_PAGES_OF_GLIBC, KEEP_FREED_MEMORY
+from pinprof.lazy_dataclass import dataclass
 from pinprof.libraries import CURE_CUDA, CURE_MEMORY, Library
 from pinprof.trial.environment import Setting
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from pinprof.lazy_dataclass import dataclass
 
 PRELOAD = "LD_PRELOAD"
 

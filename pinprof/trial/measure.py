@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Literal
 
@@ -12,6 +11,7 @@ import numpy as np
 
 from pinprof.analyze import analyze
 from pinprof.errors import UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.trial.processes import Ended
 from pinprof.trial.result import Unit

@@ -2,7 +2,8 @@
 
 The search charges no nanosecond to two opportunities, so the savings of all that one cure carries out add up; they stay
 within the phase. They are set against the same run, less what tracing its calls took: another run is a little faster or
-slower in everything.
+slower in everything. On a busy machine both sides wait for processors in proportion to what they do, so a ratio is that
+of a calm machine.
 """
 
 from __future__ import annotations
@@ -10,7 +11,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import Opportunity
+from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity
+from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import tracing_ns
 from pinprof.trial.cures import Cure
 from pinprof.trial.measure import Measure
@@ -51,14 +53,18 @@ def _counts(one: Opportunity, measure: Measure) -> bool:
 
 
 def _base_ns(analysis: Analysis, measure: Measure, as_is: float, wall_ns: float) -> float:
-    """What was measured in nanoseconds, without tracing; 0 or less where it is no time."""
+    """What was measured in nanoseconds, without tracing and waits for a processor; 0 or less where it is no time."""
     course = analysis.course
-    tracing = tracing_ns(analysis.capture, course) if course else 0.0
-    if measure.kind == "memory":
+    if course is None or measure.kind == "memory":
         return 0.0
-    if measure.kind != "regex":
-        return as_is - tracing
-    phase = course.phase("work") if course else None
-    value = as_is * 1e9
-    candidates = [wall_ns, *([float(phase.wall_ns)] if phase else [])]
-    return value - tracing if any(near / _NEAR <= value <= near * _NEAR for near in candidates) else 0.0
+    phase = course.phase("work")
+    value = as_is
+    if measure.kind == "regex":
+        value *= 1e9
+        candidates = [wall_ns, *([float(phase.wall_ns)] if phase else [])]
+        if not any(near / _NEAR <= value <= near * _NEAR for near in candidates):
+            return 0.0
+    names = PHASE_NAMES if measure.kind == "wall" else ("work",)
+    whole = sum(one.wall_ns for one in course.phases if one.name in names)
+    disturbed = sum(disturbed_ns(course, analysis.attribution, name) for name in names)
+    return (value - tracing_ns(analysis.capture, course)) * (1 - disturbed / whole if whole else 1.0)

@@ -9,12 +9,12 @@ import signal
 import stat
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from pinprof import files
 from pinprof.collect.program import exit_status, find_program
 from pinprof.errors import ProgramNotFound
+from pinprof.lazy_dataclass import dataclass
 
 _PATIENCE_S = 2.0
 """Between the signals that end a program which has run too long."""

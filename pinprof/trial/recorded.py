@@ -9,12 +9,13 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from pinprof import read
 from pinprof.analyze import Analysis, analyze
 from pinprof.errors import PinprofError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.read import machine_rates
 from pinprof.trial import processes

@@ -6,8 +6,9 @@ A ratio is cured / as is: 0.5 halves what is measured, 1 changes nothing.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
+
+from pinprof.lazy_dataclass import dataclass
 
 Unit = Literal["ns", "bytes", "number"]
 State = Literal["measured", "too-few", "failed", "left-out"]

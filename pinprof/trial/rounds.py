@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from pinprof import statistics
+from pinprof.lazy_dataclass import dataclass
 from pinprof.trial.result import Ratio
 
 LEAST_ROUNDS = 6

@@ -6,12 +6,13 @@ import contextlib
 import statistics as medians
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from pathlib import Path
 
 from pinprof import files
 from pinprof.analyze import Analysis
 from pinprof.errors import ToolMissing, TrialError, UsageError
+from pinprof.lazy_dataclass import dataclass
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, Cure, answering
 from pinprof.trial.measure import Measure
