@@ -96,6 +96,65 @@ getSelection().selectAllChildren(source);
 return false;
 }
 }
+const PADDING = 16;
+function fitLabels(bar) {
+const whole = bar.clientWidth || bar.getBoundingClientRect().width;
+for (const label of bar.querySelectorAll(".label")) {
+const room = (whole * Number.parseFloat(label.getAttribute("width"))) / 100 - PADDING;
+for (const text of label.querySelectorAll("text")) {
+text.style.visibility = text.getComputedTextLength() > room ? "hidden" : "";
+}
+}
+}
+function startFitting() {
+const watch = new ResizeObserver((entries) => {
+for (const { target } of entries) {
+if (target.matches(".bar")) fitLabels(target);
+else target.classList.toggle("wider", target.scrollWidth > target.clientWidth + 1);
+}
+});
+for (const bar of document.querySelectorAll(".bar:has(.label)")) watch.observe(bar);
+for (const place of document.querySelectorAll(".scroll")) watch.observe(place);
+}
+function sizesOf(page) {
+const { dsos, frames, threads } = page.flame.facts;
+const functions = Object.fromEntries(["sandwich", "focus", "hide", "drop", "fold"].map((key) => [key, frames]));
+return {
+...functions,
+event: page.events.length,
+range: page.timed || !threads ? page.ranges.length : 0,
+dsos,
+modules: dsos,
+threads: page.threads.length,
+opportunity: page.opportunities?.length ?? 0,
+modes: 3,
+};
+}
+function startSections() {
+for (const link of document.querySelectorAll(".sections a")) {
+link.addEventListener("click", (event) => {
+if (!location.hash.includes("=")) return;
+event.preventDefault();
+document.querySelector(link.getAttribute("href")).scrollIntoView();
+});
+}
+}
+function startPrinting(redraw) {
+const root = document.documentElement;
+let chosen = root.dataset.theme;
+const show = (theme) => {
+root.dataset.theme = theme;
+redraw();
+};
+window.addEventListener("beforeprint", () => {
+chosen = root.dataset.theme;
+show("light");
+});
+window.addEventListener("afterprint", () => show(chosen));
+}
+function scriptText() {
+return globalThis.pinprofPage ? `(${globalThis.pinprofPage})();` : byId("page-script").textContent;
+}
 const START = {
 event: 0,
 range: -1,
@@ -110,6 +169,7 @@ inverted: false,
 order: "weight",
 flame: false,
 colour: "cause",
+side: "after",
 sandwich: -1,
 focus: -1,
 hide: [],
@@ -127,20 +187,22 @@ const CHANGES = ["sandwich", "focus", "hide", "drop", "fold", "modules"];
 function differs(state, key) {
 return JSON.stringify(state[key]) !== JSON.stringify(START[key]);
 }
-const CHOICES = { order: ["weight", "time"], colour: ["cause", "module", "mode"] };
+const CHOICES = { order: ["weight", "time"], colour: ["cause", "module", "mode"], side: ["after", "before", "both"] };
 const LONGEST_HISTORY = 200;
 class Store {
-constructor(words, sizes) {
+constructor(words, sizes, { own = {}, choices = {} } = {}) {
 this.words = words;
 this.sizes = sizes;
+this.start = { ...START, ...own };
+this.choices = { ...CHOICES, ...choices };
 this.listeners = [];
 this.past = [];
 this.future = [];
-this.state = { ...START, ...this.#read() };
+this.state = { ...this.start, ...this.#read() };
 window.addEventListener("hashchange", () => {
 const asked = this.#read();
-if (asked && this.#address({ ...START, ...asked }) !== this.#address(this.state))
-this.set({ ...START, ...asked });
+const next = { ...this.start, ...asked };
+if (asked && this.#address(next) !== this.#address(this.state)) this.set(next);
 });
 }
 subscribe(listener) {
@@ -163,7 +225,7 @@ this.future = [];
 this.#show(next);
 }
 clear(keys) {
-this.set(Object.fromEntries(keys.map((key) => [key, START[key]])));
+this.set(Object.fromEntries(keys.map((key) => [key, this.start[key]])));
 }
 toggle(key, value) {
 const list = this.state[key];
@@ -192,7 +254,7 @@ for (const listener of this.listeners) listener(next, before);
 }
 #address(state) {
 const parts = [];
-for (const [key, start] of Object.entries(START)) {
+for (const [key, start] of Object.entries(this.start)) {
 const value = state[key];
 if (JSON.stringify(value) === JSON.stringify(start)) continue;
 const words = this.words[key];
@@ -220,7 +282,7 @@ if (value !== undefined) asked[key] = value;
 return asked;
 }
 #parsed(key, text) {
-const start = START[key];
+const start = this.start[key];
 const words = this.words[key];
 const number = (word) => {
 const index = words ? words.indexOf(word) : Number(word);
@@ -236,7 +298,7 @@ return start === null && !(list.length === 2 && list[0] < list[1]) ? undefined :
 }
 if (typeof start === "number") return number(text);
 if (typeof start === "boolean") return text === "true";
-return !CHOICES[key] || CHOICES[key].includes(text) ? text : undefined;
+return !this.choices[key] || this.choices[key].includes(text) ? text : undefined;
 }
 }
 const KEY = "pinprof-theme";
@@ -245,7 +307,10 @@ const root = document.documentElement;
 const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const apply = (theme) => {
 root.dataset.theme = theme;
-button.setAttribute("aria-pressed", String(theme === "dark"));
+const other = theme === "dark" ? "light" : "dark";
+button.textContent = other === "dark" ? "Dark" : "Light";
+button.title = `Switch to the ${other} theme`;
+button.setAttribute("aria-label", button.title);
 changed();
 };
 apply(remembered() || (dark.matches ? "dark" : "light"));
@@ -281,6 +346,127 @@ tip.replaceChildren(element("strong", "", title), ...content);
 const { width } = tip.getBoundingClientRect();
 tip.style.left = `${Math.max(8, Math.min(at.clientX + 12, document.documentElement.clientWidth - width - 8))}px`;
 tip.style.top = `${at.clientY + 18}px`;
+}
+const SCRATCH = new Map();
+const MOST_SPARE = 48;
+const spare = [];
+function scratch(name, Type, size, value) {
+let array = SCRATCH.get(name);
+if (!array || array.length < size) {
+array = new Type(size);
+SCRATCH.set(name, array);
+}
+return array.subarray(0, size).fill(value);
+}
+function column(Type, size) {
+const bytes = size * Type.BYTES_PER_ELEMENT;
+let best = -1;
+for (let index = 0; index < spare.length; index += 1) {
+const there = spare[index].byteLength;
+if (there >= bytes && (best < 0 || there < spare[best].byteLength)) best = index;
+}
+const [buffer] = best < 0 ? [new ArrayBuffer(bytes)] : spare.splice(best, 1);
+return new Type(buffer, 0, size);
+}
+function recycle(buffers) {
+spare.push(...buffers);
+if (spare.length > MOST_SPARE) spare.splice(0, spare.length - MOST_SPARE);
+}
+const UNTESTED = 0;
+const TOO_FEW = 1;
+const CHANCE = 2;
+const SIGNIFICANT = 3;
+function sideWeights({ bundles, sides, scales }, event, side) {
+const parts = sharesOf(sides, scales[event], side);
+return Float64Array.from(bundles.weight, (weight, bundle) => weight * parts[bundles.threads[bundle]]);
+}
+function sharesOf(sides, scales, side) {
+const runs = [0, 1].map((one) => sides.filter((other) => other === one).length);
+const wanted = { before: [0], after: [1], both: [0, 1] }[side];
+return sides.map((one, run) => (wanted.includes(one) ? scales[run] / runs[one] : 0));
+}
+function changes({ bundles, sides, scales, tests }, event, { parent }, ends, rows) {
+const size = parent.length;
+const runs = sides.map((side, run) => ({ side, run, scale: scales[event][run] }));
+const [before, after] = [0, 1].map(() => column(Float64Array, size).fill(0));
+const sure = column(Uint8Array, size).fill(UNTESTED);
+const test = tests[event];
+const scatter = new Scatter(size);
+const [weight, count] = [0, 1].map(() => new Float64Array(size));
+for (const { side, run, scale } of runs) {
+weight.fill(0);
+count.fill(0);
+for (let row = 0; row < rows.length; row += 1) {
+const bundle = rows.bundle[row];
+if (bundles.threads[bundle] !== run) continue;
+weight[ends[row]] += bundles.weight[bundle];
+count[ends[row]] += bundles.count[bundle];
+}
+for (let node = size - 1; node > 0; node -= 1) {
+weight[parent[node]] += weight[node];
+count[parent[node]] += count[node];
+}
+const mean = side ? after : before;
+const members = runs.filter((other) => other.side === side).length;
+for (let node = 0; node < size; node += 1) mean[node] += (weight[node] * scale) / members;
+scatter.add(side, scale, weight, count);
+}
+const columns = { before, after, sure };
+scatter.judge(test, columns);
+return columns;
+}
+function hiddenWeight({ bundles, sides, scales }, event, { parent, length }, rows) {
+const seen = new Uint8Array(length);
+for (let row = 0; row < rows.length; row += 1) if (rows.weight[row] > 0) seen[rows.node[row]] = 1;
+for (let node = length - 1; node > 0; node -= 1) if (seen[node]) seen[parent[node]] = 1;
+const parts = sharesOf(sides, scales[event], "both");
+let hidden = 0;
+for (let row = 0; row < rows.length; row += 1) {
+const bundle = rows.bundle[row];
+if (!seen[rows.node[row]]) hidden += bundles.weight[bundle] * parts[bundles.threads[bundle]];
+}
+return hidden;
+}
+class Scatter {
+constructor(size) {
+this.size = size;
+this.runs = [0, 0];
+this.sums = [0, 1].map(() => new Float64Array(size));
+this.squares = [0, 1].map(() => new Float64Array(size));
+this.least = [0, 1].map(() => new Float64Array(size));
+this.samples = [0, 1].map(() => new Float64Array(size));
+}
+add(side, scale, weight, count) {
+const sample = count[0] ? weight[0] / count[0] : 1;
+this.runs[side] += 1;
+for (let node = 0; node < this.size; node += 1) {
+const amount = Math.log(scale * (weight[node] + sample / 2));
+this.sums[side][node] += amount;
+this.squares[side][node] += amount * amount;
+this.least[side][node] += 1 / (count[node] + 0.5);
+this.samples[side][node] += count[node];
+}
+}
+judge({ critical, least, ratio }, { before, after, sure }) {
+const { runs, sums, squares } = this;
+const freedom = runs[0] + runs[1] - 2;
+for (let node = 0; node < this.size; node += 1) {
+if (Math.max(this.samples[0][node], this.samples[1][node]) < least) {
+sure[node] = TOO_FEW;
+continue;
+}
+if (critical === null) continue;
+const spread = [0, 1].map((side) => Math.max(squares[side][node] - sums[side][node] ** 2 / runs[side], 0));
+const variance = (spread[0] + spread[1]) / freedom;
+const [error, counting] = [0, 1].map((floor) =>
+[0, 1].reduce((sum, side) => sum + (floor ? this.least[side][node] / runs[side] : variance) / runs[side], 0),
+);
+const apart = Math.abs(sums[1][node] / runs[1] - sums[0][node] / runs[0]);
+const change = Math.abs(after[node] - before[node]) / Math.max(after[node], before[node]);
+const large = change > ratio && apart > critical * Math.sqrt(Math.max(error, counting));
+sure[node] = large ? SIGNIFICANT : CHANCE;
+}
+}
 }
 const NOWHERE = -1;
 const UNSEEN = -3;
@@ -409,31 +595,6 @@ function hash(parent, frame) {
 let mixed = Math.imul(parent, 0x9e3779b1) ^ Math.imul(frame, 0x85ebca6b);
 mixed ^= mixed >>> 15;
 return Math.imul(mixed, 0x2c1b3c6d) >>> 3;
-}
-const SCRATCH = new Map();
-const MOST_SPARE = 48;
-const spare = [];
-function scratch(name, Type, size, value) {
-let array = SCRATCH.get(name);
-if (!array || array.length < size) {
-array = new Type(size);
-SCRATCH.set(name, array);
-}
-return array.subarray(0, size).fill(value);
-}
-function column(Type, size) {
-const bytes = size * Type.BYTES_PER_ELEMENT;
-let best = -1;
-for (let index = 0; index < spare.length; index += 1) {
-const there = spare[index].byteLength;
-if (there >= bytes && (best < 0 || there < spare[best].byteLength)) best = index;
-}
-const [buffer] = best < 0 ? [new ArrayBuffer(bytes)] : spare.splice(best, 1);
-return new Type(buffer, 0, size);
-}
-function recycle(buffers) {
-spare.push(...buffers);
-if (spare.length > MOST_SPARE) spare.splice(0, spare.length - MOST_SPARE);
 }
 const NONE = -1;
 const MIXED = -2;
@@ -566,7 +727,7 @@ return decider;
 function tableOf(model, tree, rows, asks = false) {
 return ordered(tree, nodeTotals(model, tree, rows), asks ? rows : null);
 }
-function ordered({ frame, callees, length }, columns, asked) {
+function ordered({ parent: callers, frame, callees, length }, columns, asked) {
 const { total } = columns;
 let kept = 1;
 for (let node = 1; node < length; node += 1) {
@@ -592,7 +753,7 @@ if (filled - eldest > 1) sortHeaviest(order, eldest, filled, total);
 if (filled > high) rows.push(filled);
 }
 return {
-...(asked && { ends: places(order, length, asked) }),
+...(asked && { ends: places(order, callers, length, asked) }),
 kind: "tree",
 rows,
 parent,
@@ -615,9 +776,10 @@ purities[at] = purity[node];
 }
 return { frame: frames, total: totals, leaf: leaves, decider: deciders, purity: purities };
 }
-function places(order, length, asked) {
-const place = scratch("place", Int32Array, length, 0);
+function places(order, callers, length, asked) {
+const place = scratch("place", Int32Array, length, -1);
 for (let at = 0; at < order.length; at += 1) place[order[at]] = at;
+for (let node = 1; node < length; node += 1) if (place[node] < 0) place[node] = place[callers[node]];
 return asked.node.slice(0, asked.length).map((node) => place[node]);
 }
 function sortHeaviest(order, low, high, total) {
@@ -650,7 +812,7 @@ const sets = new Sets(model, forest, rows);
 const levels = [0, 1];
 while (sets.descend()) levels.push(sets.filled);
 const columns = Object.entries(sets.columns).map(([name, values]) => [name, values.subarray(0, sets.filled)]);
-return { kind: "tree", rows: levels, ...Object.fromEntries(columns) };
+return { kind: "tree", rows: levels, ends: sets.ends, ...Object.fromEntries(columns) };
 }
 class Sets {
 constructor(model, { parent, frame }, rows) {
@@ -660,6 +822,7 @@ this.threads = model.frames + model.dsos;
 this.here = new Int32Array(size);
 this.startsWith = null;
 this.decider = new Int32Array(size);
+this.ends = new Int32Array(size);
 for (let row = 0; row < size; row += 1) this.decider[row] = model.decider(rows.bundle[row]);
 const steps = this.#start(parent, frame, rows);
 this.columns = Object.fromEntries(
@@ -736,6 +899,8 @@ const to = bounds[set + 1];
 if (to - from === 1) {
 const row = members[from];
 const frame = this.#next(row);
+if (weight[row] === 0) continue;
+this.ends[row] = this.filled;
 this.#add(first + set, frame, weight[row], cause[row], row, 100);
 if (here[row]) this.parted[this.kept++] = row;
 nextBounds[++this.made] = this.kept;
@@ -790,6 +955,11 @@ for (let place = 0; place < count; place += 1) {
 const kid = kids.order[place];
 const end = begin + kids.count[kid];
 const frame = kids.frame[kid];
+if (kids.total[kid] === 0) {
+begin = end;
+continue;
+}
+for (let at = begin; at < end; at += 1) this.ends[parted[at]] = this.filled;
 if (kids.cause[kid] === SEVERAL) this.#describe(node, frame, kids.total[kid], parted, begin, end);
 else this.#add(node, frame, kids.total[kid], kids.cause[kid], kids.heaviest[kid], 100);
 for (; begin < end; begin += 1) {
@@ -833,22 +1003,44 @@ query.order === "time" && model.timed && query.sandwich < 0 && !query.inverted
 ? { main: inTime(model, query, selection) }
 : merged(model, query, selection);
 const { facets, whole, total } = selection;
-const { pairs, ...shown } = tables;
-return { tables: shown, pairs, facets, whole, total };
+const { pairs, hidden, ...shown } = tables;
+return { tables: shown, pairs, hidden, facets, whole, total };
 }
 function merged(model, query, selection) {
 const { forest, rows } = placed(model, query, selection);
+const hidden = model.sides ? hiddenWeight(model, query.event, forest, rows) : 0;
 if (query.sandwich >= 0) {
 const top = topmost(forest, query.sandwich);
 const callers = rootedForest(query);
 const callees = rootedForest(query);
 const outward = callerChains(model, forest, rows, callers, top);
 const inward = calleeChains(model, forest, rows, callees, top);
-const { ends: upper, ...outer } = tableOf(model, callers.leveled(outward), outward, true);
-const { ends: lower, ...inner } = tableOf(model, callees.leveled(inward), inward, true);
-return { callers: outer, main: inner, pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) } };
+const { ends: upper, ...outer } = drawn(
+model,
+query,
+tableOf(model, callers.leveled(outward), outward, true),
+outward,
+);
+const { ends: lower, ...inner } = drawn(
+model,
+query,
+tableOf(model, callees.leveled(inward), inward, true),
+inward,
+);
+return {
+callers: outer,
+main: inner,
+hidden,
+pairs: { upper, lower, weight: inward.weight.slice(0, inward.length) },
+};
 }
-return { main: query.inverted ? inverted(model, forest, rows) : tableOf(model, forest, rows) };
+const asked = Boolean(model.sides);
+const table = query.inverted ? inverted(model, forest, rows) : tableOf(model, forest, rows, asked);
+const { ends, ...main } = drawn(model, query, table, rows);
+return { main, hidden };
+}
+function drawn(model, { event }, table, rows) {
+return model.sides ? { ...table, ...changes(model, event, table, table.ends, rows) } : table;
 }
 class Weights {
 constructor(room) {
@@ -1046,11 +1238,11 @@ this.tree = { parent, frame, callees, length };
 this.leaf = summed(leaf, Int32Array).map((node) => place[node]);
 this.opportunity = { of: opportunity, node: summed(opportunityNode, Int32Array).map((node) => place[node]) };
 }
-#bundleSamples({ stack, event, cause, thread, likely, weight }) {
+#bundleSamples({ stack, event, cause, thread, likely, weight, count: counts }) {
 const samples = stack.length;
 const first = new Int32Array(this.leaf.length).fill(-1);
 const next = new Int32Array(samples);
-const sums = new Float64Array(samples);
+const [sums, counted] = [0, 1].map(() => new Float64Array(samples));
 const example = new Int32Array(samples);
 const bundleOf = new Int32Array(samples);
 let count = 0;
@@ -1083,6 +1275,7 @@ first[at] = bundle;
 }
 bundleOf[sample] = bundle;
 sums[bundle] += weight[sample];
+if (counts) counted[bundle] += counts[sample];
 }
 const pick = (column) => {
 const picked = new column.constructor(count);
@@ -1103,6 +1296,7 @@ node,
 dsos,
 modes,
 weight: sums.slice(0, count),
+count: counted.slice(0, count),
 decider: new Int32Array(count).fill(UNKNOWN),
 event: pick(event),
 causes: pick(cause),
@@ -1117,7 +1311,7 @@ const sizes = [this.causes, this.dsos, 3, this.threads];
 const [causeIn, dsoIn, modeIn, threadIn] = FACETS.map((facet, index) => chosen(query[facet], sizes[index]));
 const weights = sizes.map((size) => new Float64Array(size));
 const [byCause, byDso, byMode, byThread] = weights;
-const { inside, amounts } = this.within(query.span, query.range);
+const { inside, amounts, all: everything } = this.#weights(query);
 const member = this.nodesOf(query.opportunity);
 const rows = new Int32Array(bundles.length);
 let count = 0;
@@ -1125,9 +1319,9 @@ let total = 0;
 let whole = 0;
 for (let bundle = 0; bundle < bundles.length; bundle += 1) {
 if (event[bundle] !== query.event) continue;
-whole += bundles.weight[bundle];
+whole += everything[bundle];
 const amount = amounts[bundle];
-if (amount === 0 || (member && !member[bundles.node[bundle]])) continue;
+if ((amount === 0 && !this.sides) || (member && !member[bundles.node[bundle]])) continue;
 const [cause, dso, mode, thread] = [causes[bundle], dsos[bundle], modes[bundle], threads[bundle]];
 const passed = causeIn[cause] + dsoIn[dso] + modeIn[mode] + threadIn[thread];
 if (passed < 3) continue;
@@ -1143,6 +1337,11 @@ total += amount;
 }
 const facets = Object.fromEntries(FACETS.map((facet, index) => [facet, weights[index]]));
 return { rows: rows.subarray(0, count), amounts, inside, total, whole, facets };
+}
+#weights({ span, range, event, side }) {
+if (!this.sides) return { ...this.within(span, range), all: this.bundles.weight };
+const amounts = sideWeights(this, event, side);
+return { inside: null, amounts, all: amounts };
 }
 nodesOf(opportunity) {
 if (!(opportunity >= 0)) return null;
@@ -1355,6 +1554,106 @@ function digits(value, significant) {
 if (Math.abs(value) >= 10 ** (significant - 1)) return COUNT.format(value);
 return String(Number(value.toPrecision(significant)));
 }
+const CHANGE_STEPS = [0.8, 0.5, 0.2, 0];
+const LESS = [
+["−80 %", "at most a fifth is left"],
+["−50 %", "at most half is left"],
+["−20 %", "at most four fifths are left"],
+["< 20 % less", "more than four fifths are left"],
+];
+const MORE = [
+["+400 %", "five times as much, or more"],
+["+100 %", "twice as much, or more"],
+["+25 %", "a quarter more, or more than that"],
+["< 25 % more", "less than a quarter more"],
+];
+const SURE = [
+"not tested: a test needs two runs on each side",
+"not tested: too few samples",
+"no: runs on one side differ as much",
+"yes",
+];
+const SIDES = [
+["before", "Before", "Widths show the weights before, including all that is gone"],
+["after", "After", "Widths show the weights after, including all that is new"],
+["both", "Both", "Widths show the sum of both weights"],
+];
+const CHANGE_SCHEMES = {
+change: { label: "change", sure: true },
+difference: { label: "difference, tested or not", sure: false },
+};
+function markOfSide({ before, after }, node) {
+if (!after[node]) return -1;
+return before[node] ? 0 : 1;
+}
+function changeFill(scheme) {
+const mixed = themed("--mixed");
+const [less, more] = ["less", "more"].map((way) =>
+CHANGE_STEPS.map((_, step) => themed(`--${way}-${CHANGE_STEPS.length - step}`)),
+);
+const least = CHANGE_SCHEMES[scheme].sure ? SIGNIFICANT : UNTESTED;
+return (table, node) => {
+const [before, after] = [table.before[node], table.after[node]];
+const grey = before === after || table.sure[node] < least || table.sure[node] === TOO_FEW;
+if (grey) return mixed;
+const part = Math.abs(after - before) / Math.max(before, after);
+return (after < before ? less : more)[CHANGE_STEPS.findIndex((from) => part >= from)];
+};
+}
+function changeLegend(scheme) {
+const steps = (way, words) =>
+words.map(([text, title], step) => [text, title, `--${way}-${CHANGE_STEPS.length - step}`, 0]);
+const rest = CHANGE_SCHEMES[scheme].sure ? "no significant change" : "no change, or too few samples";
+return [
+["only before", "Only in the recordings before", "--mixed", -1],
+...steps("less", LESS),
+[rest, "Grey: the difference may be due to chance, has too few samples, or can't be tested", "--mixed", 0],
+...steps("more", MORE).reverse(),
+["only after", "Only in the recordings after", "--mixed", 1],
+];
+}
+function changeFacts(table, node, unit, page) {
+const [before, after] = [table.before[node], table.after[node]];
+const each = perUnit(page);
+const amount = (weight, whole) => `${formatWeight(weight, unit)}${each} · ${formatShare(weight, whole)}`;
+const sign = after > before ? "+" : "−";
+const percent = before ? ` (${sign}${formatShare(Math.abs(after - before), before)})` : " (new)";
+const frame = table.frameOf(node);
+const was = page.formerly?.[frame];
+return [
+["before", before ? amount(before, table.before[0]) : "absent"],
+["after", after ? amount(after, table.after[0]) : "absent"],
+["difference", before === after ? "none" : `${sign}${formatWeight(Math.abs(after - before), unit)}${percent}`],
+["significant", SURE[table.sure[node]]],
+...(was ? [["name before", was]] : []),
+];
+}
+function perUnit({ per }) {
+return per ? ` per ${per}` : "";
+}
+class Sides {
+constructor(page, store) {
+const box = byId("flame-sides");
+Object.assign(this, { page, store, note: byId("flame-hidden") });
+this.buttons = SIDES.map(([side, label, title]) => {
+const button = makeButton("", label, title, () => store.set({ side }));
+button.dataset.side = side;
+return button;
+});
+box.append(...this.buttons);
+box.hidden = false;
+}
+show({ side }, { hidden }, unit) {
+for (const button of this.buttons) button.setAttribute("aria-pressed", String(button.dataset.side === side));
+this.note.hidden = !hidden;
+const other = side === "before" ? "after" : "before";
+const turn = makeButton("link", `Show the widths ${other}`, "", () => this.store.set({ side: other }));
+this.note.replaceChildren(
+`Not drawn: ${formatWeight(hidden, unit)}${perUnit(this.page)} in stacks that exist only ${other}. `,
+turn,
+);
+}
+}
 const BLENDS = [
 [98, 1],
 [85, 0.75],
@@ -1369,6 +1668,9 @@ cause: { facet: "causes", label: "cause" },
 module: { facet: "dsos", label: "module" },
 mode: { facet: "modes", label: "user or kernel" },
 };
+function schemesOf(page) {
+return page.compared ? { ...CHANGE_SCHEMES, ...SCHEMES } : SCHEMES;
+}
 function colourStyle(scheme, page, frames, ranks) {
 const mixed = themed("--mixed");
 const shared = {
@@ -1380,7 +1682,9 @@ ground: themed("--card"),
 outline: themed("--ink"),
 font: `12px ${getComputedStyle(document.body).fontFamily}`,
 nameOf: (frame) => frames.nameOf(frame),
+markOf: page.compared ? markOfSide : () => 0,
 };
+if (CHANGE_SCHEMES[scheme]) return { ...shared, fill: changeFill(scheme) };
 if (scheme === "cause") {
 const causes = page.causes.map((cause) => {
 const pure = themed(`--cause-${cause.slug}`);
@@ -1420,7 +1724,7 @@ const mixed = [0, 1, 2].map((index) => Math.round(channel(from, index) * (1 - pa
 return `#${mixed.map((value) => value.toString(16).padStart(2, "0")).join("")}`;
 }
 function chipOf(label, text, takeBack) {
-const chip = makeButton("chip", undefined, `Take back: ${label} ${text}`, takeBack);
+const chip = makeButton("chip", undefined, `Remove: ${label} ${text}`, takeBack);
 chip.append(element("span", "faint", label), element("span", "chip-name", text), element("span", "chip-end", "×"));
 return chip;
 }
@@ -1441,7 +1745,7 @@ const inside = byId("filters").contains(document.activeElement);
 const chips = [];
 const list = (key, label, name) => {
 if (state[key].length > MOST_CHIPS) {
-chips.push(chipOf(label, `${state[key].length} chosen`, () => store.clear([key])));
+chips.push(chipOf(label, `${state[key].length} selected`, () => store.clear([key])));
 return;
 }
 for (const value of state[key]) chips.push(chipOf(label, name(value), () => store.toggle(key, value)));
@@ -1473,6 +1777,60 @@ if (!(event.ctrlKey || event.metaKey) || event.key.toLowerCase() !== "z") return
 event.shiftKey ? this.store.redo() : this.store.undo();
 event.preventDefault();
 }
+}
+function startEvents(store) {
+const tabs = [...document.querySelectorAll("#events [role=tab]")];
+const choose = (chosen) => store.set({ event: chosen, zoom: [], view: null, upper: [] });
+const show = ({ event: chosen }) => {
+for (const tab of tabs) {
+tab.setAttribute("aria-selected", String(Number(tab.dataset.event) === chosen));
+tab.tabIndex = Number(tab.dataset.event) === chosen ? 0 : -1;
+}
+for (const block of document.querySelectorAll("[data-of-event]")) {
+block.hidden = Number(block.dataset.ofEvent) !== chosen;
+}
+};
+tabs.forEach((tab, index) => {
+tab.addEventListener("click", () => choose(Number(tab.dataset.event)));
+tab.addEventListener("keydown", (event) => {
+const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+if (!step) return;
+const next = tabs[(index + step + tabs.length) % tabs.length];
+next.focus();
+choose(Number(next.dataset.event));
+});
+});
+store.follow(["event"], show);
+}
+function startCauses(store) {
+const marked = [...document.querySelectorAll("[data-cause], [data-filter]")];
+const causeOf = (node) => Number(node.dataset.cause ?? node.dataset.filter);
+document.addEventListener("click", (event) => {
+const node = event.target.closest?.("[data-cause], [data-filter]");
+if (node) store.toggle("causes", causeOf(node));
+});
+const show = ({ causes }) => {
+for (const node of marked) {
+const chosen = causes.includes(causeOf(node));
+node.classList.toggle("off", causes.length > 0 && !chosen);
+if (node.dataset.filter) node.setAttribute("aria-pressed", String(chosen));
+}
+};
+store.follow(["causes"], show);
+}
+function startLines(store) {
+const lines = [...document.querySelectorAll("button[data-find]")];
+const show = ({ search }) => {
+for (const line of lines) line.setAttribute("aria-pressed", String(line.dataset.find === search));
+};
+for (const line of lines) {
+line.addEventListener("click", () => {
+const search = store.state.search === line.dataset.find ? "" : line.dataset.find;
+store.set({ search });
+if (search) byId("flame")?.scrollIntoView();
+});
+}
+store.follow(["search"], show);
 }
 function barOf(parts, height, label) {
 const bar = svgElement("svg", { class: "bar", role: "img", "aria-label": label, width: "100%", height });
@@ -1514,7 +1872,7 @@ Object.assign(this, { page, overrides, plots });
 show(state, instances) {
 this.whole = lengthOf(state, instances) ?? this.page.instances.run;
 for (const head of document.querySelectorAll("[data-share-head]")) {
-this.overrides.set(head, state.range >= 0 ? "Of the range" : state.span ? "Of the span" : "Of the run");
+this.overrides.set(head, state.range >= 0 ? "Of range" : state.span ? "Of span" : "Of run");
 }
 this.#rows("call", instances, instances.rows("call", state), (sum, cells) =>
 this.#call(state, instances, sum, cells),
@@ -1585,7 +1943,7 @@ const others = sampled - large.reduce((all, [, ns]) => all + ns, 0);
 const rest = (label, ns) => parts.push({ share: ns / whole, className: "rest", off: chosen.length > 0, ns, label });
 if (others) rest("others", others);
 if (busy > sampled)
-rest(this.page.events.some((event) => event.spans) ? "not explained" : "not on a CPU", busy - sampled);
+rest(this.page.events.some((event) => event.spans) ? "unexplained" : "not on a CPU", busy - sampled);
 const named = parts.filter((part) => part.share >= SMALLEST_NAMED && !part.off).slice(0, NAMED_PARTS);
 const line = element("div", "top-causes");
 for (const { cause, className, label, ns } of named) {
@@ -1671,7 +2029,7 @@ if (chosen.length) {
 const weight = chosen.reduce((sum, cause) => sum + causes[cause], 0);
 const keys = chosen.map((cause) => this.page.causes[cause].key).join(", ");
 sentences.push(
-`Chosen, ${keys}: ${formatWeight(weight, unit)}, ${formatShare(weight, total)} of ${total < whole ? "this part" : name}.`,
+`Selected, ${keys}: ${formatWeight(weight, unit)}, ${formatShare(weight, total)} of ${total < whole ? "this part" : name}.`,
 );
 }
 const place = block.querySelector(".part");
@@ -1713,6 +2071,7 @@ part,
 overrides.set(part.querySelector(".strong"), formatShare(level.weight, total));
 level = { start: at, weight: 0 };
 }
+fitLabels(block.querySelector(".bar"));
 }
 }
 class Overrides {
@@ -2124,12 +2483,12 @@ function whole(graph) {
 return { width: graph.width, height: graph.content, content: graph.content, scroll: 0, flame: graph.flame };
 }
 const ACTIONS = [
-["f", "Focus", "Show only stacks through this function, from it inward"],
-["b", "Callers and callees", "Everything that calls this function above, everything it calls below"],
-["h", "Hide", "Leave this function out of every stack: its callees move to its callers"],
-["c", "Collapse", "Fold everything this function calls into it"],
-["m", "Collapse module", "Fold neighbouring functions of this module into one"],
-["x", "Drop", "Leave out all stacks through this function"],
+["f", "Focus", "Show only stacks through this function, starting at it"],
+["b", "Callers and callees", "Show all callers above and all callees below"],
+["h", "Hide", "Remove this function from all stacks; its callees move to its callers"],
+["c", "Collapse", "Merge all callees into this function"],
+["m", "Collapse module", "Merge neighbouring functions of this module into one"],
+["x", "Drop", "Remove all stacks through this function"],
 ["y", "Copy name", "Copy the function's name"],
 ["Y", "Copy stack", "Copy the call path, innermost function first"],
 ];
@@ -2193,7 +2552,7 @@ this.#select(
 );
 this.#select(
 "flame-colour",
-Object.entries(SCHEMES).map(([key, { label }]) => [key, label]),
+Object.entries(schemesOf(this.page)).map(([key, { label }]) => [key, label]),
 (value) => ({ colour: value }),
 );
 this.#select(
@@ -2213,7 +2572,7 @@ zoom: [],
 view: null,
 }));
 byId("flame-range").parentElement.hidden = !this.page.timed || !this.page.ranges.length;
-byId("flame-threads").parentElement.hidden = sampled < 2;
+byId("flame-threads").parentElement.hidden = sampled < 2 || Boolean(this.page.compared);
 byId("flame-shape").addEventListener("click", () => store.set({ flame: !store.state.flame }));
 byId("flame-undo").addEventListener("click", () => store.undo());
 byId("flame-redo").addEventListener("click", () => store.redo());
@@ -2250,9 +2609,14 @@ this.#chips(state);
 }
 #legend(state, answer) {
 const legend = byId("flame-legend");
+if (CHANGE_SCHEMES[state.colour]) {
+legend.setAttribute("aria-label", "Colours by change");
+legend.replaceChildren(...changeLegend(state.colour).map(changeEntry));
+return;
+}
 const { facet, label } = SCHEMES[state.colour];
 const held = legend.contains(document.activeElement) ? document.activeElement.dataset.value : null;
-legend.setAttribute("aria-label", `Colours by ${label}: press one to show only it`);
+legend.setAttribute("aria-label", `Colours by ${label}: press one to filter by it`);
 const whole = answer.facets[facet].reduce((sum, weight) => sum + weight, 0);
 const entries = legendOf(state.colour, this.page, answer.facets, state[facet], this.panel.ranks);
 const buttons = entries.map(([value, text, title, colour]) => {
@@ -2324,6 +2688,12 @@ row.replaceChildren(...crumbs);
 row.scrollLeft = row.scrollWidth;
 }
 }
+function changeEntry([text, title, colour, mark]) {
+const entry = swatchEntry("legend-entry", ["gone", "", "new"][mark + 1], element("span", "legend-name", text));
+entry.title = title;
+entry.firstChild.style.background = `var(${colour})`;
+return entry;
+}
 const ON_MODULES = ["y", "Y"];
 class Details {
 constructor(panel, { tip, line, actions, menu }) {
@@ -2351,10 +2721,12 @@ const { state, answer, frames, page } = this.panel;
 const unit = this.panel.unit;
 const total = table.totalOf(node);
 const amount = (weight) => `${formatWeight(weight, unit)} · ${formatShare(weight, answer.whole)} of all`;
-const facts = [["total", amount(total)]];
-if (!state.inverted && graph === this.panel.graph) facts.push(["self", amount(table.selfOf(node))]);
+const facts = page.compared ? changeFacts(table, node, unit, page) : [["total", amount(total)]];
+if (!page.compared && !state.inverted && graph === this.panel.graph)
+facts.push(["self", amount(table.selfOf(node))]);
 if (graph.zoomed) facts.push(["of zoom", formatShare(total, table.totalOf(graph.zoomed))]);
-if (table.extent < answer.whole) facts.push([`of ${this.panel.shownName()}`, formatShare(total, table.extent)]);
+if (!page.compared && table.extent < answer.whole)
+facts.push([`of ${this.panel.shownName()}`, formatShare(total, table.extent)]);
 const frame = table.frameOf(node);
 if (frame < 0) return facts;
 const dso = frames.dsoOf(frame);
@@ -2365,8 +2737,7 @@ const purity = table.purityOf(node);
 facts.push([purity === 100 ? "cause" : `${purity} % cause`, `${cause.key}: ${cause.meaning}`]);
 const decider = table.deciderOf(node);
 if (decider >= 0) facts.push(["decided by", frames.nameOf(decider)]);
-if (decider === -2)
-facts.push(["decided by", "a heuristic (hot loop of a stripped library), not a function's name"]);
+if (decider === -2) facts.push(["decided by", "a heuristic (hot loop of a stripped library), not a function name"]);
 else if (cause.rule) facts.push(["rule", cause.rule]);
 return facts;
 }
@@ -2587,6 +2958,8 @@ return Math.hypot(one.clientX - other.clientX, one.clientY - other.clientY);
 const ROW = 20;
 const GAP = 1;
 const NARROW = 3;
+const MARK_EDGE = 2;
+const MARK_DASH = 4;
 const TEXT_FROM = 26;
 const LONGEST_TEXT = 300;
 const FADED = 0.3;
@@ -2641,6 +3014,7 @@ flush();
 context.globalAlpha = alpha;
 context.fillStyle = fill;
 context.fillRect(left, y, right - left - GAP, ROW - GAP);
+this.#markSide(context, style.markOf(table, node), left, right - left - GAP, y);
 if (right - left < TEXT_FROM) return;
 const text = this.#fitted(context, style.nameOf(table.frameOf(node)), table.frameOf(node), right - left - 10);
 if (!text) return;
@@ -2650,6 +3024,15 @@ context.fillText(text, left + 5, y + ROW / 2);
 });
 flush();
 context.globalAlpha = 1;
+}
+#markSide(context, mark, left, width, y) {
+if (!mark) return;
+context.fillStyle = this.style.outline;
+const edge = y + ROW - GAP - MARK_EDGE;
+if (mark > 0) context.fillRect(left, edge, width, MARK_EDGE);
+else
+for (let at = 0; at < width; at += 2 * MARK_DASH)
+context.fillRect(left + at, edge, Math.min(MARK_DASH, width - at), MARK_EDGE);
 }
 outline(context, table, node, [from, to], box, line) {
 const scale = box.width / (to - from);
@@ -3466,7 +3849,7 @@ function partsOf(table, node) {
 return [table.startOf(node) / table.extent, (table.startOf(node) + table.totalOf(node)) / table.extent];
 }
 const EDITS = CHANGES.filter((key) => key !== "sandwich");
-const QUERY = ["event", ...FILTERS, "split", "inverted", "order", "sandwich"];
+const QUERY = ["event", ...FILTERS, "split", "inverted", "order", "sandwich", "side"];
 class FlamePanel {
 constructor(page, store, script) {
 Object.assign(this, { page, store });
@@ -3482,6 +3865,7 @@ this.graph = this.#graph("flame");
 this.upper = this.#graph("flame-callers");
 this.zoom = new Zoom(this);
 this.search = new Search(this);
+this.sides = page.compared ? new Sides(page, store) : null;
 this.minimap = new Minimap(byId("flame-minimap"), (from, to) => this.zoom.choose(from, to));
 for (const kind of ["svg", "png", "print", "link"]) {
 byId(`flame-save-${kind}`).addEventListener("click", () => saveView(this, kind));
@@ -3604,6 +3988,7 @@ byId("flame-empty").hidden = main.extent > 0;
 #describe() {
 const { graph, state } = this;
 this.controls.show(state, this.answer);
+this.sides?.show(state, this.answer, this.unit);
 this.controls.path(graph.table, graph.zoomed);
 const anchor = graph.table.resolve(state.zoom);
 this.minimap.mark(this.zoom.spanIn(graph.table, anchor) ?? graph.extentOf(anchor));
@@ -3682,7 +4067,7 @@ const { place, flips, to_device: down, to_host: up, faults } = this.blocks;
 byId("blocks-detail").textContent =
 at < 0
 ? this.summary
-: `${formatBytes(place[at] * BLOCK_BYTES)} into the memory · ${formatCount(flips[at])} changes of direction · ${formatBytes(down[at])} to the device, ${formatBytes(up[at])} to the host · ${formatCount(faults[at])} faults`;
+: `${formatBytes(place[at] * BLOCK_BYTES)} into memory · ${formatCount(flips[at])} direction changes · ${formatBytes(down[at])} to the device, ${formatBytes(up[at])} to the host · ${formatCount(faults[at])} faults`;
 if (changed) this.draw();
 }
 }
@@ -3936,7 +4321,7 @@ if (!this.#isAway(at)) count[style] += moved.count[at];
 field.styles.forEach((style, at) => {
 if (present.has(at)) add(style.level, `${style.label} (${formatCount(count[at])})`);
 });
-if (moved.depth.includes(1)) entries.push(element("span", "legend-entry", "pale: back to the host"));
+if (moved.depth.includes(1)) entries.push(element("span", "legend-entry", "pale: to the host"));
 if (this.kernels.start.length) add("user", "a kernel runs");
 byId("field-legend").replaceChildren(...entries);
 }
@@ -3959,13 +4344,13 @@ byId("field-detail").textContent = nearest < 0 ? "" : this.#words(nearest);
 }
 #words(at) {
 const { moved, field } = this;
-const many = moved.count[at] > 1 ? `${formatCount(moved.count[at])} migrations drawn as one, ` : "";
+const many = moved.count[at] > 1 ? `${formatCount(moved.count[at])} migrations merged, ` : "";
 const way = moved.depth[at] ? "to the host" : "to the device";
 const facts = [
 `${many}${formatBytes(moved.size[at])} ${way}`,
 field.styles[moved.style[at]].label,
 `${formatNs(moved.length[at])} at ${formatNs(moved.start[at])}`,
-`${formatBytes(moved.place[at])} into the memory`,
+`${formatBytes(moved.place[at])} into memory`,
 ];
 return facts.join(" · ");
 }
@@ -4309,7 +4694,15 @@ return last < 0 ? null : { row, at: last, start: start[last], length: length[las
 }
 function wordsOf(page, timeline, hit) {
 if (!hit) return [];
-return hit.row.density ? densityWords(page, timeline, hit) : spanWords(timeline, hit);
+if (hit.row.density) return densityWords(page, timeline, hit);
+return [...spanWords(timeline, hit), ...holdersOf(timeline, hit)];
+}
+function holdersOf({ arrows }, { row, start, length }) {
+if (row.kind !== "wait") return [];
+const inside = arrows.filter(
+(arrow) => arrow.waiter === row.heading && arrow.start >= start - 1 && arrow.end <= start + length + 1,
+);
+return [...new Set(inside.map(({ holder }) => holder))].map((holder) => `for ${holder}`);
 }
 function densityWords(page, { bin: step, unit }, { row, start, length }) {
 const { bin, weight, cause } = row.density;
@@ -4331,8 +4724,21 @@ const words = [many > 1 ? `${formatCount(many)} × ${label}` : name];
 words.push(row.kind === "mark" ? since : `${formatNs(length)}, ${since}`);
 if (row.kind === "fault") words.push(`${formatCount(size)} faults`);
 else if (size) words.push(`${formatBytes(size)}, ${(size / Math.max(busy, 1)).toFixed(1)} GB/s`);
-if (many > 1) words.push(`together ${formatNs(busy)}; zoomed out, short ones are drawn as one`);
+if (many > 1) words.push(`total ${formatNs(busy)}; zoom in to separate short items`);
 return words;
+}
+function heaviestCauses(densities) {
+const weights = new Map();
+let total = 0;
+for (const { weight, cause } of densities) {
+for (let index = 0; index < cause.length; index++) {
+weights.set(cause[index], (weights.get(cause[index]) ?? 0) + weight[index]);
+total += weight[index];
+}
+}
+return [...weights.keys()]
+.filter((cause) => weights.get(cause) >= 0.01 * total)
+.sort((one, other) => weights.get(other) - weights.get(one));
 }
 function causesIn({ densities, bin: step }, [from, to]) {
 const weights = new Map();
@@ -4377,7 +4783,7 @@ const addLane = (lane) => {
 const spans = unpackSpans(lane);
 const depth = spans.depth.reduce((most, value) => Math.max(most, value), 0);
 const line = LANE_PX[lane.kind];
-add({ kind: lane.kind, title: lane.title, spans, line }, line * (depth + 1));
+add({ kind: lane.kind, title: lane.title, heading: lane.heading, spans, line }, line * (depth + 1));
 };
 timeline.lanes.filter((lane) => lane.kind === "phase").forEach(addLane);
 for (const heading of headingsOf(timeline)) {
@@ -4392,6 +4798,19 @@ lanes.filter((lane) => lane.kind !== "range").forEach(addLane);
 if (timeline.memory.length) addHeading("Memory");
 for (const use of timeline.memory) add({ kind: "memory", title: use.title, use }, MEMORY_PX);
 return { rows, height: top };
+}
+function arrowEnds(rows) {
+const ends = new Map();
+let here = {};
+for (const row of rows) {
+if (row.kind === "heading") {
+here = {};
+ends.set(row.title, here);
+} else if (row.kind === "wait") here.wait ??= row;
+else if (row.kind === "density") here.work = row;
+if (row.kind !== "heading") here.work ??= row;
+}
+return ends;
 }
 function headingsOf({ densities, lanes }) {
 const has = (heading, kinds) => lanes.some((lane) => lane.heading === heading && kinds.includes(lane.kind));
@@ -4411,10 +4830,13 @@ sums.set(at, (sums.get(at) ?? 0) + weight[index]);
 });
 return Math.max(1, ...sums.values());
 }
+const LEAST_ARROW_PX = 8;
+const ARROW_PX = 6;
 const INKS = { ink: "--ink", soft: "--soft", line: "--line", on: "--on-cause", card: "--card", accent: "--accent" };
 class TimelinePainter {
 constructor(page, timeline) {
 Object.assign(this, { page, timeline }, layOutRows(timeline));
+this.ends = arrowEnds(this.rows);
 }
 draw(canvas, shown) {
 const [context, width] = fitCanvas(canvas, this.height);
@@ -4439,6 +4861,7 @@ if (row.spans) this.#spans(row);
 else if (row.kind === "density") this.#density(row);
 else if (row.kind === "memory") this.#memory(row);
 }
+this.#arrows();
 this.#dimOtherRanges();
 this.#dimOtherThreads();
 if (shown.brush) this.#brush(shown.brush);
@@ -4554,6 +4977,33 @@ if (height > 0) context.fillRect(from, floor - height, Math.max(to - from, 1), h
 context.globalAlpha = 1;
 this.#floor(row);
 }
+#arrows() {
+const { context, ink } = this;
+context.strokeStyle = ink.ink;
+context.fillStyle = ink.ink;
+context.lineWidth = 1;
+context.globalAlpha = 0.7;
+for (const { start, end, waiter, holder } of this.timeline.arrows) {
+const x = Math.round(this.x(end)) + 0.5;
+if (x - this.x(start) < LEAST_ARROW_PX || x < this.gutter || x > this.right) continue;
+const from = this.ends.get(waiter)?.wait;
+const to = this.ends.get(holder)?.work;
+if (!from || !to) continue;
+const down = to.top > from.top;
+const [y, tip] = down ? [from.top + from.height, to.top] : [from.top, to.top + to.height];
+const back = down ? -ARROW_PX : ARROW_PX;
+context.beginPath();
+context.moveTo(x, y);
+context.lineTo(x, tip);
+context.stroke();
+context.beginPath();
+context.moveTo(x, tip);
+context.lineTo(x - ARROW_PX / 2, tip + back);
+context.lineTo(x + ARROW_PX / 2, tip + back);
+context.fill();
+}
+context.globalAlpha = 1;
+}
 #floor(row) {
 const floor = row.top + row.height;
 this.context.fillStyle = this.ink.line;
@@ -4606,6 +5056,7 @@ context.fillRect(to, TIME_AXIS_PX - 6, 1.5, height);
 }
 const SHORTEST_VIEW_NS = 200;
 const NAMED_CAUSES = 3;
+const LEGEND_CAUSES = 8;
 const GESTURE_MS = 900;
 class TimelinePanel {
 constructor(page, store, timeline, views) {
@@ -4632,7 +5083,12 @@ new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
 this.canvas.dataset.ready = "true";
 }
 #legend() {
-const { lanes, memory, styles } = this.timeline;
+const { densities, lanes, memory, styles } = this.timeline;
+const add = (className, text) =>
+byId("timeline-legend").append(swatchEntry("legend-entry", className, element("span", "", text)));
+for (const cause of heaviestCauses(densities).slice(0, LEGEND_CAUSES)) {
+add(`c-${this.page.causes[cause].slug}`, this.page.causes[cause].key);
+}
 const used = new Set(lanes.filter((lane) => !["range", "phase"].includes(lane.kind)).flatMap((lane) => lane.style));
 for (const use of memory) used.add(use.style);
 const labels = new Map();
@@ -4641,7 +5097,7 @@ const { level, label } = styles[style];
 labels.set(level, [...(labels.get(level) ?? []), label]);
 }
 for (const [level, names] of labels) {
-byId("timeline-legend").append(swatchEntry("legend-entry", `l-${level}`, element("span", "", names.join(" · "))));
+add(`l-${level}`, names.join(" · "));
 }
 }
 get span() {
@@ -4743,19 +5199,7 @@ if (title) showTip(this.tip, event, title, ...lines.map((text) => element("p", "
 if (typeof document === "undefined") serve();
 else startPage(readJson("page-data"));
 function startPage(page) {
-const { dsos, frames } = page.flame.facts;
-const functions = Object.fromEntries(["sandwich", "focus", "hide", "drop", "fold"].map((key) => [key, frames]));
-const sizes = {
-...functions,
-event: page.events.length,
-range: rangesChosen(page) ? page.ranges.length : 0,
-dsos,
-modules: dsos,
-threads: page.threads.length,
-opportunity: page.opportunities?.length ?? 0,
-modes: 3,
-};
-const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizes);
+const store = new Store({ causes: page.causes.map((cause) => cause.key) }, sizesOf(page));
 const chart = byId("chart") ? new Chart(page, () => views.measured()) : null;
 const flame = byId("flame") ? new FlamePanel(page, store, scriptText()) : null;
 const plots = new Plots(page.plots);
@@ -4766,6 +5210,7 @@ plots.recolour();
 for (const panel of drawn) panel.draw();
 chart?.draw();
 };
+startFitting();
 startTheme(byId("theme"), redraw);
 startPrinting(redraw);
 startEvents(store);
@@ -4780,58 +5225,12 @@ new FilterStrip(page, store);
 const views = new FilteredViews(page, store, { flame, chart, plots });
 startDrawings(page, store, views, drawn);
 }
-function scriptText() {
-return globalThis.pinprofPage ? `(${globalThis.pinprofPage})();` : byId("page-script").textContent;
-}
-function rangesChosen(page) {
-return page.timed || !page.flame.facts.threads;
-}
 async function startDrawings(page, store, views, drawn) {
 if (!byId("drawings")) return;
 const { timeline, field } = JSON.parse(await inflatedText("drawings"));
 if (timeline) drawn.push(new TimelinePanel(page, store, timeline, views));
 if (field) drawn.push(new FieldPanel(field, store, views));
 if (field?.blocks) drawn.push(new BlocksPanel(field));
-}
-function startEvents(store) {
-const tabs = [...document.querySelectorAll("#events [role=tab]")];
-const choose = (chosen) => store.set({ event: chosen, zoom: [], view: null, upper: [] });
-const show = ({ event: chosen }) => {
-for (const tab of tabs) {
-tab.setAttribute("aria-selected", String(Number(tab.dataset.event) === chosen));
-tab.tabIndex = Number(tab.dataset.event) === chosen ? 0 : -1;
-}
-for (const block of document.querySelectorAll("[data-of-event]")) {
-block.hidden = Number(block.dataset.ofEvent) !== chosen;
-}
-};
-tabs.forEach((tab, index) => {
-tab.addEventListener("click", () => choose(Number(tab.dataset.event)));
-tab.addEventListener("keydown", (event) => {
-const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
-if (!step) return;
-const next = tabs[(index + step + tabs.length) % tabs.length];
-next.focus();
-choose(Number(next.dataset.event));
-});
-});
-store.follow(["event"], show);
-}
-function startCauses(store) {
-const marked = [...document.querySelectorAll("[data-cause], [data-filter]")];
-const causeOf = (node) => Number(node.dataset.cause ?? node.dataset.filter);
-document.addEventListener("click", (event) => {
-const node = event.target.closest?.("[data-cause], [data-filter]");
-if (node) store.toggle("causes", causeOf(node));
-});
-const show = ({ causes }) => {
-for (const node of marked) {
-const chosen = causes.includes(causeOf(node));
-node.classList.toggle("off", causes.length > 0 && !chosen);
-if (node.dataset.filter) node.setAttribute("aria-pressed", String(chosen));
-}
-};
-store.follow(["causes"], show);
 }
 function startOpportunities(page, store) {
 const buttons = [...document.querySelectorAll("[data-opportunity]")];
@@ -4851,29 +5250,6 @@ button.closest(".gain").classList.toggle("chosen", chosen);
 }
 });
 }
-function startLines(store) {
-const lines = [...document.querySelectorAll("button[data-find]")];
-const show = ({ search }) => {
-for (const line of lines) line.setAttribute("aria-pressed", String(line.dataset.find === search));
-};
-for (const line of lines) {
-line.addEventListener("click", () => {
-const search = store.state.search === line.dataset.find ? "" : line.dataset.find;
-store.set({ search });
-if (search) byId("flame")?.scrollIntoView();
-});
-}
-store.follow(["search"], show);
-}
-function startSections() {
-for (const link of document.querySelectorAll(".sections a")) {
-link.addEventListener("click", (event) => {
-if (!location.hash.includes("=")) return;
-event.preventDefault();
-document.querySelector(link.getAttribute("href")).scrollIntoView();
-});
-}
-}
 function startHints(page) {
 const tip = byId("hint");
 document.addEventListener("pointermove", (event) => {
@@ -4884,18 +5260,5 @@ const cause = page.causes[Number(segment.dataset.cause)];
 const remedy = cause.remedy ? [element("p", "remedy", cause.remedy)] : [];
 showTip(tip, event, segment.dataset.title, element("p", "", cause.meaning), ...remedy);
 });
-}
-function startPrinting(redraw) {
-const root = document.documentElement;
-let chosen = root.dataset.theme;
-const show = (theme) => {
-root.dataset.theme = theme;
-redraw();
-};
-window.addEventListener("beforeprint", () => {
-chosen = root.dataset.theme;
-show("light");
-});
-window.addEventListener("afterprint", () => show(chosen));
 }
 };
