@@ -1,15 +1,18 @@
 """Measure the page beside d3-flame-graph, speedscope and flamegraph.pl: same data, one run, headless Chromium.
 
-    python tests/bench/bench_page.py [--samples 262000] [--paths 9500] [--large 150000] [--keep DIR] [--peers DIR]
+    python tests/bench/bench_page.py [--samples 262000] [--paths 9500] [--large 150000] [--long 7000000] [--ours]
+        [--keep DIR] [--peers DIR]
 
 The recording is `make_perf_data.py`'s; `--large` samples of a recording whose every path is new make the tree of about
-two million nodes. d3-flame-graph and speedscope come from npm, flamegraph.pl from Debian's libdevel-nytprof-perl; each
-is installed into a temporary directory (or `--peers`), and left out with the reason when it cannot be.
+two million nodes; `--long` samples, the first recording again and again in another order, last 150 s and an hour.
+d3-flame-graph and speedscope come from npm, flamegraph.pl from Debian's libdevel-nytprof-perl; each is installed into a
+temporary directory (or `--peers`), and left out with the reason when it cannot be.
 
 Ready: from navigation to the first finished view. Search: from the keystroke to the painted result. Zoom: what a page
-spends in its animation frames for one turn of the wheel, the median of 40 (d3-flame-graph and flamegraph.pl, which have
-no such zoom: from the call of their own to the painted result). Filter and leaf up: from the click to the shown view,
-medians of 12 and 5. Memory: the renderer's peak resident size after search and zoom, and after everything.
+spends in handlers and animation frames for one turn of the wheel, the median of 40, on the flamegraph and on the
+timeline (d3-flame-graph and flamegraph.pl, which have no such zoom: from the call of their own to the painted result).
+Filter and leaf up: from the click to the shown view, medians of 12 and 5. Memory: the renderer's peak resident size
+after search and zoom, and after everything.
 """
 
 from __future__ import annotations
@@ -29,12 +32,18 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from playwright.sync_api import Browser, Page, sync_playwright
+
+from pinprof.analyze import analyze
+from pinprof.read import ReadOptions, read
+from pinprof.report.gather import build
+from pinprof.report.page.html import write_html
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -80,10 +89,12 @@ ZOOM = """async ([x, y]) => {
   for (let step = 0; step < 40; step += 1) {
     await window.frames(1);
     window.spent = 0;
+    const begin = performance.now();
     place.dispatchEvent(new WheelEvent('wheel', { deltaY: step < 20 ? -120 : 120,
       ctrlKey: true, bubbles: true, cancelable: true, clientX: x, clientY: y }));
+    const handled = performance.now() - begin;
     await window.frames(2);
-    costs.push(window.spent);
+    costs.push(handled + window.spent);
   }
   return costs;
 }"""
@@ -193,6 +204,7 @@ class Taken:
     ready_s: list[float] = field(default_factory=list)
     search_ms: list[float] = field(default_factory=list)
     zoom_ms: list[float] = field(default_factory=list)
+    timeline_ms: list[float] = field(default_factory=list)
     filter_ms: list[float] = field(default_factory=list)
     leaf_up_ms: list[float] = field(default_factory=list)
     peak_mb: list[float] = field(default_factory=list)
@@ -201,7 +213,10 @@ class Taken:
     note: str = ""
 
 
-HEAD = ["page", "MB", "ready s", "search ms", "zoom ms", "filter ms", "leaf up ms", "renderer MB", "after all MB", ""]
+HEAD = [
+    "page", "MB", "ready s", "search ms", "zoom ms", "timeline ms", "filter ms", "leaf up ms", "renderer MB",
+    "after all MB", "",
+]  # fmt: skip
 
 
 def cells(name: str, megabytes: float, taken: Taken) -> list[str]:
@@ -216,6 +231,7 @@ def cells(name: str, megabytes: float, taken: Taken) -> list[str]:
         text(taken.ready_s, 2),
         text(taken.search_ms, 0),
         text(taken.zoom_ms, 1),
+        text(taken.timeline_ms, 1),
         text(taken.filter_ms, 0),
         text(taken.leaf_up_ms, 0),
         text(taken.peak_mb, 0, max),
@@ -230,6 +246,8 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=262_000)
     parser.add_argument("--paths", type=int, default=9500)
     parser.add_argument("--large", type=int, default=150_000)
+    parser.add_argument("--long", type=int, default=7_000_000)
+    parser.add_argument("--ours", action="store_true", help="leave the peers out")
     parser.add_argument("--keep", type=Path, help="keep recordings and pages here, and use those that are there")
     parser.add_argument("--peers", type=Path, help="install the peers here, and use those that are there")
     options = parser.parse_args()
@@ -237,8 +255,12 @@ def main() -> None:
         folder, peers = options.keep or Path(temporary), options.peers or Path(temporary) / "peers"
         folder.mkdir(parents=True, exist_ok=True)
         rows = measure_ours(folder, "pinprof", options.samples, options.paths)
-        rows += measure_peers(folder, peers, folder / f"{options.samples}-{options.paths}")
+        stem = folder / f"{options.samples}-{options.paths}"
+        if not options.ours:
+            rows += measure_peers(folder, peers, stem)
         rows += measure_ours(folder, "pinprof, large", options.large, 0)
+        for seconds in (150, 3600):
+            rows.append(measure_long(stem.with_name(f"{stem.name}.perf.data"), options.long, seconds))
         for row in (HEAD, ["---"] * len(HEAD), *rows):
             print(f"| {' | '.join(row)} |")
 
@@ -255,22 +277,43 @@ def measure_ours(folder: Path, name: str, samples: int, paths: int) -> list[list
     with stem.with_name(f"{stem.name}.folded").open("w") as folded:
         subprocess.run([*command, "--format", "folded"], check=True, stdout=folded)
     nodes = count_nodes(stem.with_name(f"{stem.name}.folded"))
+    size = page.stat().st_size + plot_script_size()
+    return [measure_page(name, page, f"{nodes:,} nodes; {size / 1e6:.1f} MB with the plot script")]
+
+
+def measure_long(recording: Path, samples: int, seconds: int) -> list[str]:
+    """The page of a recording's samples again and again, each time in another order, in so much time."""
+    capture = read(recording, ReadOptions(kallsyms=Path(f"{recording}.kallsyms")))
+    chance = np.random.default_rng(seconds)
+    one = capture.samples
+    many = one.take(np.concatenate([chance.permutation(len(one)) for _ in range(-(-samples // len(one)))])[:samples])
+    many = replace(many, time_ns=one.time_ns[0] + np.arange(samples) * (seconds * 10**9 // samples))
+    page = recording.with_name(f"{samples}-in-{seconds}s.html")
+    data = build(analyze(replace(capture, samples=many)))
+    write_html(data, page)
+    step = data.flame.step_ns / 1e9 if data.flame else 0
+    return measure_page(f"pinprof, {samples:,} samples in {seconds} s", page, f"steps of {step:g} s")
+
+
+def measure_page(name: str, page: Path, note: str) -> list[str]:
+    """A row of our page."""
 
     def use(tab: Page, taken: Taken) -> None:
         taken.search_ms.append(tab.evaluate(SEARCH, "level_17"))
         tab.evaluate("document.getElementById('flame-canvas').scrollIntoView({ block: 'center' })")
         box = tab.locator("#flame-canvas").bounding_box() or {"x": 0, "y": 0, "width": 0, "height": 0}
         taken.zoom_ms += tab.evaluate(ZOOM, [box["x"] + 0.3 * box["width"], box["y"] + 0.5 * box["height"]])
+        tab.evaluate("document.getElementById('timeline-canvas').scrollIntoView({ block: 'center' })")
+        box = tab.locator("#timeline-canvas").bounding_box() or box
+        taken.timeline_ms += tab.evaluate(ZOOM, [box["x"] + 0.4 * box["width"], box["y"] + 0.5 * box["height"]])
 
     def more(tab: Page, taken: Taken) -> None:
         taken.filter_ms += tab.evaluate(FILTER)
         taken.leaf_up_ms += tab.evaluate(LEAF_UP)
 
     taken = visit(page, use, READY + FRAMES + SHOWN, more=more)
-    size = page.stat().st_size
-    told = [f"{nodes:,} nodes", f"{(size + plot_script_size()) / 1e6:.1f} MB with the plot script", taken.note]
-    taken.note = "; ".join(filter(None, told))
-    return [cells(name, size / 1e6, taken)]
+    taken.note = "; ".join(filter(None, [note, taken.note]))
+    return cells(name, page.stat().st_size / 1e6, taken)
 
 
 def plot_script_size() -> int:

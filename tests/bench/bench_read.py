@@ -1,9 +1,13 @@
 """Time `pinprof report --format folded` against `perf script`, alone and with stackcollapse work, in one run.
 
-    python tests/bench/bench_read.py [--samples 260000] [--scales 1,2,4] [--paths 4000] [--rounds 3] [--keep DIR]
+    python tests/bench/bench_read.py [--samples 260000] [--scales 1,2,4] [--paths 4000] [--each N] [--rounds 3]
+                                     [--keep DIR]
+
+With `--each`, recordings have short child processes of that many samples each (multiply_perf_data.py).
 
 The commands alternate, so that whatever else the machine does meets all of them. Printed per scale: user+system CPU
-seconds (the least of the rounds), the ratio to perf script alone, and the peak resident size of the process.
+seconds (the least of the rounds) with those of the processes that a command starts, the ratio to perf script alone,
+wall-clock seconds, and the peak resident size of the largest process.
 """
 
 from __future__ import annotations
@@ -13,12 +17,16 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
 import make_perf_data
+import multiply_perf_data
+
+TEMPLATE_SAMPLES = 100_000
 
 FIELDS = "comm,pid,tid,time,event,ip,sym,dso"
 
@@ -37,6 +45,7 @@ class Cost:
     """What one command took."""
 
     cpu_s: float
+    wall_s: float
     peak_mib: float
 
 
@@ -46,23 +55,36 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=260_000)
     parser.add_argument("--scales", default="1,2,4")
     parser.add_argument("--paths", type=int, default=4000)
+    parser.add_argument("--each", type=int, default=0, help="samples of each child process (default: no children)")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--keep", type=Path, help="keep the recordings here, and use those that are there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         within = [
-            bench(folder, options.samples * int(scale), options.paths, options.rounds)
+            bench(folder, options.samples * int(scale), options.paths, options.each, options.rounds)
             for scale in options.scales.split(",")
         ]
     sys.exit(0 if all(within) else 1)
 
 
-def bench(folder: Path, samples: int, paths: int, rounds: int) -> bool:
-    """Time one recording; whether pinprof took no more CPU time than perf script alone."""
-    path = folder / f"{samples}-{paths}.perf.data"
-    if not path.exists():
+def recording(folder: Path, samples: int, paths: int, each: int) -> Path:
+    """A recording, made where there is none yet; kallsyms lies beside it."""
+    path = folder / f"{samples}-{paths}-{each}.perf.data"
+    if path.exists():
+        return path
+    if not each:
         make_perf_data.make(path, samples, paths)
+        return path
+    template = recording(folder, TEMPLATE_SAMPLES, paths, 0)
+    multiply_perf_data.multiply(template, path, samples, each)
+    Path(f"{path}.kallsyms").write_bytes(Path(f"{template}.kallsyms").read_bytes())
+    return path
+
+
+def bench(folder: Path, samples: int, paths: int, each: int, rounds: int) -> bool:
+    """Time one recording; whether pinprof took no more CPU time than perf script alone."""
+    path = recording(folder, samples, paths, each)
     kallsyms = f"{path}.kallsyms"
     script = ["perf", "script", "-i", str(path), "--kallsyms", kallsyms, "-F", FIELDS]
     report = [sys.executable, "-m", "pinprof", "report", str(path), "--kallsyms", kallsyms, "--format", "folded"]
@@ -79,12 +101,17 @@ def bench(folder: Path, samples: int, paths: int, rounds: int) -> bool:
     base = min(cost.cpu_s for cost in costs["perf script"])
     for name, rows in costs.items():
         cpu, peak = min(cost.cpu_s for cost in rows), max(cost.peak_mib for cost in rows)
-        print(f"  {name:32} {cpu:7.2f} s CPU   {cpu / base:5.2f} × perf script   {peak:6.0f} MiB peak", flush=True)
+        wall = min(cost.wall_s for cost in rows)
+        print(
+            f"  {name:32} {cpu:7.2f} s CPU   {cpu / base:5.2f} × perf script   {wall:7.2f} s   {peak:6.0f} MiB peak",
+            flush=True,
+        )
     return min(cost.cpu_s for cost in costs["pinprof report --format folded"]) <= base
 
 
 def run(pipeline: list[list[str]]) -> Cost:
     """Run commands as a pipeline into nothing: the sum of their CPU times, the largest of their peaks."""
+    begun = time.perf_counter()
     processes: list[subprocess.Popen[bytes]] = []
     for index, command in enumerate(pipeline):
         last = index == len(pipeline) - 1
@@ -106,7 +133,7 @@ def run(pipeline: list[list[str]]) -> Cost:
             raise SystemExit(f"{process.args!r} failed with status {process.returncode}")
         cpu += usage.ru_utime + usage.ru_stime
         peak = max(peak, usage.ru_maxrss / 1024)
-    return Cost(cpu, peak)
+    return Cost(cpu, time.perf_counter() - begun, peak)
 
 
 if __name__ == "__main__":

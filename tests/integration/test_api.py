@@ -16,22 +16,13 @@ import pytest
 
 import pinprof
 from pinprof import read
-from pinprof.collect import RecordRequest, native
-from pinprof.errors import CollectError, PinprofError, UsageError
+from pinprof.errors import CollectError, UsageError
+from tests.support.recorded_programs import needs_native
 
 pytest.importorskip("pandas", reason="pandas is not installed")
 
 
-def missing() -> str:
-    """Why this process cannot be recorded here; empty when it can."""
-    try:
-        native.check(RecordRequest(command=(sys.executable,)))
-    except PinprofError as error:
-        return str(error)
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "recording works")
+pytestmark = needs_native
 
 
 @pytest.fixture(autouse=True)
@@ -158,34 +149,6 @@ def test_importing_pinprof_costs_nothing() -> None:
     assert result.stdout.strip() == "[]"
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         pinprof.nothing  # noqa: B018
-
-
-def test_a_cell_shows_its_report(capsys: pytest.CaptureFixture[str]) -> None:
-    from pinprof import jupyter
-
-    class Shell:
-        """The part of IPython's shell that the magic uses."""
-
-        def register_magic_function(self, function: object, magic_kind: str, magic_name: str) -> None:
-            assert (magic_kind, magic_name) == ("cell", "pinprof")
-            self.magic = function
-
-        def run_cell(self, cell: str) -> None:
-            exec(cell, {"touch": touch})
-
-    shell = Shell()
-    pinprof.load_ipython_extension(shell)
-    shown = shell.magic("my cell --height 500", "touch()")  # type: ignore[operator]
-    assert isinstance(shown, jupyter.Page)
-    frame = shown._repr_html_()
-    assert 'sandbox="allow-scripts"' in frame
-    assert 'height="500"' in frame
-    assert "my cell" in frame
-    assert "<script" not in frame  # the page is an attribute's text
-    assert shell.magic("--bogus", "touch()") is None  # type: ignore[operator]
-    assert "pinprof: %%pinprof: unrecognized arguments" in capsys.readouterr().out
-    assert shell.magic("'my cell", "touch()") is None  # type: ignore[operator]
-    assert "pinprof: %%pinprof: No closing quotation. Write: %%pinprof" in capsys.readouterr().out
 
 
 def test_an_interrupt_while_symbols_are_stored_leaves_a_whole_capture(monkeypatch: pytest.MonkeyPatch) -> None:

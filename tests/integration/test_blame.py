@@ -111,6 +111,28 @@ int main(void) {
   return 0;
 }
 """
+JOIN = """
+#include <pthread.h>
+#include <stddef.h>
+#include <time.h>
+static volatile unsigned long sink;
+__attribute__((noinline)) static void *work(void *seconds) {
+  struct timespec used = {0};
+  while ((double)used.tv_sec + (double)used.tv_nsec * 1e-9 < *(double *)seconds) {
+    for (int i = 0; i < 1000000; i++) sink += (unsigned long)i;  // works
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &used);  // works, and leaves its processor to others on a busy machine
+  }
+  return NULL;
+}
+int main(void) {
+  double seconds[2] = {0.3, 0.6};
+  pthread_t threads[2];
+  for (int thread = 1; thread >= 0; thread--) pthread_create(&threads[thread], NULL, work, &seconds[thread]);
+  pthread_join(threads[0], NULL);  // waits
+  pthread_join(threads[1], NULL);
+  return 0;
+}
+"""
 
 
 def lines_with(text: str, mark: str) -> set[int]:
@@ -165,6 +187,29 @@ def test_a_wait_for_an_address_space_is_charged_to_the_line_that_fills_it(tmp_pa
     holding = [row for row in waiting if row.holder.site.line in lines_with(POPULATE, "// works")]
     assert sum(row.ns for row in holding) > 0.95 * total
     assert "populate" in holding[0].holder.causes
+
+
+@pytest.mark.skipif(shutil.which("gcc") is None, reason="gcc is not installed")
+def test_a_join_is_charged_to_the_thread_that_ends_and_not_to_another_busy_one(tmp_path: Path) -> None:
+    (tmp_path / "program.c").write_text(JOIN)
+    options = ["-g", "-O1", "-fno-omit-frame-pointer", "-pthread", "program.c", "-o", "program"]
+    subprocess.run(["gcc", *options], cwd=tmp_path, check=True)
+    blame = recorded(tmp_path, [str(tmp_path / "program")])
+    (waits,) = lines_with(JOIN, "// waits")
+    first = [row for row in blame.rows if row.wait == "wait.lock" and row.waiter.site.line == waits]
+    second = [row for row in blame.rows if row.wait == "wait.lock" and row.waiter.site.line == waits + 1]
+    total = sum(row.ns for row in first)
+    assert total > 0.2e9
+    (joined,) = {row.holder.tid for row in second if row.holder.kind is HolderKind.THREAD}
+    # The longer thread is busy all the while. It is blamed for the time alone in which the shorter one has not begun,
+    # as it may not on a busy machine.
+    held = [row for row in first if row.certain == "joined thread ends"]
+    assert sum(row.ns for row in held) > 0.8 * total
+    (ended,) = {row.holder.tid for row in held}
+    assert len({ended, joined, first[0].waiter.tid}) == 3
+    at_line = [row for row in held if row.holder.site.line in lines_with(JOIN, "// works")]
+    assert sum(row.ns for row in at_line) > 0.8 * total
+    assert {row.holder.site.function for row in at_line} == {"work"}
 
 
 def test_a_process_outside_the_program_is_named_in_a_recording_of_the_whole_machine_alone(tmp_path: Path) -> None:

@@ -9,11 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import rates, read
+from pinprof import rates, read, recording
 from pinprof.analyze import analyze
+from pinprof.analyze.evidence import LEAST_NS
+from pinprof.bench.calibration import Calibration
 from pinprof.collect import host, permission
+from pinprof.manifest import Manifest
 from pinprof.rate_book import CALIBRATION, RateBook
-from pinprof.recording import NO_CALIBRATION_VARIABLE
+from pinprof.recording import NO_CALIBRATION_VARIABLE, SHORTEST_NS
+from pinprof.store import PERF_DATA
 
 pytestmark = pytest.mark.skipif(permission.sampling_errno() != 0, reason="this process may not sample the kernel")
 DIM = "Measuring memory costs on this machine"
@@ -22,7 +26,7 @@ DIM = "Measuring memory costs on this machine"
 def record(tmp_path: Path, *options: str, **environment: str) -> subprocess.CompletedProcess[str]:
     kept = {name: value for name, value in os.environ.items() if name != NO_CALIBRATION_VARIABLE}
     return subprocess.run(
-        [sys.executable, "-m", "pinprof", "record", "-o", "out", "--python=off", *options, "--", "true"],
+        [sys.executable, "-m", "pinprof", "record", "-o", "out", "--python=off", *options, "--", "sleep", "0.05"],
         cwd=tmp_path,
         env=kept | environment,
         capture_output=True,
@@ -70,3 +74,33 @@ def test_rates_of_bench_leave_nothing_to_calibrate(tmp_path: Path) -> None:
     result = record(tmp_path, "--no-report", XDG_DATA_HOME=str(home))
     assert DIM not in result.stderr
     assert rates.read(tmp_path / "out.pinprof" / "rates.json").measured_by == "bench"
+
+
+def test_no_prediction_of_a_shorter_run_is_worth_telling() -> None:
+    assert SHORTEST_NS == LEAST_NS
+
+
+@pytest.mark.parametrize(
+    ("duration_ns", "mapped", "calibrated"),
+    [
+        (SHORTEST_NS - 1, b"libc.so.6", []),
+        (SHORTEST_NS, b"libc.so.6", [False]),
+        (SHORTEST_NS - 1, b"libcuda.so.1", [True]),
+    ],
+)
+def test_a_run_too_short_for_any_saving_is_calibrated_only_for_its_copies_to_the_gpu(
+    duration_ns: int, mapped: bytes, calibrated: list[bool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def calibration_of(*_: object, cuda: bool) -> Calibration:
+        asked.append(cuda)
+        return Calibration(None, ())
+
+    monkeypatch.setattr(recording, "calibration_of", calibration_of)
+    monkeypatch.delenv(NO_CALIBRATION_VARIABLE, raising=False)
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))
+    (tmp_path / PERF_DATA).write_bytes(mapped)
+    step = recording._Rates(lambda _: None, duration_ns, running=False)
+    step.store(tmp_path, Manifest(1, "0", (), dict(host.facts()), {}, (), {}))
+    assert asked == calibrated

@@ -10,20 +10,9 @@ from pathlib import Path
 import pytest
 
 from pinprof import store
-from pinprof.collect import RecordRequest, native
-from pinprof.errors import PinprofError
+from tests.support.recorded_programs import needs_native
 
-
-def missing() -> str:
-    """Why this process cannot be recorded here; empty when it can."""
-    try:
-        native.check(RecordRequest(command=(sys.executable,)))
-    except PinprofError as error:
-        return str(error)
-    return ""
-
-
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing() or "recording works")
+pytestmark = needs_native
 
 IGNORES = """
 import signal

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.collect import RecordRequest, native
-from pinprof.errors import PinprofError
 from pinprof.read import ReadOptions, read
 from tests.support.documented import code
+from tests.support.recorded_programs import needs_native
 
 WITH_IT = """
 import sys
@@ -60,18 +59,6 @@ class Refuses(Tool):
 
 COLLECTOR = Collector(lambda setup: [Refuses()], leaves=("refuses.txt",))
 """
-
-
-def missing() -> str:
-    """Why the native collector cannot record here; empty when it can."""
-    try:
-        native.check(RecordRequest((sys.executable,)))
-    except PinprofError as error:
-        return str(error)
-    return ""
-
-
-needs_native = pytest.mark.skipif(bool(missing()), reason=missing() or "recording works")
 
 
 def pinprof(folder: Path, name: str, module: str, *arguments: str) -> subprocess.CompletedProcess[str]:

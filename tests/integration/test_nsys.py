@@ -391,6 +391,22 @@ def test_an_nsys_that_refuses_is_quoted_and_nothing_runs(tmp_path: Path, monkeyp
     assert not list(tmp_path.glob("out*"))
 
 
+def test_an_nsys_that_fails_once_is_started_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = find_nsys().path
+    stand_in = tmp_path / "nsys"
+    stand_in.write_text(
+        f'#!/bin/sh\ncase "$*" in *--help*|--version) exec {real} "$@";; esac\n'
+        f"mkdir '{tmp_path}/failed' 2>/dev/null && {{ echo 'Dynamic exception type: bad session' >&2; exit 1; }}\n"
+        f'exec {real} "$@"\n'
+    )
+    stand_in.chmod(0o755)
+    monkeypatch.setenv("NSYS", str(stand_in))
+    result = record(tmp_path, "sh", "-c", "echo ran >>ran")
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "ran").read_text() == "ran\n"
+    assert any("bad session" in note and "again" in note for note in outcome(tmp_path)["notes"])
+
+
 def test_doctor_names_nsys_and_its_importer() -> None:
     result = subprocess.run([*PINPROF, "doctor", "--json"], capture_output=True, text=True, check=False)
     checks = {entry["name"]: entry for entry in json.loads(result.stdout)}

@@ -19,12 +19,13 @@ from pinprof.read.perf.script import read_perf_script
 PROGRAM = r"""
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
+#include <sys/mman.h>
 volatile unsigned long sink;
 __attribute__((noinline)) void leaf(int n) { for (int i = 0; i < n; i++) sink = sink * 31 + i; }
 __attribute__((noinline)) void deep(int depth) { if (depth) deep(depth - 1); else leaf(3000); sink++; }
 __attribute__((noinline)) void touch(void) {
-  char *p = malloc(4 << 20); memset(p, 1, 4 << 20); sink += p[4096]; free(p); sink++;
+  char *p = mmap(0, 512 << 10, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memset(p, 1, 512 << 10); sink += p[4096]; munmap(p, 512 << 10); sink++;
 }
 __attribute__((noinline)) void spread(void) { deep(3); deep(12); leaf(9000); sink++; }
 int main(int argc, char **argv) {

@@ -17,10 +17,10 @@ from types import MappingProxyType
 import pytest
 
 from pinprof.collect import RecordRequest, native, permission
-from pinprof.errors import PinprofError
 from pinprof.read import read
 from tests.integration.test_cuda_calls import build
 from tests.support.probes import needs_probes
+from tests.support.recorded_programs import native_missing
 
 WITHOUT_PERF = Path(__file__).parents[1] / "support" / "without_perf.py"
 
@@ -225,15 +225,6 @@ pinprof_frequency = 4999
 """
 
 
-def refused() -> str:
-    """Why nothing can be sampled here."""
-    try:
-        native.check(RecordRequest(command=(sys.executable,)))
-    except PinprofError as error:
-        return str(error)
-    return ""
-
-
 @dataclass(frozen=True)
 class Ran:
     """One run of the project's tests."""
@@ -282,7 +273,7 @@ def run(
 @pytest.fixture(scope="module")
 def sampled(installed: Path, tmp_path_factory: pytest.TempPathFactory) -> Ran:
     """Every test once, without any option that asks for it: marks alone."""
-    if reason := refused():
+    if reason := native_missing():
         pytest.skip(reason)
     if not native.samples_kernel(RecordRequest(command=(sys.executable,))):
         pytest.skip("the kernel's part may not be sampled here")
@@ -437,7 +428,7 @@ def test_calls_of_a_test_are_judged_from_outside_too(
 def test_calls_are_not_assessable_without_rights(installed: Path, stands_in: Mapping[str, str], tmp_path: Path) -> None:
     if os.geteuid() != 0 or not shutil.which("setpriv"):
         pytest.skip("needs setpriv, and root to give up rights")
-    if reason := refused():
+    if reason := native_missing():
         pytest.skip(reason)
     drop = [f"--{name}=-sys_admin,-perfmon" for name in ("bounding-set", "inh-caps")]
     only = ("-k", "too_many or no_call")
@@ -469,7 +460,7 @@ def test_what_passes_unjudged_is_said_loudly(counted: Ran) -> None:
     loud = counted.text.partition("NOT ASSESSED")[2]
     assert "2 of 5 recorded tests passed although their budgets could not be judged" in loud
     assert "test_holds" in loud
-    assert "pairs: pinprof may not sample programs here" in loud
+    assert "pairs: pinprof is not permitted to sample programs here" in loud
 
 
 def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:
@@ -479,18 +470,18 @@ def test_workers_bring_their_figures_to_one_table(counted: Ran) -> None:
     # Those with most page faults first, where nobody knows what memory took.
     first = {word.partition("::")[2] for row in rows[:2] for word in row if "::" in word}
     assert first == {"test_share_broken", "test_without_mark"}
-    assert "Only exact counts: pinprof may not sample programs here" in counted.text
+    assert "Only exact counts: pinprof is not permitted to sample programs here" in counted.text
     assert "2 workers ran tests in parallel" in counted.text
 
 
 def test_without_the_kernels_part_counts_hold_and_shares_are_not_judged(installed: Path, tmp_path: Path) -> None:
     if os.geteuid() != 0 or not shutil.which("setpriv") or permission.paranoid() != 2:
         pytest.skip("needs setpriv, root to give up rights, and kernel.perf_event_paranoid 2")
-    if reason := refused():
+    if reason := native_missing():
         pytest.skip(reason)
     drop = [f"--{name}=-perfmon,-sys_admin" for name in ("bounding-set", "inh-caps")]
     ran = run(tmp_path / "project", installed, "-k", "broken", before=("setpriv", *drop))
     assert BROKEN in ran.failures["test_broken"]
     assert "share of fault is not assessable" in ran.failures["test_share_broken"]
     assert "Run `pinprof doctor` to see what sampling needs here" in ran.failures["test_share_broken"]
-    assert "Time in the kernel (page faults, pinning) and off the CPU is missing" in ran.text
+    assert "without time in the kernel (page faults, pinning) and off the CPU" in ran.text

@@ -57,6 +57,13 @@ def test_wheel_holds_the_page_and_the_type_marker(wheel: Path) -> None:
     assert not [name for name in names if name.startswith(("tests/", "workloads/", "reports/"))]
 
 
+def test_wheel_explains_names_without_the_repository(installed: Path, tmp_path: Path) -> None:
+    assert "staging-copies (finding)" in run(installed, tmp_path, "-m", "pinprof", "explain", "staging-copies")
+    assert {path.name for path in (installed / "pinprof/docs").glob("*.md")} == {
+        path.name for path in (ROOT / "docs").glob("*.md")
+    }
+
+
 def libraries_of(wheel: Path, place: Path) -> dict[str, ELFFile]:
     """The C libraries of a wheel by name."""
     with zipfile.ZipFile(wheel) as archive:
@@ -90,6 +97,16 @@ def tag_is_true(wheel: Path, place: Path, machine: str) -> bool:
 @pytest.mark.skipif(not compiler() or platform.machine() not in MACHINES, reason="no compiler for these processors")
 def test_the_tag_is_the_oldest_glibc_that_the_libraries_load_on(wheel: Path, tmp_path: Path) -> None:
     assert tag_is_true(wheel, tmp_path, platform.machine())
+
+
+@pytest.mark.skipif(not compiler() or platform.machine() not in MACHINES, reason="no compiler for these processors")
+def test_the_tools_of_a_release_accept_the_wheel(wheel: Path) -> None:
+    def said(*arguments: str | Path) -> str:
+        return subprocess.run([sys.executable, "-m", *arguments], capture_output=True, text=True, check=True).stdout
+
+    tag = wheel.name.rpartition("-")[2].removesuffix(".whl")
+    assert f'"{tag}"' in said("auditwheel", "show", wheel)
+    assert "PASSED" in said("twine", "check", "--strict", wheel)
 
 
 @pytest.mark.skipif(not shutil.which(CROSS), reason=f"no {CROSS}")

@@ -1,7 +1,8 @@
-"""Tests that need uprobes: one mark for all of them."""
+"""Tests that need uprobes, or a kernel that says where pages lie: one mark for all of them."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import sys
 import pytest
 
 from pinprof.collect.native import tracefs
+from pinprof.collect.placement import Placement
 
 
 def _missing() -> str:
@@ -26,3 +28,6 @@ def _missing() -> str:
 
 _REASON = _missing()
 needs_probes = pytest.mark.skipif(bool(_REASON), reason=_REASON or "uprobes work")
+needs_pages = pytest.mark.skipif(
+    not Placement()._nodes(os.getpid(), [0]), reason="move_pages(2) does not say where pages lie"
+)

@@ -16,10 +16,23 @@ from typing import Any
 
 import pytest
 
+from pinprof.collect import RecordRequest, native
 from pinprof.collect.proc import alive
+from pinprof.errors import PinprofError
 from pinprof.model import Capture
 from pinprof.read import ReadOptions, read
 
+
+def native_missing() -> str:
+    """Why the native collector cannot record here; empty when it can."""
+    try:
+        native.check(RecordRequest(command=(sys.executable,)))
+    except PinprofError as error:
+        return str(error)
+    return ""
+
+
+needs_native = pytest.mark.skipif(bool(native_missing()), reason=native_missing() or "recording works")
 needs_perf = pytest.mark.skipif(shutil.which("perf") is None, reason="perf is not installed")
 both_samplers = pytest.mark.parametrize("sampler", ["native", pytest.param("perf", marks=needs_perf)])
 """For what the sampler has a part in; elsewhere the default one takes part."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -13,7 +14,10 @@ import pytest
 from tests.support.sources import calls_and_imports
 
 ROOT = Path(__file__).parents[2]
+ANYWHERE = {"lazy_dataclass"}
+"""In place of a module of Python's own."""
 FOUNDATION = {
+    "cache",
     "errors",
     "files",
     "terminal",
@@ -30,15 +34,19 @@ FOUNDATION = {
     "own_code",
     "rates",
     "rate_book",
+    "distributions",
     "elf_headers",
     "unnamed_runs",
     "uvm_events",
+    "settings",
 }
 ALLOWED = {
     "errors": {"terminal"},
+    "lazy_dataclass": set(),
     "files": set(),
     "terminal": set(),
-    "libraries": {"errors"},
+    "libraries": {"errors", "cache"},
+    "cache": {"files"},
     "units": {"errors"},
     "columns": set(),
     "activity_kinds": set(),
@@ -53,8 +61,12 @@ ALLOWED = {
     "rate_book": {"model", "rates"},
     "unnamed_runs": {"columns", "model"},
     "uvm_events": set(),
+    "settings": {"errors"},
     "elf_headers": set(),
-    "statistics": set(),
+    "documentation": set(),
+    "explain": {"errors", "analyze", "trial"},
+    "distributions": set(),
+    "statistics": {"distributions"},
     "nsys": {"errors", "units"},
     "store": {"errors", "files", "manifest", "shapes"},
     "scenario": {"errors", "files", "terminal", "units"},
@@ -69,17 +81,20 @@ ALLOWED = {
     "trial": FOUNDATION | {"store", "read", "analyze", "collect", "statistics"},
     "check": FOUNDATION | {"store", "read", "analyze", "collect", "compare", "trial", "statistics"},
     "fleet": FOUNDATION | {"store", "read", "analyze", "compare", "statistics"},
-    "report": FOUNDATION | {"store", "read", "analyze", "compare", "ranks", "trial", "check", "fleet", "statistics"},
+    "report": FOUNDATION
+    | {"store", "read", "analyze", "compare", "ranks", "trial", "check", "fleet", "statistics"}
+    | {"documentation"},
     "cli": FOUNDATION
     | {"store", "nsys", "read", "analyze", "compare", "trial", "check", "fleet", "report", "collect", "scenario"}
-    | {"ranks", "recording", "share", "bench"},
-    "api": FOUNDATION | {"store", "read", "analyze", "report", "collect", "scenario", "recording"},
+    | {"ranks", "recording", "share", "bench", "documentation", "explain"},
+    "result": FOUNDATION | {"analyze", "report"},
+    "api": FOUNDATION | {"store", "read", "analyze", "collect", "scenario", "recording", "result"},
     "portions": FOUNDATION | {"store", "scenario", "collect", "read"},
-    "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "api"},
-    "jupyter": {"api", "errors", "terminal"},
+    "pytest_plugin": FOUNDATION | {"store", "read", "analyze", "check", "collect", "portions", "result"},
+    "jupyter": {"api", "result", "report", "analyze", "errors", "terminal", "units"},
     "__main__": {"cli"},
     "workload": {"scenario"},
-    "__init__": {"api", "fleet", "jupyter", "scenario"},
+    "__init__": {"api", "errors", "fleet", "result", "jupyter", "scenario"},
 }
 
 
@@ -103,7 +118,7 @@ def imported_rooms(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", sorted((ROOT / "pinprof").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
 def test_module_imports_only_rooms_before_it(path: Path) -> None:
     room = room_of(path)
-    assert imported_rooms(path) - {room} <= ALLOWED[room]
+    assert imported_rooms(path) - {room} <= ALLOWED[room] | ANYWHERE
 
 
 def test_a_program_is_started_without_numpy() -> None:
@@ -144,5 +159,21 @@ def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
 def test_every_package_of_the_source_is_in_the_wheel() -> None:
     listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["setuptools"]["packages"]
     found = {".".join(path.parent.relative_to(ROOT).parts) for path in (ROOT / "pinprof").rglob("__init__.py")}
-    workloads = {name for name in listed if name.startswith("pinprof.workloads")}
-    assert found == set(listed) - workloads
+    elsewhere = {name for name in listed if name.startswith(("pinprof.workloads", "pinprof.docs"))}
+    assert found == set(listed) - elsewhere
+
+
+def test_what_is_imported_with_a_module_comes_with_every_installation() -> None:
+    """Packages of extras are imported where they are needed, by functions that name the extra."""
+    listed = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["dependencies"]
+    names = {re.split(r"[^A-Za-z0-9_.-]", entry)[0].lower() for entry in listed}
+    assert {"numpy", "click"} <= names
+    assert not names & {"scipy", "pandas", "pyarrow", "duckdb"}
+    known = names | {"pinprof", *sys.stdlib_module_names}
+    # These modules are imported by pytest and IPython alone.
+    places = [path for path in (ROOT / "pinprof").rglob("*.py") if "pytest_plugin" not in path.parts]
+    for path in places:
+        for node in ast.parse(path.read_text("utf-8")).body:
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) and node.level == 0 else []
+            assert {module.partition(".")[0].lower() for module in modules} <= known, path

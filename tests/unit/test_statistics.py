@@ -97,11 +97,27 @@ def test_a_detectable_change_is_found_as_often_as_promised() -> None:
     assert np.mean(found) == pytest.approx(0.9, abs=0.03)
 
 
-def test_runs_needed_find_the_change() -> None:
-    rounds = runs_needed(0.02, 0.05)
-    assert Estimate(0, 0.02 / math.sqrt(rounds), rounds - 1).detectable() <= 0.05
-    assert Estimate(0, 0.02 / math.sqrt(rounds - 1), rounds - 2).detectable() > 0.05
-    assert runs_needed(1.0, 1e-6, most=20) == 20
+def test_runs_needed_are_the_fewest_that_detect_the_change() -> None:
+    found = Estimate(0.0, 0.1 * math.sqrt(2 / 5), 8)
+    runs = runs_needed(found, (5, 5), 0.05)
+    limits = [Estimate(0.0, 0.1 * math.sqrt(2 / count), 2 * count - 2).detectable() for count in (runs, runs - 1)]
+    assert limits[0] <= 0.05 < limits[1]
+    assert runs_needed(found, (5, 5), 1e-6, most=20) == 20
+    assert runs_needed(found, (5, 5), 10.0) == 2
+
+
+def test_runs_needed_find_the_change_as_often_as_promised() -> None:
+    random = np.random.default_rng(5)
+    runs = runs_needed(Estimate(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.08)
+    before, after = random.normal(0, 0.1, (2, 4000, runs))
+    found = [one is not None and one.p <= 0.05 for one in map(difference, before, after + 0.08)]
+    assert 0.88 <= np.mean(found) <= 0.94
+
+
+def test_runs_needed_do_not_depend_on_how_runs_are_shared_between_the_sides() -> None:
+    """Of one run and nine a side's variation is as certain as of five and five: eight degrees of freedom."""
+    wanted = runs_needed(Estimate(0.0, 0.1 * math.sqrt(2 / 5), 8), (5, 5), 0.05)
+    assert runs_needed(Estimate(0.0, 0.1 * math.sqrt(1 + 1 / 9), 8), (1, 9), 0.05) == wanted
 
 
 def _compared(random: np.random.Generator, rows: int, change: float, spread: np.ndarray) -> list[Estimate]:
@@ -133,3 +149,12 @@ def test_variances_of_one_size_are_pooled_as_far_as_allowed() -> None:
     assert all(one.freedom == math.inf for one in moderated(alike))
     assert all(one.freedom == 16 for one in moderated(alike, 8))
     assert all(0 <= one.p <= 1 for one in moderated(alike))
+
+
+@pytest.mark.parametrize("freedom", [1.0, 3.5, 8.0, 40.0, 1e7])
+def test_what_is_detectable_is_detected_and_less_is_not(freedom: float) -> None:
+    estimate = Estimate(0.0, 0.02, freedom)
+    for level in (0.05, 0.001):
+        least = estimate.detectable(level=level)
+        assert estimate.detects(1.001 * least, level=level)
+        assert not estimate.detects(0.999 * least, level=level)

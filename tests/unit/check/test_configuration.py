@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pinprof import settings
 from pinprof.check import configuration
 from pinprof.errors import UsageError
 
@@ -24,9 +25,9 @@ def test_the_nearest_file_is_found_and_one_without_a_table_of_pinprofs_passed_by
     inner.mkdir(parents=True)
     (tmp_path / "pyproject.toml").write_text("[tool.pinprof]\n[[tool.pinprof.budget]]\npairs = 0\n")
     (tmp_path / "a" / "pyproject.toml").write_text("[tool.ruff]\nline-length = 120\n")
-    assert configuration.nearest(inner) == tmp_path / "pyproject.toml"
+    assert settings.nearest(inner) == tmp_path / "pyproject.toml"
     (inner / "pinprof.toml").write_text(OWN)
-    assert configuration.nearest(inner) == inner / "pinprof.toml"
+    assert settings.nearest(inner) == inner / "pinprof.toml"
 
 
 def test_budgets_know_their_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

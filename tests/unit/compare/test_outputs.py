@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import io
 import json
 import math
@@ -20,6 +21,7 @@ from pinprof.compare.opportunities import opportunity_changes
 from pinprof.compare.results import Difference, Family, OpportunityChange, Row, WorkUnit
 from pinprof.compare.runs import Figure
 from pinprof.report.compare import document, figures, markdown, text
+from pinprof.report.compare.page import render as page
 from pinprof.report.terminal.console import PrintableConsole
 from pinprof.statistics import Estimate
 from tests.unit.compare.test_rows import MS, run_with, simulated
@@ -162,6 +164,23 @@ def test_hostile_names_reach_neither_terminal_nor_markdown() -> None:
         assert "\x1b[31m" not in shown
     # The sides' names stand in a code span.
     assert "<b>" not in stream.getvalue().rpartition("Before:")[0]
+
+
+def test_every_output_says_how_many_runs_detect_less() -> None:
+    times = [[1000, 1100, 900, 1000], [1000, 1050, 900, 1000]]
+    sides = [[run_with({("phase", "work"): Figure(ms * MS, "work")}, first + number) for number, ms in enumerate(side)]
+             for first, side in zip((0, 10), times, strict=True)]  # fmt: skip
+    difference = compare(*sides, ("base", "new"))
+    more = difference.rows[0].more_runs
+    assert more is not None
+    sentence = f"About {more.runs} runs of each side detect a change of {100 * more.change:.0f} % of work."
+    assert difference.tested.endswith(sentence)
+    stream = io.StringIO()
+    markdown.write(difference, stream)
+    for shown in (rendered(difference, 100), stream.getvalue(), page(difference)):
+        assert sentence in " ".join(html.unescape(shown).split())
+    assert document.to_json(difference)["rows"][0]["more_runs"] == {"runs": more.runs, "change": more.change}
+    assert f'title="About {more.runs} runs of each side detect {100 * more.change:.0f} %"' in page(difference)
 
 
 def test_intervals_and_limits_in_words() -> None:

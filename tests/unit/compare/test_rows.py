@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pinprof.compare import rows as engine
 from pinprof.compare.lines import Moves
-from pinprof.compare.results import Family, Row
+from pinprof.compare.results import Family, MoreRuns, Row
 from pinprof.compare.rows import FEW_SAMPLES, ONE_RUN, rows_of
 from pinprof.compare.runs import Figure, Run
 from pinprof.manifest import Manifest
-from pinprof.statistics import LEVEL
+from pinprof.statistics import LEVEL, Estimate
 
 MS = 1_000_000
 # Of a run of a second of work: start-up and exit, three nested ranges, calls, causes and lines that samples estimate.
@@ -63,6 +64,14 @@ def sides(random: np.random.Generator, spread: float, work: float) -> tuple[Row,
     return compared([simulated(random, spread) for _ in range(5)], [simulated(random, spread, work) for _ in range(5)])
 
 
+@pytest.fixture
+def significance_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave out what a row says beside that and takes most of its time: which change would be found."""
+    monkeypatch.setattr(Estimate, "detectable_ratio", lambda *_: 1.5)
+    monkeypatch.setattr(engine, "_more_runs", lambda *_: None)
+
+
+@pytest.mark.usefixtures("significance_alone")
 @pytest.mark.parametrize("spread", [0.01, 0.1])
 def test_sides_without_a_difference_show_none(spread: float) -> None:
     random = np.random.default_rng(11)
@@ -70,6 +79,7 @@ def test_sides_without_a_difference_show_none(spread: float) -> None:
     assert wrong / 100 <= LEVEL
 
 
+@pytest.mark.usefixtures("significance_alone")
 def test_a_change_of_five_percent_is_found_where_runs_vary_by_one() -> None:
     random = np.random.default_rng(12)
     found = wrong = 0
@@ -81,13 +91,49 @@ def test_a_change_of_five_percent_is_found_where_runs_vary_by_one() -> None:
     assert wrong <= 5
 
 
-def test_what_is_called_detectable_is_mostly_found() -> None:
+@pytest.mark.no_cover
+def test_what_is_called_detectable_is_mostly_found(request: pytest.FixtureRequest) -> None:
     """Promised are 90 % if runs vary as much as these did, which five runs know to a quarter only."""
     random = np.random.default_rng(13)
     limits = [row.detectable for _ in range(20) for row in sides(random, 0.03, 1.0) if row.name == "work"]
     middle = float(np.median([limit for limit in limits if limit is not None]))
+    request.getfixturevalue("significance_alone")
     found = [row.significant for _ in range(100) for row in sides(random, 0.03, 1 + middle) if row.name == "work"]
     assert np.mean(found) >= 0.7
+
+
+@pytest.mark.no_cover
+def test_the_runs_that_are_asked_for_detect_what_is_said(request: pytest.FixtureRequest) -> None:
+    """The same 90 %, of what five runs know of the variation; the other rows share the error, as they do here."""
+    random = np.random.default_rng(14)
+    asked = [row.more_runs for _ in range(20) for row in sides(random, 0.05, 1.0) if row.name == "work"]
+    told = [one for one in asked if one is not None]
+    assert len(told) > 15
+    assert {one.change for one in told} == {0.05}
+    runs = int(np.median([one.runs for one in told]))
+    request.getfixturevalue("significance_alone")
+    found = 0
+    for _ in range(60):
+        before, after = ([simulated(random, 0.05, work) for _ in range(runs)] for work in (1.0, 1.05))
+        found += any(row.significant for row in compared(before, after) if row.name == "work")
+    assert found >= 45
+
+
+def test_more_runs_are_asked_for_only_where_they_help() -> None:
+    def more(*runs: list[Run]) -> MoreRuns | None:
+        return next(row for row in compared(*runs) if row.name == "work").more_runs
+
+    assert more(work(1000, 1001, 999, 1000), work(1000, 1000, 1001, 999)) is None
+    some = more(work(1000, 1100, 900, 1000), work(1000, 1050, 900, 1000))
+    wild = more(work(1000, 1500, 700, 1200), work(1000, 1600, 800, 1100))
+    assert some is not None
+    assert wild is not None
+    assert some.change < wild.change
+    assert more(work(1000, 10_000, 100, 3000), work(1000, 20, 3000, 30_000)) is None
+    assert more(work(1000), work(1100)) is None
+    one_sided = more(work(1000), work(1000, 1100, 900, 1000))
+    assert one_sided is not None
+    assert one_sided.change == 0.05
 
 
 def work(*ms: float) -> list[Run]:

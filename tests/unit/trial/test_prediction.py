@@ -6,10 +6,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
 from pinprof.activity import Activity, ApiCallTable, CallOverhead
-from pinprof.analyze.opportunities.results import Opportunity, Saving, Site
+from pinprof.analyze.attribution.categories import LEAF
+from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity, Saving, Site, WallTable
 from pinprof.trial.cures import CURES
 from pinprof.trial.measure import Measure, parse
 from pinprof.trial.prediction import answered, predicted
@@ -26,11 +28,20 @@ def found(cure: str, saving_ms: float, **changed: Any) -> Opportunity:
 
 
 def ratio(
-    *opportunities: Opportunity, cure: Any = KEEP, measure: str = "wall", as_is: float = 2000 * MS, traced: int = 0
+    *opportunities: Opportunity,
+    cure: Any = KEEP,
+    measure: str = "wall",
+    as_is: float = 2000 * MS,
+    traced: int = 0,
+    runnable_ms: int = 0,
 ) -> Ratio | None:
-    capture = SimpleNamespace(activity=None if not traced else traced_calls(traced))
+    """What is promised of a run of 2.4 s that waited so long for a processor, in phase work."""
+    row = {"time_ns": 500 * MS, "ns": runnable_ms * MS, "phase": PHASE_NAMES.index("work")}
     analysis: Any = SimpleNamespace(
-        opportunities=SimpleNamespace(found=opportunities), course=course(0), capture=capture
+        opportunities=SimpleNamespace(found=opportunities),
+        course=replace(course(0), wall=WallTable.of(1, **row)),
+        capture=SimpleNamespace(activity=None if not traced else traced_calls(traced)),
+        attribution=SimpleNamespace(leaf=np.array([LEAF["wait.runnable"]])),
     )
     return predicted(analysis, cure, parse(measure), as_is, 2000 * MS)
 
@@ -52,6 +63,13 @@ def test_what_tracing_took_is_no_part_of_the_run() -> None:
     assert promised is not None
     assert promised.median == pytest.approx(0.5)
     assert ratio(found("reuse-memory", 500), traced=20_000) is None
+
+
+@pytest.mark.parametrize(("measure", "as_is", "whole_ms"), [("wall", 2400, 2400), ("work", 1800, 1800)])
+def test_a_busy_machine_makes_the_cured_run_wait_less_as_well(measure: str, as_is: int, whole_ms: int) -> None:
+    promised = ratio(found("reuse-memory", 300), measure=measure, as_is=as_is * MS, runnable_ms=1200)
+    assert promised is not None
+    assert promised.median == pytest.approx(1 - 300 / (whole_ms - 1200))
 
 
 def test_savings_of_all_opportunities_that_a_cure_carries_out_add_up() -> None:
