@@ -2,7 +2,9 @@
 # make quick  lint, types and unit tests, properties with fewer examples: less than a minute, before every commit
 # make test   everything CI checks: lint, types and the whole test suite with its coverage, Chromium and the wheel included
 # make format rewrites what `make lint` would only complain of, as far as tools can
-# make reports  the pages under reports/, again, from the committed captures
+# make reports  the pages of all committed captures, in reports/h200; six of them are in the repository
+# make site  the documentation's site in build/site, with strict links; `make reports site` adds every page to its gallery
+# make man    man pages in build/man, from the commands; `man -l build/man/pinprof-record.1` shows one
 # make fuzz N=1000000  damaged inputs of every format, until there were so many; goes on where it was stopped
 # make bench  how fast recordings are read here, beside perf script (docs/performance.md has the others)
 
@@ -19,7 +21,7 @@ C_SOURCES := pinprof/cursor.h pinprof/collect/nvtx/injection.c pinprof/collect/c
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: demo quick quick-tests test tests lint lint-beside format check-python check-types check-spelling check-c \
-	check-javascript check-shell wheel reports bench fuzz setup setup-test clean
+	check-javascript check-shell wheel reports site man bench fuzz setup setup-test clean
 
 demo: setup
 	$(BIN)/pinprof run zerocopy --record
@@ -35,7 +37,7 @@ test: setup-test
 
 # Where the tests wait, for a browser or a recorded program.
 lint-beside:
-	@nice $(MAKE) --no-print-directory lint
+	@nice $(MAKE) --no-print-directory lint site
 
 # One runs recordings, which mostly wait, one pages; the third has the processors that these leave.
 tests: setup-test
@@ -76,6 +78,13 @@ wheel: setup-test
 
 reports: setup
 	$(BIN)/python tools/make_reports.py
+
+# PINPROF_SITE and PINPROF_REPOSITORY are the addresses of the site and of the repository, where they are known.
+site: setup-test
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
+
+man: setup-test
+	$(BIN)/python tools/man_pages.py build/man
 
 fuzz: setup-test
 	$(BIN)/python -m tests.fuzz --inputs $(N)

@@ -31,6 +31,14 @@ UNWANTED = (
     (r"\btake (it|them|one) back\b|\btaken back\b", "remove"),
     (r"\bcounts? (it )?nowhere\b", "exclude"),
     (r"\bway of the data\b|\bnames the rooms\b", "data flow, modules"),
+    (r"\b(can|could|cannot|can't) be had\b", "is (not) available"),
+    (r"\bto and fro\b", "back and forth"),
+    (r"\bis not there\b", "does not exist, is missing"),
+    (r"\bmay not (sample|read|record|lock|open|write)\b", "is not permitted to"),
+    (r"\bnothing is to gain\b", "nothing to save"),
+    (r"\b(row|column|sample|entry) a (range|sample|call|capture|kernel|line)\b", "per"),
+    (r"\bthe costliest\b", "the most expensive"),
+    (r"\bwhat stands in\b|\bstands under\b", "what is in, is under"),
     (r"(^|[.!?] |[>\"])Of (the|what|it|a|its|this|each|these|all|those) ", "put the subject first"),
 )
 """(pattern, what to write instead); capitals match only where the pattern has one."""

@@ -1,5 +1,7 @@
 """Rebuild reports/h200 from the captures in tests/data/h200: a page for each, an index, one copy of the scripts.
 
+The repository holds the pages that reports/README.md names; the others are for the site (`make reports site`).
+
     python tools/make_reports.py [--captures FOLDER] [--reports FOLDER]
 
 Rates in the captures' folder (rates.json) serve captures of the same machine that brought none; rates stored on this

@@ -55,7 +55,7 @@ fi
 [ -x "$venv/bin/python" ] || "$python" -m venv "$venv"
 
 extras=
-[ "$purpose" = test ] && extras=dev
+[ "$purpose" = test ] && extras=dev,docs
 if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
 # pip would compile what it installs on one processor.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
