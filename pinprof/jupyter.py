@@ -28,7 +28,7 @@ _SHORTEST = 120
 
 
 class Loaded:
-    """What the reports of a notebook share, as the output of `%load_ext pinprof`."""
+    """The output of `%load_ext pinprof`: the parts that all reports of a notebook share."""
 
     def _repr_html_(self) -> str:
         return notebook.shared()
@@ -38,7 +38,7 @@ class Loaded:
 
 
 class Page:
-    """A cell's report; the headline and the capture where a notebook shows text only."""
+    """The report of a cell; in a notebook that shows only text, its headline and the capture."""
 
     def __init__(self, result: Result, path: Path, height: int, *, whole: bool) -> None:
         self._result, self._path, self._height, self._whole = result, path, height, whole
@@ -52,7 +52,7 @@ class Page:
 
 
 class CellFailed(Exception):
-    """Ends a cell whose own error IPython has shown, so that what runs all cells stops; one line is shown of it."""
+    """Stop after a cell whose own error IPython has shown, so that "run all cells" stops. Shows one line."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"pinprof: {self}"]
@@ -87,7 +87,7 @@ def _length_ns(result: Result) -> int:
 
 
 def load(shell: Any) -> None:
-    """Add the magic to an IPython shell, and show what reports share."""
+    """Add the magic to an IPython shell, and output the parts that all reports share."""
     from IPython.display import display
 
     from pinprof import api

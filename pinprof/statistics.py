@@ -118,7 +118,7 @@ def paired_ratio(before: Runs, after: Runs) -> Estimate | None:
     What slows a whole round slows both of its runs, and cancels. None for fewer than two rounds, or a time not above 0.
     """
     if len(before) != len(after):
-        raise ValueError(f"{len(before)} and {len(after)} runs are no pairs")
+        raise ValueError(f"{len(before)} and {len(after)} runs are not pairs")
     logs = _logs(before), _logs(after)
     if logs[0] is None or logs[1] is None or len(before) < 2:
         return None

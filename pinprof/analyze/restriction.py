@@ -30,7 +30,7 @@ from pinprof.model import Capture, MemoryLog, RangeTable
 _Table = TypeVar("_Table", bound=Table)
 
 UNASSIGNED = (
-    "What belongs to no thread is left out of this part: page faults on managed memory, GPU work without a call."
+    "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
 )
 _OF_THE_WHOLE = ("counters", "resources")
 """Facts of a run's outcome that count the whole run."""

@@ -50,8 +50,8 @@ class Selection:
         """UsageError where no time lies between the two."""
         if self.until_ns is not None and self.until_ns <= (self.after_ns or 0):
             raise UsageError(
-                f"No time lies between {format_ns(self.after_ns or 0)} and {format_ns(self.until_ns)}.",
-                "Give a time for --until that is later than that for --after.",
+                f"There is no time between {format_ns(self.after_ns or 0)} and {format_ns(self.until_ns)}.",
+                "Give --until a later time than --after.",
                 "part",
             )
 
@@ -106,8 +106,8 @@ class Part:
     def nothing(self) -> UsageError:
         """What to say where the part holds nothing."""
         return UsageError(
-            f"The recording holds nothing in this part: {self.words()}.",
-            "Ask for more: a longer time, or fewer of --range, --thread and --process.",
+            f"This part of the recording is empty: {self.words()}.",
+            "Choose a larger part: a longer time, or fewer of --range, --thread and --process.",
             "part",
         )
 
@@ -143,13 +143,13 @@ def _timed(part: Part, span: tuple[int, int] | None) -> Part:
     if span is None:
         raise UsageError(
             "The recording does not say when its samples were taken.",
-            "Leave --after and --until out, or record with `pinprof record`.",
+            "Leave out --after and --until, or record with `pinprof record`.",
             "part",
         )
     start, end = span
     if asked.after_ns is not None and start + asked.after_ns >= end:
         raise UsageError(
-            f"The recording is {format_ns(end - start)} long: nothing comes after {format_ns(asked.after_ns)}.",
+            f"The recording is {format_ns(end - start)} long, so nothing follows {format_ns(asked.after_ns)}.",
             "Give an earlier time with --after.",
             "part",
         )

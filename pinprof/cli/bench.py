@@ -55,7 +55,7 @@ class _Group(click.Group):
     "-o",
     "--output",
     type=_FILE,
-    help="Where to write the pyperf JSON; the page goes beside it (default: bench-DATE.json).",
+    help="Where to write the pyperf JSON; the page goes next to it (default: bench-DATE.json).",
 )
 @click.option("--force", is_flag=True, help="Replace existing files.")
 @click.option("--no-page", is_flag=True, help="Print the tables, but write no page.")

@@ -96,7 +96,7 @@ def _write(found: Answer, form: str, output: Path | None, pages: int) -> None:
     from pinprof.report.fleet.drilldown import with_pages
 
     target = page_of(output, _PAGE)
-    with working("Writing the pages of captures that stand out") as tell:
+    with working("Writing the pages of outliers") as tell:
         found = with_pages(found, target, pages, tell)
     page.write_page(found, target)
     text.print_summary(found)

@@ -265,7 +265,7 @@ def _told(pid: int, duration_s: float, *, quiet: bool) -> Told:
     begins = f"Recording {pid}{length}; Ctrl-C ends the recording, not the program."
     return Told(
         (lambda: _say_dimly(begins)) if pid else lambda: None,
-        lambda: _say_dimly(f"Recorded{length}. The program goes on; the summary follows when it has ended."),
+        lambda: _say_dimly(f"Recorded{length}. The program continues; the summary follows when it ends."),
     )
 
 

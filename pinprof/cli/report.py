@@ -96,11 +96,11 @@ def command(
         paths = (launch.one_rank([path for given in paths for path in expanded(given)], rank),)
     if share:
         if selection:
-            raise UsageError("--share copies whole captures.", "Leave the options that choose a part out.", "share")
+            raise UsageError("--share copies whole captures.", "Leave out the options that choose a part.", "share")
         _share(paths, output)
         return
     if (showing.open_page or showing.serve) and form not in ("html", None):
-        raise UsageError(f"{form} can't be opened or served.", "Leave --format out, or give html.", "no-page")
+        raise UsageError(f"{form} can't be opened or served.", "Leave out --format, or give html.", "no-page")
     if str(output) == "-" and form in ("html", None):
         raise UsageError("An HTML page needs a file name.", "Name it with -o, for example -o report.html.", "output")
     from pinprof import read
@@ -111,7 +111,7 @@ def command(
     options = read.ReadOptions(**reading)
     if folder and len(paths) > 1 and not explain:
         if selection:
-            raise UsageError("A part is one of a single rank's recording.", "Add --rank N.", "part")
+            raise UsageError("You can choose a part only in the recording of one rank.", "Add --rank N.", "part")
         page = launch.report_launch(folder, paths, form, output, options, pages=not showing.serve)
         showing.show(page)
         return

@@ -125,7 +125,7 @@ def check(request: RecordRequest) -> None:
     for name in request.collectors:
         if (request.delay_s or request.duration_s) and not request.pid and load(name).launches:
             problem = f"{name} starts the program itself, and records it from its start to its end."
-            raise UsageError(problem, "Leave --delay and --duration out, or record with auto.", "delay")
+            raise UsageError(problem, "Leave out --delay and --duration, or record with auto.", "delay")
         if request.pid and load(name).launches:
             problem = f"{name} starts the program itself, so it cannot record a running program."
             raise UsageError(problem, "Record it with auto, or start it with pinprof.", "pid")

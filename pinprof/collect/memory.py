@@ -122,7 +122,7 @@ class MemoryWatch(Tool):
         if not self._thinned:
             return ToolResult({})
         since = format_ns((self._thinned - self._began) * 1e9)
-        return ToolResult({}, (f"Memory over time was looked at less often from {since} on, to keep to its size.",))
+        return ToolResult({}, (f"From {since} on, memory over time was sampled less often, to stay within its size limit.",))
 
     def close(self) -> None:
         """No more samples."""

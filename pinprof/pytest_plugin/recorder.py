@@ -152,7 +152,7 @@ class Block:
         self._portion: Portion | None = None
         self.path: Path | None = None
         """The capture, until the block is forgotten."""
-        self.missing = "" if samples else "Only counts were asked for."
+        self.missing = "" if samples else "Only counts were requested."
         """Why there are no samples; empty where there are some."""
         self.left_out = ""
         """What was not counted for it, in words."""
@@ -242,7 +242,7 @@ class Block:
         if self.analysis is None:
             from pinprof.errors import CollectError
 
-            raise CollectError("The block was not sampled.", self.missing or "Ask after it has ended.", "recording")
+            raise CollectError("The block was not sampled.", self.missing or "Use the result after the block.", "recording")
         return Result(self.analysis)
 
     @property

@@ -70,8 +70,8 @@ def crowded_words(hold: Hold) -> str:
     late = sum(one.ns - one.others_ns for one in hold.causes if one.cause == RUNNABLE)
     comes = "comes" if len(hold.ranks) == 1 else "come"
     return (
-        f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because a"
-        f" processor is free {_time(hold, late)} later than for the others: give each rank its own CPUs."
+        f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because it"
+        f" gets a CPU {_time(hold, late)} later than the others. Give each rank its own CPUs."
     )
 
 

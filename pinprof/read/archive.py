@@ -66,7 +66,7 @@ def unpacked(path: Path, shown: str) -> Iterator[Path]:
             if source.damage:
                 raise EOFError
         except (tarfile.TarError, ValueError, OverflowError, EOFError, RecursionError) as error:
-            why = source.damage or str(error).partition("\n")[0][:200] or "its heads are damaged"
+            why = source.damage or str(error).partition("\n")[0][:200] or "its headers are damaged"
             raise CaptureError(
                 f"{shown} is a damaged archive: {why}.", "Copy it again from where it was packed.", "archive-damaged"
             ) from error
@@ -87,7 +87,7 @@ def _unpack(archive: tarfile.TarFile, member: tarfile.TarInfo, place: Path, show
     if not (member.isdir() or member.isreg()) or member.sparse is not None:
         raise _refused(shown, f"{member.name!r}, which is neither a file nor a folder")
     if member.name.startswith("/") or ".." in parts or len(parts) > _DEEPEST:
-        raise _refused(shown, f"{member.name!r}, which is no place inside a capture")
+        raise _refused(shown, f"{member.name!r}, which is not a path inside a capture")
     target = place.joinpath(*parts)
     if member.isdir():
         target.mkdir(files.PRIVATE_FOLDER, parents=True, exist_ok=True)
@@ -112,7 +112,7 @@ class _Member(tarfile.TarInfo):
 
     def _proc_member(self, archive: tarfile.TarFile) -> Any:
         if self.type not in (*tarfile.REGULAR_TYPES, tarfile.DIRTYPE) and self.size > _MOST_NAME_BYTES:
-            raise tarfile.ReadError("a member's head is too large")
+            raise tarfile.ReadError("a member's header is too large")
         return super()._proc_member(archive)  # type: ignore[misc]
 
 

@@ -422,8 +422,8 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
     if State.OVER_BUDGET in states:
         late = min(file.stopped_ns - file.opened_ns for file in files if file.state == State.OVER_BUDGET)
         notes.append(
-            "The program calls CUDA so often that recording what the GPU does would slow it down: that ended after "
-            f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to have all of it."
+            "The program calls CUDA so often that recording the GPU's work would slow it down. Recording ended after "
+            f"{format_ns(max(late, 0))}, and is left out. Record with --gpu cupti to record everything."
         )
     if State.RUNNING in states:
         notes.append("A process ended without exit(), so GPU work of its last half second may be missing.")
@@ -442,7 +442,7 @@ def _notes(files: Sequence[GpuFile], unreadable: int) -> list[str]:
         )
         cost = sum(file.cost_ns for file in used)
         notes.append(
-            f"Recording GPU work by CUPTI took {format_ns(cost)} of CPU time beside the program, "
+            f"Recording GPU work by CUPTI took {format_ns(cost)} of CPU time in addition to the program, "
             f"and {format_ns(tool)} in CUPTI itself (as CUPTI reports)."
         )
     return notes

@@ -76,8 +76,8 @@ _PLACES: dict[int, dict[int, dict[str, tuple[str, int]]]] = {
 """Kind → layout → what is read of an event: type and place (uvm_types.h)."""
 
 _SAID = {
-    Event.THRASHING: ("time that memory went back and forth (thrashing)", "times that memory went back and forth"),
-    Event.THROTTLING_START: ("throttling of a processor for it", "throttlings of a processor for it"),
+    Event.THRASHING: ("case of thrashing (memory moved back and forth)", "cases of thrashing (memory moved back and forth)"),
+    Event.THROTTLING_START: ("throttling of a processor because of it", "throttlings of a processor because of it"),
     Event.MAP_REMOTE: ("remote mapping", "remote mappings"),
     Event.EVICTION: ("eviction", "evictions"),
     Event.READ_DUPLICATE: ("page copied to several processors", "pages copied to several processors"),
@@ -379,7 +379,7 @@ def _notes(files: Sequence[UvmFile], unreadable: int) -> list[str]:
         after = min(file.stopped_ns - file.opened_ns for file in late)
         notes.append(
             "Managed memory moved so often that recording it would have slowed the program down. Recording ended after "
-            f"{format_ns(max(after, 0))}, and is left out. Record with --gpu uvm to have all of it."
+            f"{format_ns(max(after, 0))}, and is left out. Record with --gpu uvm to record everything."
         )
     if early := [file for file in partial if file.state != State.OVER_BUDGET]:
         notes.append(

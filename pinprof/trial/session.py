@@ -206,7 +206,7 @@ class _Trial:
             return
         if self._request.measure.recorded and self._request.measure.of_recording(found.capture) is None:
             raise _nothing(self._request.measure)
-        self._say("Looking for what to change")
+        self._say("Finding what to change")
         self._analysis, self._recorded_run = recorded.explained(found), found.ended
 
     def _selected(self) -> Sequence[Cure]:

@@ -111,7 +111,7 @@ def test_it_keeps_to_its_size_and_says_since_when(thin: Recorded, whole: Recorde
     assert thin.facts["one_in"] > 1
     assert thin.capture.losses.lost_samples == 0
     notes = " ".join(thin.capture.manifest.outcome["notes"])
-    assert "was thinned to keep to its size: from " in notes
+    assert "was thinned to stay within its size limit: from " in notes
     assert "thinned" not in " ".join(whole.capture.manifest.outcome["notes"])
 
 

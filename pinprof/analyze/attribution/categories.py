@@ -355,7 +355,7 @@ CATEGORIES: tuple[Category, ...] = (
         "Overlap work with the GPU. This wait costs no CPU time.", role="gpu wait",
     ),
     Category(
-        "wait.runnable", "W", "ready to run, while the processor ran something else",
+        "wait.runnable", "W", "ready to run, while the CPU ran something else",
         "Use fewer threads than cores, and keep other programs off "
             "them.", k("do_sched_yield|sys_sched_yield"), strength=90,
         by_system_call=True, role="runnable",

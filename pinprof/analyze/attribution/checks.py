@@ -53,7 +53,7 @@ def _refuse_equals(rows: Sequence[Category], claims: Mapping[tuple[str, Scope], 
             raise TaxonomyError(f"{row.name} and {other} have the same strength ({strength} in {contest}).")
     for claim in claims.get(("D", "nv"), ()):
         if (claim.strength or 0) < (least.strength or 0):
-            raise TaxonomyError(f"{claim.row.name} (tier D) is weaker than {least.name}: its frames count for nothing.")
+            raise TaxonomyError(f"{claim.row.name} (tier D) is weaker than {least.name}: its frames have no effect.")
 
 
 def _refuse_rivals(claim: Claim, entries: Sequence[Claim], where: str) -> None:
@@ -87,7 +87,7 @@ def _unreachable(row: Category, names: set[str], contexts: set[str]) -> str:
     if wrong:
         return f"its tier has no frames in scope {', '.join(sorted(wrong))}"
     if row.tier in "DW" and row.frames and row.strength is None:
-        return "without a strength its frames count for nothing"
+        return "without a strength, its frames have no effect"
     return ""
 
 

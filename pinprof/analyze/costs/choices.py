@@ -100,7 +100,7 @@ def _prefault(rates: Rates, times: Times) -> Answer | None:
         f"{format_bytes(size)} take {format_ns(alloc)} as a pinned allocation and {format_ns(best)} when "
         f"{_counted(threads, 'thread touches', 'threads touch')} huge pages and the memory is registered then"
     )
-    question = "Does a large pinned allocation hold up the start of the program?"
+    question = "Does a large pinned allocation delay the start of the program?"
     if best >= alloc:
         return Answer(question, "allocate it pinned", f"{figures}. There is no gain on this machine.")
     choice = f"touch huge pages with {_counted(threads, 'thread', 'threads')}, then register"
@@ -117,7 +117,7 @@ def _staged(times: Times) -> Answer | None:
         f"At {format_bytes(size)}, a ring of 16 MiB pinned memory moves {rates[0]}, pageable memory {rates[1]}, "
         f"pinned memory {rates[2]}."
     )
-    question = "Is there more data than may be pinned?"
+    question = "Is there more data than you can pin?"
     choice = "copy it through a small pinned ring" if staged < 0.95 * pageable else "leave it pageable"
     return Answer(question, choice, figures)
 
@@ -152,11 +152,11 @@ def _zero_copy(times: Times) -> Answer | None:
         f"around the same kernel {format_ns(copied)}, each further pass {format_ns(kernel)}."
     )
     if passes is None:
-        return Answer("Does the GPU go over the data only once?", "let the kernel access mapped memory", figures)
+        return Answer("Does the GPU read the data only once?", "let the kernel access mapped memory", figures)
     if passes < 1:
-        return Answer("Does the GPU go over the data only once?", "copy it anyway", figures)
+        return Answer("Does the GPU read the data only once?", "copy it anyway", figures)
     often = "only once" if passes == 1 else f"{passes:,} times at most"
-    question = f"Does the GPU go over the data {often}?"
+    question = f"Does the GPU read the data {often}?"
     return Answer(question, "let the kernel access mapped memory", figures)
 
 
@@ -166,11 +166,11 @@ def _prefetch(times: Times) -> Answer | None:
         return None
     size, (demand, prefetch, kernel) = largest
     figures = (
-        f"At {format_bytes(size)}, a kernel that faults its data in takes {format_ns(demand)}; a prefetch takes "
+        f"At {format_bytes(size)}, a kernel that faults in its data takes {format_ns(demand)}; a prefetch takes "
         f"{format_ns(prefetch)} and the kernel then {format_ns(kernel)}: {demand / (prefetch + kernel):.1f} × faster "
-        f"in all, {demand / kernel:.0f} × in the kernel."
+        f"in total, {demand / kernel:.0f} × in the kernel."
     )
-    return Answer("Is the memory managed, and is it known what the GPU will touch?", "prefetch it", figures)
+    return Answer("Is the memory managed, and do you know what the GPU will touch?", "prefetch it", figures)
 
 
 def _batch(rates: Rates, times: Times) -> Answer | None:

@@ -94,25 +94,25 @@ def _notes(activity: Activity, allocations: Allocations) -> Iterator[str]:
     if missed := activity.untraced(MEMORY):
         yield (
             f"About {format_counted(missed, 'call that allocates or frees was', 'calls that allocate or free were')} "
-            "not traced, because tracing them would have cost too much: the ledger misses them."
+            "not traced, because tracing them would have cost too much. The ledger lacks them."
         )
     if activity.lost_calls:
         yield (
-            f"{format_counted(activity.lost_calls, 'record of a call was', 'records of calls were')} lost: the ledger "
-            "misses them."
+            f"{format_counted(activity.lost_calls, 'record of a call was', 'records of calls were')} lost. The ledger "
+            "lacks them."
         )
     if allocations.undecided_frees:
         yield (
-            f"{format_counted(allocations.undecided_frees, 'free gives', 'frees give')} back memory of which the "
-            "recording does not know the address: the ledger counts it as live."
+            f"The recording lacks the address of {format_counted(allocations.undecided_frees, 'free', 'frees')}, so the "
+            "ledger counts that memory as live."
         )
     if allocations.unknown_frees:
         yield (
-            f"{format_counted(allocations.unknown_frees, 'free gives', 'frees give')} back memory that was allocated "
-            "before the recording, or not traced."
+            f"{format_counted(allocations.unknown_frees, 'free releases', 'frees release')} memory whose allocation was "
+            "before the recording or was not traced."
         )
     if allocations.unsized:
         yield (
-            f"The size of {format_counted(allocations.unsized, 'allocation is', 'allocations are')} not known: they "
-            "count as nothing."
+            f"The size of {format_counted(allocations.unsized, 'allocation is', 'allocations is')} unknown and counts "
+            "as 0."
         )

@@ -60,7 +60,7 @@ def _held_up(scene: Scene, group: Int64, rows: Int64) -> Candidate:
         count=len(group),
         bytes=int(np.maximum(calls.size_bytes[group], 0).sum()),
         basis=(
-            "The pins take as long before the work begins, when nobody waits for the driver."
+            "Before the work begins, the pins take the same time, but no thread waits for the driver."
             if in_pieces
             else "The driver runs other calls between pins, so small pins block them only briefly.",
         ),
@@ -81,7 +81,7 @@ def _blamed(scene: Scene, tid: int) -> Iterator[Evidence]:
     known = CERTAINTIES[next(iter(most.certainty))]
     waited = format_ns(sum(row.ns for row in rows))
     yield Evidence(
-        f"The thread that pins holds up this one for {waited} ({known}), {format_ns(most.longest_ns)} at once."
+        f"The thread that pins delays this one for {waited} ({known}), at most {format_ns(most.longest_ns)} at once."
     )
 
 
@@ -115,7 +115,7 @@ def other_process(scene: Scene) -> Iterator[Candidate]:
             count=count,
             basis=("The driver runs this program's calls between small pins of the other process.",),
             evidence=(
-                Evidence(f"{format_counted(count, 'wait ends', 'waits end')} when {who} lets go."),
+                Evidence(f"{format_counted(count, 'wait ends', 'waits end')} when {who} releases the driver."),
                 Evidence(f"It was in {seen}." if seen else hint),
             ),
         )

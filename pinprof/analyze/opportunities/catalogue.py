@@ -96,8 +96,8 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             },
         ),
         "other-process": Entry(
-            "Let the other process pin in pieces of at most 256 MiB, or before this program serves; the driver lets "
-            "one of them in at a time.",
+            "Let the other process pin in pieces of at most 256 MiB, or before this program serves; the driver handles "
+            "one process at a time.",
             "letting the other process pin in pieces",
         ),
         "pin-less": Entry(

@@ -257,7 +257,7 @@ def _into_small_pages(scene: Scene, group: CopyGroup, cost: int, faults: int) ->
         count=group.count,
         bytes=group.bytes,
         basis=(f"The memory stays in use, so it can't be reused. Page faults take {format_ns(faults)} of the time.",),
-        evidence=(Evidence(f"The process grows by most of the {format_bytes(group.bytes)} meanwhile."),),
+        evidence=(Evidence(f"Meanwhile, the process grows by most of the {format_bytes(group.bytes)}."),),
     )
 
 

@@ -56,11 +56,11 @@ def read_back(scene: Scene) -> Iterator[Candidate]:
             count=_faults(scene, group),
             bytes=amount,
             basis=(
-                (f"Judging by the time, about {format_bytes(amount)} come back. Prefetching as much"
+                (f"Judging by the time, about {format_bytes(amount)} return to the host. Prefetching as much"
                 f" {'both ways ' if again else ''}takes {format_ns(round(remains.ns))} ({remains.source})."),
             ),
             evidence=(
-                Evidence(f"Faults of the CPU on managed memory take {format_ns(cost)} there."),
+                Evidence(f"CPU faults on managed memory take {format_ns(cost)} there."),
                 *((Evidence(f"The GPU has to fetch the same pages again, which adds {format_ns(again)} of waiting."),)
                   if again else ()),
             ),
@@ -101,8 +101,8 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
             bytes=amount,
             basis=(
                 (
-                    f"The CPU fills {format_bytes(amount)}; fetched by faults of the GPU that takes"
-                    f" {format_ns(round(faulting.ns))}, prefetched {format_ns(round(ahead.ns))} ({ahead.source})."
+                    f"The CPU fills {format_bytes(amount)}. Fetching it takes {format_ns(round(faulting.ns))} by GPU faults,"
+                    f" and {format_ns(round(ahead.ns))} with a prefetch ({ahead.source})."
                 ),
             ),
             evidence=(

@@ -114,7 +114,7 @@ def _serial(uvm: UvmAnalysis) -> list[str]:
         return []
     name = kernels.names[kernels.name[longest]] if kernels.name[longest] >= 0 else "the longest kernel"
     with_threads = format_counted(threads, "thread", "threads")
-    return [f"{name} runs {format_ns(duration)} on {with_threads}: most of that is its own sequential computing."]
+    return [f"{name} runs {format_ns(duration)} on {with_threads}: most of that is its own sequential work."]
 
 
 def _pinned_rate(view: View) -> tuple[float, str]:

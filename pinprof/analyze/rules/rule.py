@@ -179,7 +179,7 @@ class Verdict:
     missing: str = ""
 
 
-TRIFLE = "What there is of it costs too little to be worth a change."
+TRIFLE = "It costs too little to be worth a change."
 
 
 def fired(

@@ -200,13 +200,13 @@ def thinned_note(thinned: Mapping[str, Any], began_ns: int) -> str:
     """What was left out to keep to the size that was asked for, and since when."""
     since = format_ns(max(thinned["since_ns"] - began_ns, 0))
     text = (
-        f"The recording was thinned to keep to its size: from {since} on, one in {thinned['one_in']:,} samples of CPU "
-        f"time and of page faults is kept, and waits shorter than {format_ns(thinned['joined_ns'])} were "
-        "joined. Sums are whole."
+        f"The recording was thinned to stay within its size limit: from {since} on, it keeps one in "
+        f"{thinned['one_in']:,} samples of CPU time and of page faults, and joins waits shorter than "
+        f"{format_ns(thinned['joined_ns'])}. Totals stay complete."
     )
     if thinned["full_ns"]:
         until = format_ns(max(thinned["full_ns"] - began_ns, 0))
-        text += f" At {until} its size was used up; the last samples have the weight of all that followed."
+        text += f" At {until}, it reached the limit; the last samples have the weight of everything after them."
     return text
 
 

@@ -29,7 +29,7 @@ def document(path: Path, what: str) -> dict[str, Any]:
     except json.JSONDecodeError as error:
         raise not_json(path, what, error.pos, error.msg) from None
     except (RecursionError, ValueError) as error:
-        raise not_json(path, what, 0, "values nested or written beyond all use") from error
+        raise not_json(path, what, 0, "values that are nested too deeply or too long") from error
     if not isinstance(value, dict):
         raise not_json(path, what, 0, f"a {type(value).__name__}")
     return value

@@ -13,9 +13,9 @@ from pinprof.units import format_count, format_counted, format_ns, roughly
 
 _TOOL, _MOST_NS, _MOST_EPISODES = "cuda-calls", 1_000_000_000, 4096
 _WORDS = {
-    COPIES: ("copy or set of memory", "copies and sets of memory"),
+    COPIES: ("memory copy or memset", "memory copies and memsets"),
     BATCHES: ("batched call", "batched calls"),
-    MEMORY: ("call that grants or frees memory", "calls that grant or free memory"),
+    MEMORY: ("call that allocates or frees memory", "calls that allocate or free memory"),
 }
 _OTHERS = ("other CUDA call", "other CUDA calls")
 

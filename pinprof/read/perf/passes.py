@@ -121,9 +121,7 @@ class TaskReader(RecordReader):
         """Everything read, by both passes."""
         samples, chains = gatherer.result()
         if gatherer.missing:
-            self._header.notes.append(
-                f"{gatherer.missing:,} samples lack their callers in the program, which were lost."
-            )
+            self._header.notes.append(f"{gatherer.missing:,} samples lost their callers in the program.")
         return Raw(
             samples=samples,
             chains=chains,

@@ -209,7 +209,7 @@ def _take(
     stack_of = np.full(len(raw["stacks"]) + 1, NO_STACK, np.int32)
     for number, (caller, frame) in enumerate(raw["stacks"]):
         if caller >= number or frame >= len(frame_of):
-            raise ValueError("a stack refers to what comes later")
+            raise ValueError("a stack refers to a later entry")
         key = (int(stack_of[caller]) if caller >= 0 else NO_STACK, frame_of[frame])
         stack_of[number] = stacks.setdefault(key, len(stacks))
     start = raw["start_ns"]
@@ -222,12 +222,12 @@ def _take(
         times: Int64 = np.cumsum(np.array(thread["times"], np.int64)) + start
         which = np.array(thread["stacks"], np.int64)
         if times.shape != which.shape or int(which.max(initial=NO_STACK)) >= len(stack_of) - 1:
-            raise ValueError("a thread has a stack that is none")
+            raise ValueError("a thread has an invalid stack")
         key = thread["pid"], thread["tid"]
         if "lasts" in thread:
             lasts = np.array(thread["lasts"], np.int64)
             if lasts.shape != times.shape or key[0] not in looked:
-                raise ValueError("times of a thread do not fit")
+                raise ValueError("times of a thread do not match")
             seen.append(
                 (key, str(thread["name"]), Runs(times, times + lasts, stack_of[which], looked[key[0]], due[key[0]]))
             )
@@ -247,7 +247,7 @@ def _lags(raw: Any, count: int) -> Int64:
     """µs; recordings before this was noted have none."""
     lags: Int64 = np.full(count, _USUAL_LAG_US) if raw is None else np.array(raw, np.int64)
     if len(lags) != count or (lags < 0).any():
-        raise ValueError("looks do not fit")
+        raise ValueError("numbers of samples do not match")
     return lags
 
 

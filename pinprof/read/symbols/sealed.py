@@ -222,5 +222,5 @@ def _indices(raw: Any, length: int, lowest: int, end: int) -> Int32:
     """A column of `length` indices from `lowest` up to, not including, `end`."""
     indices = np.array(raw, np.int32)
     if indices.shape != (length,) or (length and not lowest <= int(indices.min()) <= int(indices.max()) < end):
-        raise ValueError("indices do not fit their tables")
+        raise ValueError("indices do not match their tables")
     return indices

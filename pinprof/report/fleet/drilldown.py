@@ -30,7 +30,7 @@ def with_pages(answer: Answer, page: Path, most: int, tell: Callable[[str], None
     wanted += [one.example for one in answer.savings[:3]] if most else []
     written: dict[str, str] = {}
     for number, path in enumerate(dict.fromkeys(wanted), 1):
-        tell(f"Writing page {number} of captures that stand out")
+        tell(f"Writing page {number} of the outliers")
         if target := _written(path, folder):
             written[path] = quote(f"{folder.name}/{target.name}")
     return replace(answer, members=tuple(_linked(one, page, written) for one in answer.members))

@@ -130,7 +130,7 @@ def parse(path: str, source: str) -> Module:
             end = lexemes.index(";", at) + 1 if ";" in lexemes[at:] else len(lexemes)
             imported = _IMPORT.fullmatch(" ".join(lexemes[at:end]))
             if imported is None or text:
-                raise refused("is no import of names at the head of the file")
+                raise refused("is not an import of names at the top of the file")
             other = posixpath.normpath(posixpath.join(posixpath.dirname(path), imported[2]))
             imports |= dict.fromkeys(imported[1].split(" , "), other)
             at = end
@@ -138,14 +138,14 @@ def parse(path: str, source: str) -> Module:
         if lexeme == "export" or (depth == 0 and lexeme in _KEYWORDS):
             declaration = _DECLARATION.match(" ".join(lexemes[at : at + 5]))
             if declaration is None or depth:
-                raise refused("is no declaration of one name at the top level")
+                raise refused("is not a declaration of one name at the top level")
             if lexeme == "export":
                 exports.add(declaration[1])
                 at, lexeme = at + 1, lexemes[at + 1]
             if lexeme in _KEYWORDS:
                 declared.append(declaration[1])
         elif depth == 0 and lexeme in (",", "var"):
-            raise refused("stands at the top level, where each name has its own const or let")
+            raise refused("is at the top level, where each name needs its own const or let")
         depth += _DEEPER.get(lexeme, 0)
         text.append(gap + lexeme)
         at += 1

@@ -40,11 +40,11 @@ def interval(hold: Hold) -> str:
 def shown(hold: Hold) -> str:
     """How it is known that the awaited ranks take part in these meetings."""
     return (
-        f"Their own recordings show them there at {format_share(hold.shown, 1)} of these meetings. At the rest, they"
-        " alone did not wait."
+        f"Their own recordings show them there at {format_share(hold.shown, 1)} of these meetings. At the others,"
+        " only these ranks did not wait."
         if len(hold.ranks) > 1
-        else f"Its own recording shows it there at {format_share(hold.shown, 1)} of these meetings. At the rest, it"
-        " alone did not wait."
+        else f"Its own recording shows it there at {format_share(hold.shown, 1)} of these meetings. At the others,"
+        " only this rank did not wait."
     )
 
 

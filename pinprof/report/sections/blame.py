@@ -84,13 +84,13 @@ class WhoWaits(Section):
         """What the rows rest on, in a sentence."""
         if not self.blame.recorded:
             return (
-                "Nothing recorded who ends a wait: holders are those threads of the program that were busy meanwhile. "
-                "Recording wake-ups takes root, for the kernel's scheduler events."
+                "Wake-ups were not recorded, so holders are the program's threads that were busy during the wait. "
+                "Recording wake-ups needs root, for the kernel's scheduler events."
             )
         if self.blame.recorded_share < 0.995:
             share = units.format_share(round(1000 * self.blame.recorded_share), 1000)
-            return f"Who ends a wait was recorded for {share} of the time, to bound its cost; the rest is inferred."
-        return "Who ends a wait was recorded. Holders outside the program are named by --system-wide."
+            return f"Wake-ups were recorded for {share} of the time, to limit the cost; the rest is inferred."
+        return "Wake-ups were recorded. To name holders outside the program, record with --system-wide."
 
     def on_page(self) -> bool:
         """Whether any wait is worth a table."""

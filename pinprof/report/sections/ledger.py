@@ -78,11 +78,11 @@ class LedgerSection(Section):
         """How much page-locked memory was asked for, granted and held, in a sentence."""
         locked = [total for total in self.ledger.totals if total.kind in HOST_KINDS]
         if not locked:
-            return "The program makes no page-locked memory."
+            return "The program allocates no page-locked memory."
         wanted, got = (sum(getattr(total, name) for total in locked) for name in ("requested_bytes", "granted_bytes"))
         live = sum(total.live_granted_bytes for total in locked)
         count = units.format_counted(sum(total.allocations for total in locked), "allocation", "allocations")
-        left = f"{units.format_bytes(live)} of it live at the end" if live else "nothing of it lives at the end"
+        left = f"{units.format_bytes(live)} of it is live at the end" if live else "none of it is live at the end"
         return (
             f"The program requests {units.format_bytes(wanted)} of page-locked memory in {count} and gets "
             f"{units.format_bytes(got)}; {left}."
@@ -95,10 +95,10 @@ class LedgerSection(Section):
         notes += self.growing
         unused = sum(site.unused_bytes or 0 for site in self.ledger.sites if site.kind in HOST_KINDS)
         if unused:
-            notes.append(f"{units.format_bytes(unused)} of what is live at the end was never copied to or from.")
+            notes.append(f"{units.format_bytes(unused)} of the memory that is live at the end was never copied to or from.")
         if self.ledger.unplaced_copies:
             what = units.format_counted(self.ledger.unplaced_copies, "copy", "copies")
-            notes.append(f"The recording does not say where {what} begin: memory that they use may count as unused.")
+            notes.append(f"The recording lacks the address of {what}, so memory that they use may count as unused.")
         if self.ledger.checkpoints_left_out:
             what = units.format_counted(self.ledger.checkpoints_left_out, "more checkpoint", "more checkpoints")
             notes.append(f"The report leaves out {what}.")
@@ -277,10 +277,10 @@ def kernel_sentence(view: KernelView) -> str:
         before += f" It grew by {grown} more between the program's calls: memory of the driver, or of other programs."
     if view.agrees:
         return f"{what} agrees with the ledger: {units.format_bytes(view.counted_bytes)} against {ledger}.{before}"
-    late = " The kernel adds up to 125 pages of each processor late." if view.counter == "nr_foll_pin" else ""
+    late = " The kernel's count can lag by up to 125 pages per CPU." if view.counter == "nr_foll_pin" else ""
     return (
         f"{what} grows by {units.format_bytes(max(view.counted_bytes, 0))}, the ledger by {ledger}: {off} {sign}. "
-        f"Other programs, and what the driver pins for itself, count in the kernel alone.{late}{before}"
+        f"Only the kernel counts other programs and what the driver pins for itself.{late}{before}"
     )
 
 

@@ -133,9 +133,9 @@ def test_counters_of_the_whole_run_are_no_counters_of_a_part() -> None:
         (Selection(threads=("nobody",)), "There are: fresh_h2d, cuda"),
         (Selection(ranges=("load",)), "The recording has no ranges"),
         (Selection(processes=("77",)), "no process '77'"),
-        (Selection(after_ns=10**12), "nothing comes after"),
-        (Selection(after_ns=2, until_ns=1), "No time lies between 2 ns and 1 ns"),
-        (Selection(after_ns=0, until_ns=0), "No time lies between"),
+        (Selection(after_ns=10**12), "nothing follows"),
+        (Selection(after_ns=2, until_ns=1), "There is no time between 2 ns and 1 ns"),
+        (Selection(after_ns=0, until_ns=0), "There is no time between"),
     ],
 )
 def test_what_is_not_there_is_named(selection: Selection, said: str) -> None:
@@ -149,7 +149,7 @@ def test_a_part_without_anything_is_an_error() -> None:
     span = timed_span(whole)
     assert span is not None
     last = max(int(whole.samples.tid.max()), 1)
-    with pytest.raises(UsageError, match="holds nothing in this part"):
+    with pytest.raises(UsageError, match="part of the recording is empty"):
         part(TRACED, Selection(ranges=("init",), until_ns=1, threads=(str(last),)))
 
 

@@ -112,7 +112,7 @@ def test_every_output_is_of_the_part_that_is_asked_for(tmp_path: Path, capsys: p
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--after", "3s", "--until", "1s"], "No time lies between 3 s and 1 s."),
+        (["--after", "3s", "--until", "1s"], "There is no time between 3 s and 1 s."),
         (["--after", "soon"], "'soon' is not a duration."),
         (["--thread", "nobody"], "The recording has no thread 'nobody'."),
         (["--share", "--after", "1s"], "--share copies whole captures."),

@@ -123,7 +123,7 @@ def test_who_gets_its_processor_late_is_not_accused() -> None:
     cause = np.where(runs[1].spent.place == 1, LEAF["wait.runnable"], runs[1].spent.cause).astype(np.int16)
     answer = told([runs[0], replace(runs[1], spent=replace(runs[1].spent, cause=cause))])
     assert not answer.holds
-    assert any("a processor is free" in note for note in answer.notes)
+    assert any("gets a CPU" in note for note in answer.notes)
 
 
 def test_steps_are_counted_by_the_range_that_repeats() -> None:

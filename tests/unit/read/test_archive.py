@@ -108,7 +108,7 @@ def test_a_name_of_a_gigabyte_is_not_read(tmp_path: Path) -> None:
     path = tmp_path / "x.tar.xz"
     head = member("calls.pinprof/x", tarfile.GNUTYPE_LONGNAME, 1 << 20).tobuf()
     path.write_bytes(lzma.compress(head + bytes(1 << 20)))
-    with pytest.raises(CaptureError, match="head is too large"):
+    with pytest.raises(CaptureError, match="header is too large"):
         read(path)
 
 

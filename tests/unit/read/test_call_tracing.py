@@ -46,8 +46,8 @@ def test_notes_say_since_when_for_how_long_and_how_many() -> None:
     percent = call_tracing.budget_percent(manifest)
     why = "because tracing them would have cost more than 3 % of the program's time (--probe-budget)."
     assert call_tracing.notes(call_tracing.given_up(manifest), 0, percent) == (
-        f"About 200,000 copies and sets of memory were not traced, from 100 ms on, for 2.5 s in 2 intervals, {why}",
-        f"40 calls that grant or free memory were traced without their callers, from 50 ms on, for 10 ms, {why}",
+        f"About 200,000 memory copies and memsets were not traced, from 100 ms on, for 2.5 s in 2 intervals, {why}",
+        f"40 calls that allocate or free memory were traced without their callers, from 50 ms on, for 10 ms, {why}",
     )
     assert call_tracing.notes((), 0, None) == ()
 

@@ -51,7 +51,7 @@ def test_pin_that_holds_up_another_thread_is_made_in_pieces(waits: Sequence[str]
     assert (found.site.place, found.site.thread) == ("app.cu:40", "pin")
     assert found.cost_ns == 80 * MS
     assert found.saving.likely_ns == 72 * MS
-    assert [one.text for one in found.evidence if "holds up this one for 80 ms" in one.text]
+    assert [one.text for one in found.evidence if "delays this one for 80 ms" in one.text]
     # The wait is no cost of the call that waits.
     own = np.flatnonzero(held.calls.is_for("copy")) if held.calls else np.zeros(0, np.int64)
     assert held.cost_of_calls(own, held.rows_inside(own)) == 0

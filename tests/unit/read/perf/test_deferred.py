@@ -52,7 +52,7 @@ def test_samples_get_the_callers_that_arrive_with_their_cookie(tmp_path: Path, m
     capture = capture_of(tmp_path, foretold(), foretold(time=120), plain, late, foretold(time=300, cookie=COOKIE + 1))
     assert stacks(capture) == [WHOLE, WHOLE, ["[app]"], ["[unknown kernel]"]]
     assert capture.losses.unknown_records == capture.losses.corrupt_bytes == 0
-    assert any(note.startswith("1 samples lack their callers") for note in capture.losses.notes)
+    assert any(note.startswith("1 samples lost their callers") for note in capture.losses.notes)
 
 
 def test_chains_of_one_thread_are_no_other_threads(tmp_path: Path) -> None:
