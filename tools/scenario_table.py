@@ -103,7 +103,7 @@ def _best(told: Counterfactual | None) -> str:
 def markdown(rows: list[Row]) -> str:
     """One line a capture."""
     lines = [
-        "| capture | scenario | size | recorded by | an iteration | three heaviest causes |",
+        "| capture | scenario | size | recorded by | one iteration | three heaviest causes |",
         "|---|---|---:|---|---:|---|",
     ]
     for row in rows:
