@@ -1,4 +1,4 @@
-"""The rooms of docs/design.md stay apart: imports only point one way."""
+"""The modules of docs/design.md stay apart: imports only point one way."""
 
 from __future__ import annotations
 
