@@ -122,7 +122,7 @@ class Headers:
             raise ValueError("headers of an unknown form")
         raw = self.bytes_at(offset, entry * count)
         if len(raw) < entry * count:
-            raise ValueError("headers lie behind the end")
+            raise ValueError("headers extend beyond the end")
         return [layout.unpack_from(raw, entry * place) for place in range(count)]
 
     def _segment_of(self, row: tuple[int, ...]) -> Segment:

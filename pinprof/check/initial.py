@@ -56,7 +56,7 @@ def initial(analyses: Sequence[Analysis], names: Sequence[str], table: str) -> s
     shown = ", ".join(_comment(name) for name in names)
     text = [
         f"# Written by `pinprof check init` from {shown}.",
-        "# Limits are the measured values plus the margin beside them. Tighten them, or remove those that may grow.",
+        "# Limits are the measured values plus the margin next to them. Tighten them, or remove those that may grow.",
         "",
     ]
     enough = len(analyses) >= FEWEST_RUNS

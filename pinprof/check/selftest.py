@@ -57,7 +57,7 @@ def _tested(budget: Budget, runs: Sequence[Run], against: Sequence[Run]) -> Test
     if not _noticed_below(budget, runs, found):
         return Tested(budget, False, more, False, "would go unnoticed: even a limit below the measured value passes.")
     loose = bool(found) and more > LOOSE * found and budget.unit != "share"
-    part = f" ({format_share(more, found)} of what is found)" if found else ""
+    part = f" ({format_share(more, found)} of the measured value)" if found else ""
     words = f"notices an excess of {format_amount(more, budget.unit)} or more{part}"
     return Tested(budget, True, more, loose, f"{words}{', so the limit is loose' if loose else ''}.")
 

@@ -73,8 +73,8 @@ def _untested(connection: Any, panel: Panel, facts: Facts) -> list[str]:
     if few:
         names = ", ".join(row[0] or "(no name)" for row in few[:5]) + (", …" if len(few) > 5 else "")
         lines.append(
-            f"{format_counted(len(few), 'program has', 'programs have')} fewer than {FEWEST} captures, too few to tell "
-            f"what is usual: {names}."
+            f"{format_counted(len(few), 'program has', 'programs have')} fewer than {FEWEST} captures, too few for a "
+            f"comparison: {names}."
         )
     partial = int(
         _one(connection, "SELECT count(*) FROM captures WHERE state = 'read' AND outcome NOT IN ('complete', '')")

@@ -212,7 +212,7 @@ def _unused(scene: Scene, group: Int64, rows: Int64, cost: int, amount: int, use
         cure=cure("pin-exact" if rounded else "pin-less", scene.framework),
         count=len(group),
         bytes=round((1 - used) * amount),
-        basis=(f"Pinning takes time in proportion to the memory: {format_ns(cost)} in all.",),
+        basis=(f"Pinning takes time in proportion to the memory: {format_ns(cost)} in total.",),
         evidence=(Evidence(f"Copies reach {format_share(round(used * amount), amount)} of it."),),
     )
 

@@ -78,7 +78,7 @@ def _asked(pin: FailedPin) -> str:
 
 def _failed_pin(pin: FailedPin) -> str:
     largest = f", {format_bytes(pin.largest_bytes)} at most" if pin.largest_bytes and pin.error.count > 1 else ""
-    size = f", {format_bytes(pin.asked_bytes)} in all{largest}" if pin.asked_bytes else ""
+    size = f", {format_bytes(pin.asked_bytes)} in total{largest}" if pin.asked_bytes else ""
     return f"{format_counted(pin.error.count, 'call', 'calls')} of {pin.call} failed with {pin.error.name}{size}."
 
 

@@ -85,7 +85,7 @@ def check_whole(path: Path) -> None:
         beside = path.with_name(path.name + suffix)
         if beside.is_file() and beside.stat().st_size:
             raise CaptureError(
-                f"{path} is half-written: {beside.name} lies beside it.",
+                f"{path} is half-written: {beside.name} is next to it.",
                 f"Wait until nsys has finished. If it was interrupted, export again. {EXPORT_AGAIN}",
                 "nsys-half-written",
             )

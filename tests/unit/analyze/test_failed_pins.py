@@ -51,7 +51,7 @@ def test_copies_of_pageable_memory_after_a_failed_pin_are_a_silent_fall_back() -
         "cudaHostAlloc could not page-lock 64 MiB: cudaErrorMemoryAllocation, "
         "and the program copies pageable memory instead."
     )
-    assert "1 call of cudaHostAlloc failed with cudaErrorMemoryAllocation, 64 MiB in all." in finding.evidence
+    assert "1 call of cudaHostAlloc failed with cudaErrorMemoryAllocation, 64 MiB in total." in finding.evidence
     assert "After that, 2 copies of pageable memory of that size moved 112 MiB in 4 ms." in finding.evidence
     assert "ulimit -l" in finding.advice
     assert found(analysis, "failed-calls").severity == "critical"

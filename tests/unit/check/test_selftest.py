@@ -53,7 +53,7 @@ def test_counts_notice_the_first_one_too_many() -> None:
     one = budget(pairs=48)
     (found,) = self_test([measured(LOOP, one)], [one])
     assert (found.more, found.loose) == (1, False)
-    assert found.words == "notices an excess of 1 pair or more (2.1 % of what is found)."
+    assert found.words == "notices an excess of 1 pair or more (2.1 % of the measured value)."
 
 
 def test_a_limit_of_twice_what_is_found_is_loose_and_a_broken_one_said_to_be() -> None:
