@@ -33,6 +33,8 @@ UNWANTED = (
     (r"\bway of the data\b|\bnames the rooms\b", "data flow, modules"),
     (r"\b(can|could|cannot|can't) be had\b", "is (not) available"),
     (r"\bto and fro\b", "back and forth"),
+    (r"\b(in|by) turns\b", "alternating, take turns"),
+    (r"\blies? beside\b", "is next to"),
     (r"\bis not there\b", "does not exist, is missing"),
     (r"\bmay not (sample|read|record|lock|open|write)\b", "is not permitted to"),
     (r"\bnothing is to gain\b", "nothing to save"),

@@ -27,9 +27,9 @@ SPEC = ScenarioSpec(
             "alloc": "malloc + cudaMalloc",
             "ring": "cudaMallocHost + cudaStreamCreate",
             "init": "first write",
-            "h2d": "memcpy + cudaMemcpyAsync + cudaEventRecord, by turns",
+            "h2d": "memcpy + cudaMemcpyAsync + cudaEventRecord, alternating",
             "kernel": "cuLaunchKernel + cudaDeviceSynchronize",
-            "d2h": "cudaMemcpyAsync + cudaEventSynchronize + memcpy, by turns",
+            "d2h": "cudaMemcpyAsync + cudaEventSynchronize + memcpy, alternating",
             "free": "free + cudaFree + cudaFreeHost",
         },
         "host": {

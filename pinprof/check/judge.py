@@ -77,7 +77,7 @@ def told(budgets: Sequence[Budget], runs: Sequence[Run], against: Sequence[Run])
 
 
 def in_turns(runs: Sequence[Run], against: Sequence[Run]) -> tuple[list[Run], list[Run], bool]:
-    """Both sides in the order of time, and whether they were recorded in turns: each run beside one of the baseline."""
+    """Both sides in the order of time, and whether their recordings alternate: each run next to one of the baseline."""
     sides = [sorted(side, key=lambda run: run.started_utc) for side in (runs, against)]
     both = sorted([(run.started_utc, number) for number, side in enumerate(sides) for run in side])
     pairs = [{both[at][1], both[at + 1][1]} for at in range(0, len(both) - 1, 2)]

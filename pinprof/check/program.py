@@ -1,4 +1,4 @@
-"""Recording a program as often as its budgets need, in turns with a baseline command where there is one.
+"""Recording a program as often as its budgets need, alternating with a baseline command if there is one.
 
 Counts take the runs that budgets name. Times take more where these vary: rounds go on until they would show every
 excess that is worth noticing, or no further round fits into the time. Whether a limit is kept plays no part in that, so

@@ -1,4 +1,4 @@
-"""`pinprof try -- CMD …`: run a program as it is and with each cure that needs no change of its code, in turns."""
+"""`pinprof try -- CMD …`: alternate runs of a program with and without each cure that needs no code changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cures proven: a program run as it is and with each cure that needs no change of its code, in turns.
+"""Cures proven: alternating runs of a program with and without each cure that needs no code changes.
 
 cures.py        what can be tried, as rows
 environment.py  a program's environment with a cure: what the user has set stays

@@ -295,7 +295,7 @@ CURES: Mapping[str, Entry] = MappingProxyType(
             "batch.",
             "reusing shared memory",
             {
-                PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # once, in turns",
+                PYTHON: "block = multiprocessing.shared_memory.SharedMemory(create=True, size=n)  # a few, reused",
                 PYTORCH: "# workers fill tensors that were allocated once with share_memory_()\n"
                 "DataLoader(dataset, num_workers=n, persistent_workers=True)",
             },
