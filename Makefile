@@ -1,12 +1,12 @@
 # make demo   a recorded scenario and its page, on a fresh machine
 # make quick  lint, types and unit tests, properties with fewer examples: less than a minute, before every commit
-# make test   everything CI checks: lint, types and the whole test suite with its coverage, Chromium and the wheel included
-# make format rewrites what `make lint` would only complain of, as far as tools can
+# make test   everything that CI checks: lint, types and the whole test suite with coverage, including Chromium and the wheel
+# make format fixes what `make lint` reports, as far as tools can
 # make reports  the pages of all committed captures, in reports/h200; six of them are in the repository
 # make site  the documentation's site in build/site, with strict links; `make reports site` adds every page to its gallery
 # make man    man pages in build/man, from the commands; `man -l build/man/pinprof-record.1` shows one
-# make fuzz N=1000000  damaged inputs of every format, until there were so many; goes on where it was stopped
-# make bench  how fast recordings are read here, beside perf script (docs/performance.md has the others)
+# make fuzz N=1000000  that number of damaged inputs of every format; continues where it stopped
+# make bench  the speed of reading recordings here, compared with perf script (docs/performance.md has the others)
 
 PYTHON ?= python3
 VENV   := .venv
