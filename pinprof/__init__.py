@@ -1,7 +1,7 @@
-"""pinprof: where host-memory time goes between CPU and GPU.
+"""pinprof: find host-memory costs in CUDA and PyTorch programs, and what to change.
 
-`pinprof.record(name)`, `pinprof.open(path)`, `pinprof.open_fleet(folder)` and `pinprof.phase(name)` are explained in
-docs/python.md.
+docs/python.md explains `pinprof.record(name)`, `pinprof.open(path)`, `pinprof.open_fleet(folder)` and
+`pinprof.phase(name)`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ if not TYPE_CHECKING:
 
 
 def load_ipython_extension(shell: Any) -> None:
-    """`%load_ext pinprof` in a notebook."""
+    """Load the notebook magic: `%load_ext pinprof`."""
     from pinprof import jupyter
 
     jupyter.load(shell)

@@ -146,7 +146,7 @@ class Result:
 
     @property
     def ledger(self) -> pd.DataFrame:
-        """One row per place that allocates CUDA memory: the call, line and thread, what it requested, got and holds."""
+        """One row per place that allocates CUDA memory: its call, line, thread and sizes."""
         ledger = self.analysis.ledger
         names = (
             "kind api line pid tid thread allocations frees requested_bytes granted_bytes live_bytes "

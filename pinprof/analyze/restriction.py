@@ -29,9 +29,7 @@ from pinprof.model import Capture, MemoryLog, RangeTable
 
 _Table = TypeVar("_Table", bound=Table)
 
-UNASSIGNED = (
-    "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
-)
+UNASSIGNED = "This part excludes what belongs to no thread: page faults on managed memory, and GPU work without a call."
 _OF_THE_WHOLE = ("counters", "resources")
 """Facts of a run's outcome that count the whole run."""
 

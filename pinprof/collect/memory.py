@@ -122,7 +122,8 @@ class MemoryWatch(Tool):
         if not self._thinned:
             return ToolResult({})
         since = format_ns((self._thinned - self._began) * 1e9)
-        return ToolResult({}, (f"From {since} on, memory over time was sampled less often, to stay within its size limit.",))
+        text = f"From {since} on, memory over time was sampled less often, to stay within its size limit."
+        return ToolResult({}, (text,))
 
     def close(self) -> None:
         """No more samples."""

@@ -1,9 +1,9 @@
-"""A fleet from Python: its tables for DuckDB and pandas.
+"""The tables of a fleet, from Python, for DuckDB and pandas.
 
 fleet = pinprof.open_fleet("pinprof-fleet")           # the folder that `pinprof fleet --store` wrote
-fleet.captures                                        # a pandas DataFrame, one row a capture
+fleet.captures                                        # a pandas DataFrame, one row per capture
 fleet.sql("SELECT cause, sum(weight) FROM costs WHERE measure = 'wall' GROUP BY ALL")
-fleet.connection                                      # DuckDB's own, with a view for each table
+fleet.connection                                      # the DuckDB connection, with a view for each table
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ if TYPE_CHECKING:
 
 
 class Fleet:
-    """The tables of a fleet (docs/fleet.md). Times are nanoseconds, sizes bytes."""
+    """The tables of a fleet (docs/fleet.md). Times are in nanoseconds, sizes in bytes."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        """CaptureError where the folder holds no fleet; ToolMissing without the extra."""
+        """Raise CaptureError if the folder has no fleet, and ToolMissing without the extra."""
         self.connection: Any = database.connect(Path(folder))
         """DuckDB's connection, with a view for each table."""
 
     def sql(self, query: str) -> pd.DataFrame:
-        """What a question in SQL gives; UsageError where it is none."""
+        """The result of an SQL query; UsageError if it is not valid."""
         return database.query(self.connection, query).df()
 
     @property
     def answer(self) -> Answer:
-        """What the page shows: outliers, savings, distributions, change."""
+        """The content of the page: outliers, savings, distributions, changes."""
         return answer_of(self.connection)
 
     @property
     def captures(self) -> pd.DataFrame:
-        """One row a capture, those that cannot be read with their reason."""
+        """One row per capture; captures that cannot be read have the reason."""
         return self.sql("SELECT * FROM captures")
 
     @property
@@ -59,10 +59,10 @@ class Fleet:
 
     @property
     def opportunities(self) -> pd.DataFrame:
-        """What to change in every capture, and what that saves."""
+        """The opportunities of every capture, with their savings."""
         return self.sql("SELECT * FROM opportunities")
 
 
 def open_fleet(folder: str | os.PathLike[str] = "pinprof-fleet") -> Fleet:
-    """The tables that `pinprof fleet` wrote to a folder; PinprofError where there are none."""
+    """Open the tables that `pinprof fleet` wrote to a folder; PinprofError if there are none."""
     return Fleet(folder)

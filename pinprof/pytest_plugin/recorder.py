@@ -141,7 +141,7 @@ class Recorder:
 
 
 class Block:
-    """A test, or a block of one: what it used, and where its time went. Times are nanoseconds, sizes bytes."""
+    """A recorded test or block: its use of memory and time. Times are in nanoseconds, sizes in bytes."""
 
     counts: Counts
     """Exact, once it has ended."""
@@ -153,9 +153,9 @@ class Block:
         self.path: Path | None = None
         """The capture, until the block is forgotten."""
         self.missing = "" if samples else "Only counts were requested."
-        """Why there are no samples; empty where there are some."""
+        """Why there are no samples; empty if there are some."""
         self.left_out = ""
-        """What was not counted for it, in words."""
+        """What was not counted for it, as text."""
 
     def __enter__(self) -> Self:
         self._others = self._recorder.others()
@@ -203,17 +203,17 @@ class Block:
 
     @property
     def wall_ns(self) -> int:
-        """From its first line to its last."""
+        """The time from its first line to its last."""
         return self.counts.wall_ns
 
     @property
     def cpu_ns(self) -> int:
-        """Time on processors, of all its threads."""
+        """The CPU time of all its threads."""
         return self.counts.cpu_ns
 
     @cached_property
     def analysis(self) -> Analysis | None:
-        """Everything (pinprof.analyze.Analysis); None where there are no samples, as `missing` says."""
+        """The whole analysis (pinprof.analyze.Analysis); None without samples (`missing` says why)."""
         if self.path is None:
             return None
         try:
@@ -238,16 +238,17 @@ class Block:
 
     @property
     def result(self) -> Result:
-        """The recording as tables (pinprof.Result); PinprofError where there are no samples."""
+        """The recording as tables (pinprof.Result); PinprofError without samples."""
         if self.analysis is None:
             from pinprof.errors import CollectError
 
-            raise CollectError("The block was not sampled.", self.missing or "Use the result after the block.", "recording")
+            remedy = self.missing or "Use the result after the block."
+            raise CollectError("The block was not sampled.", remedy, "recording")
         return Result(self.analysis)
 
     @property
     def memory_ns(self) -> int | None:
-        """Processor time in faults, pins, copies, frees and migrations; None where nobody could see the kernel."""
+        """CPU time in faults, pins, copies, frees and migrations; None if the kernel was not sampled."""
         analysis = self.analysis
         if analysis is None or analysis.capture.manifest.kernel_left_out:
             return None
@@ -255,12 +256,12 @@ class Block:
         return round(event.share(*_MEMORY) * event.total) if event is not None and event.unit == "ns" else 0
 
     def share(self, cause: str) -> float:
-        """The part of the sampled time that a cause has, 0 to 1: `fault`, `pin`, `copy.user` …; 0 without samples."""
+        """A cause's share of the sampled time, 0 to 1: `fault`, `pin`, `copy.user` …; 0 without samples."""
         event = judged_event(self.analysis.events) if self.analysis else None
         return event.share(cause if "." in cause else f"{cause}.*") if event is not None else 0.0
 
     def check(self, **budgets: object) -> Checked:
-        """Judge the block by budgets, written as in the mark; a broken or unassessable one fails the test."""
+        """Judge the block by budgets, written as in the mark. A broken or unassessable budget fails the test."""
         from pinprof.pytest_plugin.judging import demanded
 
         __tracebackhide__ = True
@@ -268,7 +269,7 @@ class Block:
 
 
 class Blocks:
-    """What the fixture `pinprof_record` is: call it for a block."""
+    """The fixture `pinprof_record`: call it to record a block."""
 
     def __init__(self, recorder: Callable[[], Recorder]) -> None:
         self._recorder = recorder

@@ -76,7 +76,7 @@ _PLACES: dict[int, dict[int, dict[str, tuple[str, int]]]] = {
 """Kind → layout → what is read of an event: type and place (uvm_types.h)."""
 
 _SAID = {
-    Event.THRASHING: ("case of thrashing (memory moved back and forth)", "cases of thrashing (memory moved back and forth)"),
+    Event.THRASHING: ("move of memory back and forth (thrashing)", "moves of memory back and forth (thrashing)"),
     Event.THROTTLING_START: ("throttling of a processor because of it", "throttlings of a processor because of it"),
     Event.MAP_REMOTE: ("remote mapping", "remote mappings"),
     Event.EVICTION: ("eviction", "evictions"),

@@ -1,4 +1,4 @@
-"""Options of a run, and what an iteration works with."""
+"""Options of a run, and the context of an iteration."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _Memory = TypeVar("_Memory", bound=DeviceMemory)
 
 @dataclass(frozen=True)
 class Options:
-    """How to run a scenario; UsageError for values that cannot be meant."""
+    """How to run a scenario; UsageError for invalid values."""
 
     size_bytes: int = 256 << 20
     iterations: int = 10
@@ -41,7 +41,7 @@ class Options:
     variant: str | None = None
     """Name of one of the scenario's variants; None is the first."""
     threads: int | None = None
-    """For scenarios with threads of their own; None is one for each CPU that this process may use."""
+    """For scenarios that start threads; None means one for each CPU that this process may use."""
 
     def __post_init__(self) -> None:
         page_bytes = os.sysconf("SC_PAGESIZE")
@@ -65,31 +65,31 @@ class Options:
 
 @dataclass
 class RunContext:
-    """What `iterate(ctx)` works with."""
+    """The argument of `iterate(ctx)`."""
 
     spec: ScenarioSpec
     options: Options
     backend: Backend
     iteration: int = 0
-    """Counts up from 0, warm-up included."""
+    """Counts up from 0, including the warm-up."""
     recording: bool = False
-    """False in warm-up, whose phases leave no trace."""
+    """False in the warm-up, whose phases are not recorded."""
     times_ns: dict[str, list[int]] = field(default_factory=dict)
     """Phase → its duration in each measured iteration."""
     verified: int = 0
-    """Iterations whose every element was compared."""
+    """Iterations in which every element was compared."""
     variant: str = ""
-    """The variant that was chosen; empty when there is one way."""
+    """The chosen variant; empty if the scenario has none."""
     memory_bytes: dict[str, int] = field(default_factory=dict)
-    """What a framework says of its memory, the most of each kind; shown beside the run."""
+    """The memory that a framework reports, the maximum of each kind; shown with the run."""
     prepared: Any = None
-    """What the scenario's `prepare` made for all iterations; None where every iteration makes its own."""
+    """The value of the scenario's `prepare`, for all iterations; None without `prepare`."""
     compared: bool = False
     """Whether this iteration has compared every element yet."""
 
     @property
     def gpu(self) -> Gpu:
-        """The backend, for scenarios without emulation; ScenarioError when no GPU takes part."""
+        """The backend, for scenarios without emulation; ScenarioError without a GPU."""
         if self.backend.emulated:
             problem = f"{self.spec.name} needs a GPU."
             raise ScenarioError(problem, "Run it with --backend cuda on a machine with a GPU.", "no-gpu")
@@ -97,11 +97,11 @@ class RunContext:
 
     @property
     def threads(self) -> int:
-        """Threads to work with: as asked for, or one for each CPU that this process may use."""
+        """The number of threads: as requested, or one for each CPU that this process may use."""
         return self.options.threads or len(os.sched_getaffinity(0))
 
     def pieces(self, memory: _Memory, *, count: int = 0, size_bytes: int = 0) -> list[_Memory]:
-        """Windows that cover the memory in order: about `count` equal ones, or ones of `size_bytes`."""
+        """Windows that cover the memory in order: about `count` equal ones, or windows of `size_bytes`."""
         size_bytes = size_bytes or -(-memory.size_bytes // count)
         step = -(-size_bytes // _PIECE_UNIT) * _PIECE_UNIT
         total = memory.size_bytes
@@ -115,7 +115,7 @@ class RunContext:
 
     @property
     def value(self) -> float:
-        """What `init` writes: 1.0 in the first iteration and another value in each, so that no stale result passes."""
+        """The value that `init` writes: 1.0 first, and another in each iteration, so that no stale result passes."""
         return 1.0 + self.iteration % _DISTINCT_VALUES
 
     def phase(self, name: str) -> contextlib.AbstractContextManager[object]:
@@ -123,11 +123,11 @@ class RunContext:
         return Phase(name, self._closed) if self.recording else contextlib.nullcontext()
 
     def tell_memory(self, what: str, size_bytes: int) -> None:
-        """Note how much memory of a kind a framework holds now; the report shows the most."""
+        """Note how much memory of a kind a framework holds now; the report shows the maximum."""
         self.memory_bytes[what] = max(size_bytes, self.memory_bytes.get(what, 0))
 
     def verify(self, memory: Comparable, added: float = 2) -> None:
-        """Compare every element with `value` plus what the kernels have added; ScenarioError when one differs."""
+        """Compare every element with `value` plus the sum that kernels added; ScenarioError if one differs."""
         expected = self.value + added
         with self.phase("verify"):
             wrong = memory.mismatch(expected)

@@ -99,7 +99,7 @@ def prepare() -> None:
 
 
 def phase(name: str) -> Phase:
-    """A context manager that marks a phase of the program under `name`; phases nest, each thread has its own."""
+    """Mark a phase of the program as `name`: a context manager. Phases nest, and each thread has its own."""
     return Phase(name)
 
 

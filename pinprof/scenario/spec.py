@@ -1,4 +1,4 @@
-"""ScenarioSpec: what a scenario says about itself, and Variant: another way to run it."""
+"""ScenarioSpec describes a scenario, and Variant another way to run it."""
 
 from __future__ import annotations
 
@@ -11,33 +11,33 @@ from pinprof.scenario.backend import MemoryKind
 
 
 def paragraphs(docstring: str | None) -> str:
-    """What a module's docstring says below its first line, one line a paragraph; empty without docstrings (-OO)."""
+    """The docstring below its first line, one line per paragraph; empty without docstrings (-OO)."""
     _, _, text = (docstring or "").strip().partition("\n\n")
     return "\n".join(" ".join(paragraph.split()) for paragraph in text.split("\n\n"))
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way to run a scenario, as far as it differs from what the scenario says."""
+    """One way to run a scenario: its differences from the scenario's description."""
 
     name: str
     summary: str
     """One line."""
     phases: tuple[str, ...] = ()
-    """Its phases in order; empty when they are those of the scenario."""
+    """Its phases in order; empty if they are those of the scenario."""
     memory: tuple[MemoryKind, ...] = ()
-    """Its kinds of memory; empty when they are those of the scenario."""
+    """Its memory types; empty if they are those of the scenario."""
     calls: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Backend → phase → call, where it is another one."""
+    """Backend → phase → call, where it differs."""
     alias: str = ""
-    """A name under which it runs like a scenario of its own; empty when there is none."""
+    """A name that runs it like a separate scenario; empty if there is none."""
     guarded: bool = False
-    """Whether it may hurt others on the machine: it is never run unless it is named."""
+    """Whether it can affect others on the machine: it runs only if it is named."""
 
 
 @dataclass(frozen=True)
 class ScenarioSpec:
-    """What a scenario is, for people, reports and the session that runs it."""
+    """The description of a scenario, for people, reports and the session that runs it."""
 
     name: str
     family: str
@@ -45,30 +45,30 @@ class ScenarioSpec:
     summary: str
     """One line."""
     description: str
-    """What it does, what to look for: paragraphs of one line each."""
+    """What it does and what to look for, as paragraphs of one line each."""
     phases: tuple[str, ...]
     """Names of the phases of an iteration, in order."""
     memory: tuple[MemoryKind, ...]
-    """Kinds of memory alive at the same time, each of the size asked for."""
+    """Memory types that are live at the same time, each with the requested size."""
     calls: Mapping[str, Mapping[str, str]]
     """Backend → phase → the call that does the work, for example `cuda`, `alloc` → `cudaMallocHost`."""
     emulation: str | None = None
-    """What the host backend does instead of a GPU; None when the scenario cannot run without one."""
+    """What the host backend does instead of a GPU; None if the scenario cannot run without one."""
     variants: tuple[Variant, ...] = ()
-    """The ways to run it, the default first; empty when there is one way."""
+    """The ways to run it, the default first; empty if there is one way."""
     aliases: tuple[str, ...] = ()
-    """Other names that people look for it under."""
+    """Other names for it."""
     threaded: bool = False
-    """Whether `--threads` means anything to it."""
+    """Whether it uses `--threads`."""
     most_bytes: int = 0
-    """More is never used, whatever is asked for: it would take longer and show nothing else; 0 for no such limit."""
+    """The maximum size that it uses, because more would only take longer; 0 for no limit."""
     shows: str = ""
-    """What reports say first about it, if that is not where time went (`Manifest.scenario_shows`)."""
+    """The first sentence of reports, if it is not about where time went (`Manifest.scenario_shows`)."""
     needs: str = ""
-    """A Python package that it imports, which pinprof has an extra of the same name for; empty when there is none."""
+    """A Python package that it imports, with an extra of the same name; empty if there is none."""
 
     def chosen(self, variant: str | None) -> tuple[ScenarioSpec, str]:
-        """The spec of a variant, None for the default, and the variant's name; UsageError lists those there are."""
+        """The spec of a variant (None: the default) and its name; UsageError lists the variants."""
         if not self.variants:
             if variant is not None:
                 raise UsageError(f"{self.name} has no variants.", "Leave --variant out.", "variant")

@@ -103,13 +103,13 @@ def _notes(activity: Activity, allocations: Allocations) -> Iterator[str]:
         )
     if allocations.undecided_frees:
         yield (
-            f"The recording lacks the address of {format_counted(allocations.undecided_frees, 'free', 'frees')}, so the "
-            "ledger counts that memory as live."
+            f"The recording lacks the address of {format_counted(allocations.undecided_frees, 'free', 'frees')}, so "
+            "the ledger counts that memory as live."
         )
     if allocations.unknown_frees:
         yield (
-            f"{format_counted(allocations.unknown_frees, 'free releases', 'frees release')} memory whose allocation was "
-            "before the recording or was not traced."
+            f"{format_counted(allocations.unknown_frees, 'free releases', 'frees release')} memory that was allocated "
+            "before the recording, or whose allocation was not traced."
         )
     if allocations.unsized:
         yield (

@@ -101,8 +101,8 @@ def first_touch_by_gpu(scene: Scene) -> Iterator[Candidate]:
             bytes=amount,
             basis=(
                 (
-                    f"The CPU fills {format_bytes(amount)}. Fetching it takes {format_ns(round(faulting.ns))} by GPU faults,"
-                    f" and {format_ns(round(ahead.ns))} with a prefetch ({ahead.source})."
+                    f"The CPU fills {format_bytes(amount)}. Fetching it takes {format_ns(round(faulting.ns))} by GPU"
+                    f" faults, and {format_ns(round(ahead.ns))} with a prefetch ({ahead.source})."
                 ),
             ),
             evidence=(

@@ -391,10 +391,10 @@ def _notes(
     if stacks.threads:
         notes.append(
             f"Python was sampled every {format_ns(2 * stacks.uncertainty_ns)}. {format_share(between, count)} of the "
-            "samples of Python processes are between Python samples with different lines. They get the more likely line, "
-            f"which is right on average but not for each sample. For {format_share(undecided, count)}, the line is "
-            f"undecided. {unseen} ({format_share(without, count)}) have no line: their threads run no Python, or were "
-            "not seen yet."
+            "samples of Python processes are between Python samples with different lines. They get the more likely "
+            f"line, which is right on average but not for each sample. For {format_share(undecided, count)}, the line "
+            f"is undecided. {unseen} ({format_share(without, count)}) have no line: their threads run no Python, or "
+            "were not seen yet."
         )
     elif stacks.changes:
         notes.append(

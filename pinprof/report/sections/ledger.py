@@ -95,7 +95,7 @@ class LedgerSection(Section):
         notes += self.growing
         unused = sum(site.unused_bytes or 0 for site in self.ledger.sites if site.kind in HOST_KINDS)
         if unused:
-            notes.append(f"{units.format_bytes(unused)} of the memory that is live at the end was never copied to or from.")
+            notes.append(f"{units.format_bytes(unused)} of the live memory at the end was never copied to or from.")
         if self.ledger.unplaced_copies:
             what = units.format_counted(self.ledger.unplaced_copies, "copy", "copies")
             notes.append(f"The recording lacks the address of {what}, so memory that they use may count as unused.")
