@@ -1,4 +1,4 @@
-"""The command line: which commands there are, and the one place that prints errors and picks exit codes."""
+"""The command line: the list of commands, and the only place that prints errors and picks exit codes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _READER_GONE = 141
 
 @contextlib.contextmanager
 def _reader_may_go() -> Iterator[None]:
-    """End with the status of SIGPIPE where nobody reads help or an export (`… | head`); click alone ends with 1."""
+    """End with the status of SIGPIPE if nobody reads help or an export (`… | head`); click alone ends with 1."""
     try:
         yield
     except BrokenPipeError:
@@ -74,7 +74,7 @@ class _LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Name the nearest command when there is none of that name."""
+        """Name the nearest command if there is no command of that name."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             import difflib
 
@@ -97,7 +97,7 @@ class _LazyGroup(click.Group):
 
 
 def _meant(word: str) -> str:
-    """What to say where a file stands in the place of a command."""
+    """The message for a file in the place of a command."""
     if word.endswith((".pinprof", ".ranks")) or word == "perf.data":
         return f" Did you mean `pinprof report {word}`?"
     if word.endswith(".py"):
@@ -123,7 +123,7 @@ _HELP = """Find host-memory costs in CUDA and PyTorch programs, and what to chan
 @click.version_option(__version__, prog_name="pinprof")
 @click.option("--no-settings", is_flag=True, help="Ignore options in pinprof.toml and pyproject.toml.")
 def cli(no_settings: bool) -> None:
-    """Every command is a module of its own (COMMANDS)."""
+    """Every command is a separate module (COMMANDS)."""
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -142,7 +142,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _answered(arguments: Sequence[str] | None) -> int:
-    """Run a command; its exit status, once what went wrong is said."""
+    """Run a command, print its error if there is one, and return its exit status."""
 
     def run() -> int:
         with interrupts.as_exceptions(), packages_named():
@@ -178,7 +178,7 @@ def _answered_for(step: Callable[[], int | None]) -> int:
 
 
 def _unexpected(error: Exception) -> int:
-    """A mistake of ours: everything that helps to find it."""
+    """Print everything that helps to find a bug in pinprof."""
     terminal.say("".join(traceback.format_exception(error)), error=True, end="")
     return 1
 

@@ -1,4 +1,4 @@
-"""The options that choose between a GPU and host emulation, the same for every command that has them."""
+"""The options that choose between a GPU and host emulation, shared by all commands that have them."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class _Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The words that follow are subcommands; any other is a mistake, most likely of a measure without --only."""
+        """The next word is a subcommand; any other word is an error, most likely a measure without --only."""
         if args and args[0] not in self.commands:
             raise click.UsageError(f"There is no `bench {args[0]}`. To choose measures, use --only {args[0]}.", ctx)
         return super().resolve_command(ctx, args)

@@ -1,4 +1,4 @@
-"""`pinprof check`: what captures may show at most, judged by budgets that live with the source."""
+"""`pinprof check`: judge captures by budgets that are kept with the source."""
 
 from __future__ import annotations
 

@@ -39,13 +39,13 @@ class _Read:
 
 
 def rank_of(path: Path) -> int | None:
-    """The rank that a capture's name tells."""
+    """The rank in the name of a capture."""
     match = _RANK.fullmatch(path.name)
     return int(match[1]) if match else None
 
 
 def one_rank(captures: Sequence[Path], rank: int) -> Path:
-    """The capture of one rank; UsageError where there is none."""
+    """The capture of one rank; UsageError if there is none."""
     known = {rank_of(path): path for path in captures}
     if rank not in known:
         numbers = ", ".join(str(number) for number in known if number is not None)

@@ -33,7 +33,7 @@ def part_options(function: _Decorated) -> _Decorated:
 
 
 def selected(given: dict[str, Any]) -> tuple[Selection | None, dict[str, Any]]:
-    """The part that options ask for, None for the whole recording; and the other options."""
+    """The part that the options select, None for the whole recording; and the other options."""
     others = dict(given)
     after, until = (others.pop(name) for name in ("after", "until"))
     names = {name: others.pop(f"{name}_names") for name in ("range", "thread", "process")}
@@ -48,7 +48,7 @@ def selected(given: dict[str, Any]) -> tuple[Selection | None, dict[str, Any]]:
 
 
 def part_alone(capture: Capture, selection: Selection | None) -> Capture:
-    """The part of a capture that is asked for, without an analysis of the whole."""
+    """The selected part of a capture, without an analysis of the whole."""
     if selection is None:
         return capture
     from pinprof.analyze.ranges.spans import cut, cut_at

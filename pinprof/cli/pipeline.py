@@ -81,7 +81,7 @@ def form_of(output: Path | None, forms: Sequence[str]) -> str:
 
 
 def page_of(output: Path | None, default: str) -> Path:
-    """Where a page goes that belongs to no single recording; UsageError for standard output."""
+    """The path of a page that belongs to no single recording; UsageError for standard output."""
     if str(output) == "-":
         raise UsageError("An HTML page needs a file name.", f"Name it with -o, for example -o {default}.", "output")
     return output or Path(default)

@@ -50,7 +50,7 @@ class Rank:
 
 
 def this_rank(environment: Mapping[str, str]) -> Rank | None:
-    """The rank that the environment tells; None outside a launch, and for a launch of one."""
+    """The rank from the environment; None outside a launch, and for a launch of one."""
     for rank, size, launcher in _RANKS:
         number, ranks = environment.get(rank, ""), environment.get(size, "") if size else ""
         if not number.isdecimal() or (rank == "RANK" and not ranks.isdecimal()):

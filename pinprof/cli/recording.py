@@ -217,7 +217,7 @@ def record(
 
 
 def labels_of(given: Sequence[str]) -> dict[str, str]:
-    """Labels written as NAME=VALUE; UsageError for what is none."""
+    """Labels written as NAME=VALUE; UsageError for others."""
     found: dict[str, str] = {}
     for one in given:
         name, equals, value = one.partition("=")
@@ -232,7 +232,7 @@ def labels_of(given: Sequence[str]) -> dict[str, str]:
 
 
 def limits_of(size: str, *, small: bool) -> Limits:
-    """What a recording may write; UsageError for a size that holds nothing."""
+    """The size limits of a recording; UsageError for a size that is too small."""
     from pinprof.collect.pace import Limits
     from pinprof.units import parse_bytes
 

@@ -173,14 +173,14 @@ def _export(form: str, analysis: Analysis, output: Path | None) -> None:
 
 @dataclass(frozen=True)
 class _Showing:
-    """What is done with the page once it is written."""
+    """What happens to the page once it is written."""
 
     open_page: bool
     serve: bool
     port: int
 
     def show(self, page: Path | None) -> None:
-        """Open it, and serve it until Ctrl-C, as far as that is asked for."""
+        """Open it, and serve it until Ctrl-C, if requested."""
         if page is None:
             return
         if self.open_page:
