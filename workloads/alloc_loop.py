@@ -1,8 +1,8 @@
-"""Page-locked memory allocated for each step, against a pool: pin once, reuse.
+"""Page-locked memory allocated in each step, or taken from a pool that pins once.
 
-The data is worked on in eight steps of an eighth each. The mistake allocates, pins and frees a buffer in each step,
-so every byte that is copied once has been pinned once: more expensive than a pageable copy. The pool pins one buffer,
-before the first iteration, and uses it in all steps of all iterations: a pin is repaid after a few copies.
+Eight steps work on an eighth of the data each. The mistake allocates, pins and frees a buffer in each step, so every
+byte is pinned once and copied once: this costs more than a pageable copy. The pool pins one buffer, before the first
+iteration, and uses it in all steps of all iterations: a few copies repay the pin.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _Buffers = tuple[HostMemory, DeviceMemory]
 SPEC = ScenarioSpec(
     name="alloc-loop",
     family="mistake and cure",
-    summary="eight steps that each pin and free their buffer, against a pool that pins once",
+    summary="eight steps that each pin and free their buffer, or a pool that pins once",
     description=paragraphs(__doc__),
     phases=("alloc", "init", "h2d", "kernel", "d2h", "free"),
     memory=("pinned", "device"),

@@ -1,9 +1,9 @@
 """cudaHostAlloc and its flags: default, portable, write-combined.
 
-All flags create and pin every page in the allocation, as cudaMallocHost does. Portable memory counts as pinned in
-every CUDA context of the process. Write-combined memory bypasses the CPU's caches: it can be copied to the device
-faster, and reading it on the CPU is slower by an order of magnitude. Compare `d2h` and `verify`, in which the CPU
-reads it; memory that the CPU reads should never be write-combined. Mapped memory is the scenario `zerocopy`.
+With all flags, the allocation creates and pins every page, as cudaMallocHost does. Portable memory counts as pinned in
+every CUDA context of the process. Write-combined memory bypasses the CPU's caches: copies to the device can be
+faster, but CPU reads are slower by an order of magnitude. Compare `d2h` and `verify`, in which the CPU reads it.
+Memory that the CPU reads should never be write-combined. Mapped memory is the scenario `zerocopy`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SPEC = ScenarioSpec(
         ),
         Variant(
             "write-combined",
-            "past the CPU's caches: for memory that the CPU only writes",
+            "bypasses the CPU's caches: for memory that the CPU only writes",
             alias="write-combined",
             calls={"cuda": {"alloc": "cudaHostAlloc(WriteCombined) + cudaMalloc", "init": "write, not cached"}},
         ),

@@ -1,8 +1,8 @@
-"""Unified memory that comes back to a chosen NUMA node of the host.
+"""Unified memory that returns to a chosen NUMA node of the host.
 
-Since CUDA 12.2 a prefetch names its target as a cudaMemLocation, which can be one NUMA node of the host. Memory on
-the node that the GPU hangs on crosses no socket; `prefetch_back` of the farthest node shows what the link between
-sockets takes away. On a machine with one node both variants are the same.
+Since CUDA 12.2, a prefetch names its target as a cudaMemLocation, which can be one NUMA node of the host. Memory on
+the GPU's own node does not cross sockets. `prefetch_back` to the farthest node shows the cost of the link between
+sockets. On a machine with one node, both variants are the same.
 """
 
 from __future__ import annotations

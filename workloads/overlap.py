@@ -1,10 +1,10 @@
-"""Copies and kernels one after another, against three streams that overlap them.
+"""Copies and kernels one after another, or overlapped on three streams.
 
-The data passes through the GPU in pieces: copy there, compute, copy back. The blocking loop waits for each of the
-three, so link and GPU take turns. Three streams, each with a slot of its own on the device, let one piece arrive
-while another is computed and a third leaves: both directions of the link are busy at once, and `pipeline` falls
-towards half. An event behind each piece tells the host, in order, what has come back. Memory is made once, before
-the first iteration.
+The data passes through the GPU in pieces: copy to the device, compute, copy back. The blocking loop waits for each of
+the three, so link and GPU take turns. With three streams, each with its own slot on the device, one piece arrives
+while the GPU computes another and a third leaves: both directions of the link are busy at once, and `pipeline` falls
+towards half. An event after each piece tells the host, in order, which pieces have returned. Memory is allocated once,
+before the first iteration.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STREAMS = 3
 SPEC = ScenarioSpec(
     name="overlap",
     family="mistake and cure",
-    summary="a blocking loop over pieces, against three rotating streams with events",
+    summary="a blocking loop over pieces, or three rotating streams with events",
     description=paragraphs(__doc__),
     phases=("init", "pipeline"),
     memory=("pinned", "device"),
@@ -34,7 +34,7 @@ SPEC = ScenarioSpec(
         Variant("blocking", "each copy and each kernel waits for the one before"),
         Variant(
             "streams",
-            "the cure: three rotating streams, an event behind each piece",
+            "the cure: three rotating streams, an event after each piece",
             calls={"cuda": {"pipeline": "cudaMemcpyAsync + cuLaunchKernel + cudaMemcpyAsync + cudaEventRecord"}},
         ),
     ),

@@ -1,7 +1,7 @@
-"""Copies from and to memory of malloc: what a program does before anybody looked at it.
+"""Copies from and to memory of malloc: a program before any optimisation.
 
-Memory of malloc has no pages until it is touched, so the first write pays a page fault for each 4 KiB. The device
-cannot read it directly: the driver copies it, piece by piece, through a small page-locked buffer.
+Memory from malloc has no pages until the program touches it, so the first write causes a page fault for each 4 KiB.
+The device cannot read it directly: the driver copies it, piece by piece, through a small page-locked buffer.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Copies from and to page-locked memory: fast transfers, an expensive allocation.
 
-Page-locked memory is copied by the device itself, at the full rate of the link. The price is the allocation: every
-page is created, zeroed and pinned in it, before the program has written anything.
+The device copies page-locked memory itself, at the full rate of the link. The cost is in the allocation: it creates,
+zeroes and pins every page before the program has written anything.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Memory that the program has, pinned afterwards: cudaHostRegister, before or after its first touch.
+"""Existing memory, pinned afterwards: cudaHostRegister, before or after its first touch.
 
-cudaHostRegister pins memory that exists already. On touched memory it only takes hold of the pages, at a tenth of
-what cudaMallocHost costs; on untouched memory it has to create and zero every page first, which is what makes
-page-locked allocation slow. Compare `register` of the two variants: the difference is page creation, not pinning.
+cudaHostRegister pins existing memory. If the memory was touched, it only pins the pages, at a tenth of the cost of
+cudaMallocHost. If not, it first has to create and zero every page, which makes page-locked allocation slow. Compare
+`register` of the two variants: the difference is page creation, not pinning.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 SPEC = ScenarioSpec(
     name="register",
     family="pinning",
-    summary="malloc, then cudaHostRegister: what pinning costs when the pages exist, and when they do not",
+    summary="malloc, then cudaHostRegister: the cost of pinning existing or missing pages",
     description=paragraphs(__doc__),
     phases=("alloc", "init", "register", "h2d", "kernel", "d2h", "unregister", "free"),
     memory=("pageable", "device"),

@@ -1,8 +1,8 @@
-"""Data copied there and back for every step, against data that stays on the GPU.
+"""Data copied to the device and back in every step, or kept on the GPU.
 
-Eight kernels in a row work on the same data. The mistake brings it back to the host after each, as code does that
-wraps every operation for itself: sixteen copies for eight kernels that take a hundredth of their time. The cure
-leaves the data on the GPU and copies twice in all. Memory is made once, before the first iteration.
+Eight kernels in a row work on the same data. The mistake copies it back to the host after each, as code does that wraps
+every operation separately: sixteen copies for eight kernels that take a hundredth of their time. The cure leaves the
+data on the GPU and copies twice in total. Memory is allocated once, before the first iteration.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ STEPS = 8
 SPEC = ScenarioSpec(
     name="round-trip",
     family="mistake and cure",
-    summary="eight kernels with a copy there and back around each, against one copy there and one back",
+    summary="eight kernels with copies both ways around each, or with one copy each way in total",
     description=paragraphs(__doc__),
     phases=("init", "h2d", "kernel", "d2h"),
     memory=("pinned", "device"),

@@ -1,9 +1,9 @@
-"""Thousands of copies of 4 KiB, against one of everything.
+"""Thousands of copies of 4 KiB, or one copy of everything.
 
-Each copy costs some microseconds before its first byte moves, so that one of 4 KiB reaches a hundredth of the link's
-rate. The mistake copies the buffer in pieces of 4 KiB, in both directions; the cure copies it at once, which is what
-packing small arrays into one buffer gives. `divide` only prepares the list of pieces. Memory is made once, before the
-first iteration; the buffer has 16 MiB at most, which makes 4,096 copies each way.
+Each copy costs some microseconds before its first byte moves, so a copy of 4 KiB reaches a hundredth of the link's
+rate. The mistake copies the buffer in pieces of 4 KiB, in both directions. The cure copies it at once, as if small
+arrays were packed into one buffer. `divide` only prepares the list of pieces. Memory is allocated once, before the
+first iteration. The buffer has at most 16 MiB, which makes 4,096 copies each way.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PIECE_BYTES = 4096
 SPEC = ScenarioSpec(
     name="small-copies",
     family="mistake and cure",
-    summary="a copy for each 4 KiB, against one for all",
+    summary="one copy for each 4 KiB, or one for all",
     description=paragraphs(__doc__),
     phases=("divide", "init", "h2d", "kernel", "d2h"),
     memory=("pinned", "device"),

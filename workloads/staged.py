@@ -1,9 +1,9 @@
 """Large data through one small page-locked ring that is reused: most of the bandwidth for little pinned memory.
 
-Pageable data is copied by the CPU into one of four page-locked slots, from which the device fetches it while the CPU
-fills the next. Only 16 MiB are ever pinned, so the allocation costs next to nothing, and copies become asynchronous.
-The rate is that of the CPU's memcpy, or of the link, whichever is less; the driver does the same for `pageable`, in
-smaller pieces.
+The CPU copies pageable data into one of four page-locked slots. The device fetches it from there while the CPU fills
+the next slot. Only 16 MiB are ever pinned, so the allocation costs very little, and copies become asynchronous. The
+rate is that of the CPU's memcpy or of the link, whichever is lower. The driver does the same for `pageable`, in smaller
+pieces.
 """
 
 from __future__ import annotations

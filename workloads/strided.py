@@ -1,7 +1,7 @@
 """One kernel, three orders of access: neighbouring threads on neighbouring elements, far apart, and shifted by one.
 
-A warp's 32 accesses are served in lines of 128 bytes. Coalesced, they are one line; 128 bytes apart they are 32
-lines, of which each brings 4 useful bytes and is fetched again later; shifted by one element they are two lines,
+The GPU serves a warp's 32 accesses in lines of 128 bytes. Coalesced accesses need one line. Accesses 128 bytes apart
+need 32 lines; each brings 4 useful bytes and is fetched again later. Accesses shifted by one element need two lines,
 which caches mostly hide. The copies are the same in all variants: only `kernel` differs.
 """
 

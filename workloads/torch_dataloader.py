@@ -1,9 +1,9 @@
 """Batches of PyTorch's DataLoader: worker processes, with and without its thread that pins.
 
 Two worker processes make eight batches, each an eighth of the size, and hand them over in shared memory. Without
-pin_memory the copy to the GPU is one from pageable memory and waits. With it, a thread of the loader copies every
-batch into page-locked memory before the program sees it: `h2d` gets faster, and the thread pays for pinning until
-PyTorch's cache of page-locked memory is warm. `next` is the time the program waits for a batch.
+pin_memory, the copy to the GPU is one from pageable memory, and the program waits for it. With pin_memory, a thread of
+the loader copies every batch into page-locked memory before the program sees it: `h2d` gets faster, and the thread pays
+for pinning until PyTorch's cache of page-locked memory is warm. `next` is the time that the program waits for a batch.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""PyTorch's ways to page-locked memory: none, pin_memory(), and tensors that are born in it.
+"""PyTorch's ways to page-locked memory: none, pin_memory(), and tensors that are allocated in it.
 
-non_blocking=True lets the CPU go on only when the tensor lies in page-locked memory; from pageable memory the copy
-waits all the same. pin_memory() allocates page-locked memory and copies into it, on top of the pageable tensor;
+non_blocking=True lets the CPU continue only if the tensor is in page-locked memory; it still waits for a copy from
+pageable memory. pin_memory() allocates page-locked memory and copies into it, in addition to the pageable tensor.
 torch.empty(pin_memory=True) saves that copy. PyTorch keeps freed page-locked memory for the next tensor of that size,
-so what it costs shows in the first iteration only: run it with --warmup 0 to see it.
+so only the first iteration shows its cost: run it with --warmup 0.
 """
 
 from __future__ import annotations

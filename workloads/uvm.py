@@ -1,7 +1,7 @@
-"""Unified memory: pages migrate to whoever touches them.
+"""Unified memory: pages migrate to the side that touches them.
 
-Managed memory has one address for CPU and GPU. Nothing is copied explicitly: each side faults on the pages that the
-other holds, and the driver migrates them, so every change of side pays again.
+Managed memory has one address for CPU and GPU. The program copies nothing explicitly: each side faults on the pages
+that the other holds, and the driver migrates them, so every change of side costs again.
 """
 
 from __future__ import annotations

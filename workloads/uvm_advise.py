@@ -1,9 +1,9 @@
 """What each piece of advice about unified memory changes, one by one.
 
-The GPU reads managed memory, the CPU reads it, the GPU reads it again; results go to memory of the device. Without
-advice the pages travel each time. Read-mostly leaves a copy on both sides, so only the first `kernel` pays. With the
-host as preferred location the GPU maps the pages where they are and reads them over the link, each time; accessed-by
-makes that mapping at once, without a fault, and also leaves the pages where they are.
+The GPU reads managed memory, the CPU reads it, the GPU reads it again; results go to device memory. Without advice, the
+pages migrate each time. Read-mostly leaves a copy on both sides, so only the first `kernel` pays. With the host as
+preferred location, the GPU maps the pages where they are and reads them over the link each time. Accessed-by creates
+that mapping at once, without a fault, and also leaves the pages where they are.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SPEC = ScenarioSpec(
         },
     },
     variants=(
-        Variant("none", "no advice: the pages migrate at every change of side"),
+        Variant("none", "no advice: the pages migrate at each change of side"),
         Variant(
             "read-mostly",
             "a copy on each side",

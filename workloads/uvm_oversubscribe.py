@@ -1,10 +1,9 @@
-"""Unified memory that does not fit beside what the GPU holds already: pages are evicted while the kernel runs.
+"""Unified memory that does not fit into the rest of the GPU's memory: pages are evicted while the kernel runs.
 
-Managed memory may be larger than the GPU, and then the driver evicts pages for those that are asked for. No more is
-ever asked for than the card has free: after the CPU has written the data, a plain cudaMalloc takes everything but two
-thirds of its size, so the kernel has to push out a third. Meanwhile nobody else gets memory of this GPU, and an
-eviction storm slows everybody on it: the scenario runs only when it is named, and must not be run on a GPU that is
-shared.
+Managed memory may be larger than the GPU. The driver then evicts pages to make room for others. The scenario never
+requests more than the GPU has free: after the CPU has written the data, a plain cudaMalloc takes everything but two
+thirds of its size, so the kernel has to evict a third. During the run, no other program gets memory of this GPU, and an
+eviction storm slows all programs on it. The scenario runs only if it is named. Do not run it on a shared GPU.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 SPEC = ScenarioSpec(
     name="uvm-oversubscribe",
     family="unified memory",
-    summary="managed memory larger than what is left of the GPU: eviction; refuses unless --variant really",
+    summary="managed memory larger than the GPU's free memory: eviction; needs --variant really",
     description=paragraphs(__doc__),
     phases=("alloc", "init", "ballast", "kernel", "cpu_read", "free"),
     memory=("managed",),
@@ -30,7 +29,7 @@ SPEC = ScenarioSpec(
         },
     },
     variants=(
-        Variant("refuse", "describes what it would do, but does not do it"),
+        Variant("refuse", "only describes what it would do"),
         Variant("really", "fills the GPU's memory; use it only on a GPU that nobody else uses", guarded=True),
     ),
 )

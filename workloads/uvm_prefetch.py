@@ -1,4 +1,4 @@
-"""Unified memory that is told where to go before it is needed.
+"""Unified memory that is prefetched before it is needed.
 
 The same program as `uvm`, with one prefetch before the kernel and one before the CPU reads. The pages migrate in
 large pieces at nearly the rate of the link instead of fault by fault, and the kernel runs at the rate of the GPU's

@@ -1,7 +1,7 @@
-"""Unified memory in tiles: one arrives while another is computed and a third goes back.
+"""Unified memory in tiles: one arrives while the GPU computes another and a third returns.
 
-The memory is prefetched in sixteen tiles. One stream brings tiles to the GPU, one computes, one takes them back, and
-events say when a tile may go on; so the kernel and both directions of the link work at once. On one stream each waits
+The memory is prefetched in sixteen tiles. One stream brings tiles to the GPU, one computes, one returns them, and
+events order the steps of a tile. So the kernel and both directions of the link work at once. On one stream, each waits
 for the other. Tiles should be multiples of 2 MiB, the driver's block: give at least 32 MiB.
 """
 
@@ -14,7 +14,7 @@ TILES = 16
 SPEC = ScenarioSpec(
     name="uvm-prefetch-overlap",
     family="unified memory",
-    summary="prefetch of tiles on three streams with events, against one stream",
+    summary="prefetch of tiles on three streams with events, or on one stream",
     description=paragraphs(__doc__),
     phases=("alloc", "init", "tiles", "cpu_read", "free"),
     memory=("managed",),

@@ -1,9 +1,9 @@
 """CPU and GPU that take turns on the same pages, and the advice that keeps the pages in one place.
 
-Four times in a row the GPU writes all of the memory and the CPU reads something of every page, so every page travels
-eight times. The cure says that the host is its preferred location and that the GPU accesses it: the pages stay, the
-kernel works over the link, and `cpu_read` costs nothing. Splitting the data, so that each side keeps its own, is
-better still where the program allows it.
+Four times in a row, the GPU writes all of the memory and the CPU reads something from every page, so every page
+migrates eight times. The cure sets the host as the preferred location and lets the GPU access it: the pages stay, the
+kernel works over the link, and `cpu_read` costs nothing. If the program allows it, splitting the data so that each side
+keeps its own is even better.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ SPEC = ScenarioSpec(
         },
     },
     variants=(
-        Variant("ping-pong", "every page migrates there and back, four times"),
+        Variant("ping-pong", "every page migrates to the GPU and back, four times"),
         Variant(
             "cure",
             "preferred location host, accessed by the GPU: no page migrates",

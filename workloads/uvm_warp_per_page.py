@@ -1,8 +1,8 @@
-"""Unified memory on demand, and how the kernel's access decides the number of faults.
+"""Unified memory on demand, and how the kernel's access determines the number of faults.
 
-The GPU faults in pages of 64 KiB. With one thread for each element, hundreds of warps touch a page at once and all of
-them fault: the driver spends its time on duplicates. With one warp for each page, each page is asked for once, and
-many pages are under way at a time. Both kernels compute the same; `naive` is what everybody writes.
+The GPU faults in pages of 64 KiB. With one thread per element, hundreds of warps touch a page at once, and all of them
+fault: the driver spends its time on duplicates. With one warp per page, each page is requested once, and many pages are
+in flight at a time. Both kernels compute the same; `naive` is the usual way to write it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pinprof.scenario import RunContext, ScenarioSpec, Variant, paragraphs
 SPEC = ScenarioSpec(
     name="uvm-warp-per-page",
     family="unified memory",
-    summary="migration on demand with one warp for each 64 KiB page, against one thread for each element",
+    summary="migration on demand with one warp for each 64 KiB page, or one thread for each element",
     description=paragraphs(__doc__),
     phases=("alloc", "init", "kernel", "cpu_read", "free"),
     memory=("managed",),

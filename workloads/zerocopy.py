@@ -1,7 +1,7 @@
 """The device works directly in page-locked host memory: no copy at all.
 
-Mapped page-locked memory has an address on the device too, so the kernel reads and writes it over the link. That
-saves both copies and their device memory; the allocation creates and pins every page all the same.
+Mapped page-locked memory also has an address on the device, so the kernel reads and writes it over the link. This saves
+both copies and their device memory. The allocation still creates and pins every page.
 """
 
 from __future__ import annotations

@@ -233,7 +233,7 @@ def _nsys_shared() -> Check:
     if not left:
         return Check("nsys's shared memory", "ok", "nothing left behind")
     found = (
-        f"{format_counted(len(left), 'file', 'files')} left by a killed nsys make nsys fail with "
+        f"a killed nsys left {format_counted(len(left), 'file', 'files')}, which make nsys fail with "
         "“Agent launcher failed”"
     )
     fix = f"Run `rm -f {' '.join(str(_SHARED_MEMORY / pattern) for pattern in nsys_keeper.SHARED)}`."
@@ -268,7 +268,7 @@ def _cuda_calls() -> Check:
 
 def _wakeups() -> Check:
     """Who ends a wait: a tracepoint of the scheduler tells."""
-    name = "who ends waits"
+    name = "wake-ups"
     if os.geteuid():
         return Check(name, "info", "inferred: recording it needs root, for the scheduler's tracepoint")
     if tracefs.tracepoint(SCHED_WAKING) is None:

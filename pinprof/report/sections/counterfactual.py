@@ -161,9 +161,9 @@ class OtherMemory(Section):
         run = self.run
         lines: list[RenderableType] = [sentence(printable(self.saving))]
         if run.measured_utc and run.estimates:
-            table = plain_table("an iteration")
+            table = plain_table("one iteration")
             table.add_column("error", no_wrap=True)
-            table.add_column("against measured", no_wrap=True)
+            table.add_column("difference", no_wrap=True)
             table.add_column("with", overflow="fold")
             for row in self.rows:
                 once = f", {kept(units.format_ns(row.estimate.once_ns))} once" if row.estimate.once_ns else ""

@@ -75,14 +75,14 @@ class Memory(Section):
         """(figure, what it is): peaks worth a tile."""
         result = self.result
         tiles = [
-            (units.format_bytes(result.peak[key]), f"{style.label.removeprefix('of it ')} at most")
+            (units.format_bytes(result.peak[key]), f"{style.label.removeprefix('of it ')}, peak")
             for key, style in CURVES
             if result.peak.get(key) or (key == "rss" and key in result.peak)
         ]
         if result.lowest_free_bytes is not None:
-            tiles.append((units.format_bytes(result.lowest_free_bytes), "free on the machine at least"))
+            tiles.append((units.format_bytes(result.lowest_free_bytes), "free on the machine, minimum"))
         if result.peak.get("threads", 0) > 1:
-            tiles.append((units.format_count(result.peak["threads"]), "threads at once"))
+            tiles.append((units.format_count(result.peak["threads"]), "threads, peak"))
         return tiles
 
     @property

@@ -53,7 +53,7 @@ def test_a_kernel_that_has_crashed_gets_no_probes(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("crashed")
 def test_doctor_says_whether_who_ends_waits_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
     def found() -> str:
-        (check,) = [result for result in checks.run() if result.name == "who ends waits"]
+        (check,) = [result for result in checks.run() if result.name == "wake-ups"]
         return check.found
 
     monkeypatch.setattr(os, "geteuid", lambda: 0)

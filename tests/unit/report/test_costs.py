@@ -106,7 +106,7 @@ def test_without_a_single_estimate_nothing_is_claimed_of_other_kinds() -> None:
         "Estimates need measurements of a.b: one; two.",
         "Estimates need measurements of c.d: three.",
     ]
-    assert "against measured" not in str(text(bare))
+    assert "one iteration" not in str(text(bare))
 
 
 def test_the_curve_says_how_much_faster_and_draws_every_point() -> None:

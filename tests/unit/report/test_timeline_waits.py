@@ -98,7 +98,7 @@ def test_memory_is_curves_peaks_and_sentences() -> None:
     assert [(use.title, use.level_bytes.tolist()) for use in over_time.timeline.memory] == [
         ("resident", [MIB, 40 * MIB, 2 * MIB]), ("shared", [0, 8 * MIB, 0]),
     ]  # fmt: skip
-    assert ("40 MiB", "resident at most") in memory.tiles
+    assert ("40 MiB", "resident, peak") in memory.tiles
     figure = memory.figure
     assert figure is not None
     assert [trace["y"] for trace in figure["data"]] == [[1, 40, 2], [0, 8, 0]]
@@ -114,7 +114,7 @@ def test_what_was_over_before_the_first_look_has_figures_but_no_curve() -> None:
     log = replace(LOG, processes=())
     data = gather.build(analyze(replace(capture(SAMPLES, events=(CLOCK, OFF_CPU)), memory=log)))
     page = html.render(data)
-    assert "free on the machine at least" in page
+    assert "free on the machine, minimum" in page
     assert 'data-plot="memory"' not in page
 
 
