@@ -233,7 +233,7 @@ def _nsys_shared() -> Check:
     if not left:
         return Check("nsys's shared memory", "ok", "nothing left behind")
     found = (
-        f"a killed nsys left {format_counted(len(left), 'file', 'files')}, which make nsys fail with "
+        f"{format_counted(len(left), 'file is', 'files are')} left over from a killed nsys, so nsys fails with "
         "“Agent launcher failed”"
     )
     fix = f"Run `rm -f {' '.join(str(_SHARED_MEMORY / pattern) for pattern in nsys_keeper.SHARED)}`."
