@@ -1,16 +1,16 @@
 #!/bin/sh
-# Runs `pinprof check` as a job of a CI system. What to do comes by these variables alone, so that nothing that somebody
-# else may choose is read as shell:
-#   PINPROF_CAPTURES  captures to judge, one a line; * and ? name several
-#   PINPROF_COMMAND   a command line to run and judge, in place of captures
-#   PINPROF_BUDGET    the file with the budgets; else pinprof.toml or pyproject.toml
-#   PINPROF_AGAINST   captures of the baseline, one a line
-#   PINPROF_BASELINE  the baseline's command line, run in turns with the command
-#   PINPROF_ALLOW_UNASSESSABLE  true: what cannot be judged does not fail the job
-#   PINPROF_OPTIONS   further options of `pinprof check`, one a line
-#   PINPROF_REPORTS   the folder of the reports; else pinprof-check
-#   PINPROF_PACKAGE   what pip installs; else pinprof is there already
-#   PINPROF_PYTHON    the interpreter; else python3
+# Runs `pinprof check` as a job of a CI system. Its only inputs are these variables, so that the shell never runs text
+# that somebody else chose:
+#   PINPROF_CAPTURES  captures to judge, one per line; * and ? name several
+#   PINPROF_COMMAND   a command line to run and judge, instead of captures
+#   PINPROF_BUDGET    the file with the budgets; by default pinprof.toml or pyproject.toml
+#   PINPROF_AGAINST   captures of the baseline, one per line
+#   PINPROF_BASELINE  the baseline's command line; its runs alternate with those of the command
+#   PINPROF_ALLOW_UNASSESSABLE  true: a budget that cannot be judged does not fail the job
+#   PINPROF_OPTIONS   more options of `pinprof check`, one per line
+#   PINPROF_REPORTS   the folder of the reports; by default pinprof-check
+#   PINPROF_PACKAGE   what pip installs; empty if pinprof is installed
+#   PINPROF_PYTHON    the interpreter; by default python3
 # Its exit status is that of `pinprof check`: 0 all budgets hold, 3 one is broken, 4 one could not be judged.
 set -eu
 newline='
@@ -44,7 +44,7 @@ for one in ${PINPROF_AGAINST:-}; do
   set -- "$@" "--against=$one"
 done
 
-# Reports of an earlier run say nothing of this one.
+# Remove the reports of earlier runs.
 mkdir -p "$reports"
 for form in junit=junit.xml sarif=pinprof.sarif gitlab=codequality.json markdown=summary.md github=annotations.txt; do
   rm -f "$reports/${form#*=}"
@@ -57,7 +57,7 @@ done
 unset IFS
 [ -z "${PINPROF_COMMAND:-}" ] || set -- "$@" -- sh -c "$PINPROF_COMMAND"
 
-# GitHub reads commands in whatever a step prints; names of a program are none.
+# GitHub runs commands that a step prints; names of a program must not be commands.
 token=
 if [ "${GITHUB_ACTIONS:-}" = true ]; then
   token=$("$python" -c 'import secrets; print(secrets.token_hex(16))')
