@@ -68,10 +68,10 @@ def when(hold: Hold) -> str:
 def crowded_words(hold: Hold) -> str:
     """What is said of such ranks."""
     late = sum(one.ns - one.others_ns for one in hold.causes if one.cause == RUNNABLE)
-    comes = "comes" if len(hold.ranks) == 1 else "come"
+    comes, gets = ("comes", "it gets") if len(hold.ranks) == 1 else ("come", "they get")
     return (
-        f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because it"
-        f" gets a CPU {_time(hold, late)} later than the others. Give each rank its own CPUs."
+        f"{rank_names(hold.ranks).capitalize()} {comes} last {when(hold)}, for {format_ns(hold.cost_ns)}, because"
+        f" {gets} a CPU {_time(hold, late)} later than the others. Give each rank its own CPUs."
     )
 
 

@@ -152,11 +152,11 @@ def _zero_copy(times: Times) -> Answer | None:
         f"around the same kernel {format_ns(copied)}, each further pass {format_ns(kernel)}."
     )
     if passes is None:
-        return Answer("Does the GPU read the data only once?", "let the kernel access mapped memory", figures)
+        return Answer("Does the GPU access the data only once?", "let the kernel access mapped memory", figures)
     if passes < 1:
-        return Answer("Does the GPU read the data only once?", "copy it anyway", figures)
+        return Answer("Does the GPU access the data only once?", "copy it anyway", figures)
     often = "only once" if passes == 1 else f"{passes:,} times at most"
-    question = f"Does the GPU read the data {often}?"
+    question = f"Does the GPU access the data {often}?"
     return Answer(question, "let the kernel access mapped memory", figures)
 
 
