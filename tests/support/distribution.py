@@ -11,10 +11,14 @@ RECORD_NOTHING = {
     "test_case_table.py",
     "test_command_line.py",
     "test_counterfactual_h200.py",
+    "test_diff.py",
+    "test_fleet.py",
     "test_h200_calls.py",
     "test_h200_captures.py",
     "test_h200_scenarios.py",
+    "test_nccl.py",
     "test_pprof_tools.py",
+    "test_site.py",
     "test_wheel.py",
 }
 """Modules of tests/integration that any worker may run beside a recording."""
