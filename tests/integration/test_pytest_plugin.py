@@ -66,10 +66,11 @@ def test_mistyped():
 def test_blocks(pinprof_record):
     touch(16)
     with pinprof_record("load") as block:
-        touch(32)
+        for _ in range(8):  # on a busy machine, Python's frames may not be read for some tens of milliseconds
+            touch(32)
     touch(16)
-    assert 8192 <= block.page_faults < 9000
-    block.check(page_faults=9000)
+    assert 65_536 <= block.page_faults < 67_000
+    block.check(page_faults=67_000)
     if not block.missing and block.memory_ns is not None:
         assert block.result.headline
         assert "touch" in {line.function for line in block.analysis.python[1].lines}
@@ -291,7 +292,7 @@ def test_budgets_that_hold_pass_and_others_fail(sampled: Ran) -> None:
     assert sampled.passed == {
         "test_holds", "test_blocks", "test_second_attempt",
         "test_others_do_not_count", "test_without_mark",
-    }  # fmt: skip
+    }, sampled.text  # fmt: skip
 
 
 def test_a_broken_budget_says_what_where_and_what_next(sampled: Ran) -> None:
