@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity
+from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity, ToMeasure
 from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import tracing_ns
 from pinprof.trial.cures import Cure
@@ -22,8 +22,14 @@ _NEAR = 2.0
 """A printed number is taken for the seconds of the work, or of the run, within this factor."""
 
 
-def answered(found: Sequence[Opportunity], cure: Cure) -> tuple[Opportunity, ...]:
-    """The opportunities that a cure is tried for."""
+def candidates(analysis: Analysis | None) -> tuple[Opportunity | ToMeasure, ...]:
+    """What cures are tried for: opportunities, and costs whose saving only a measurement shows."""
+    answer = analysis.opportunities if analysis else None
+    return (*answer.found, *answer.to_measure) if answer else ()
+
+
+def answered(found: Sequence[Opportunity | ToMeasure], cure: Cure) -> tuple[Opportunity | ToMeasure, ...]:
+    """Those that a cure is tried for."""
     return tuple(one for one in found if one.cure.id in cure.answers)
 
 

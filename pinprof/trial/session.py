@@ -183,8 +183,8 @@ class _Trial:
         rows: Sequence[Cure] = asked or self._selected()
         candidates = [_Candidate(row) for row in rows]
         for one in candidates:
-            found = self._analysis.opportunities.found if self._analysis and self._analysis.opportunities else ()
-            one.titles = tuple(answer.title for answer in prediction.answered(found, one.cure))
+            answered = prediction.answered(prediction.candidates(self._analysis), one.cure)
+            one.titles = tuple(answer.title for answer in answered)
             self._prepare(one)
         return candidates
 
@@ -216,7 +216,7 @@ class _Trial:
         capture = self._analysis.capture
         rows = [
             row
-            for row in answering(frozenset(one.cure.id for one in found))
+            for row in answering(frozenset(one.cure.id for one in prediction.candidates(self._analysis)))
             if not row.needs or recorded.uses(capture, _LIBRARIES[row.needs])
         ]
         carries = [sum(one.saving.likely_ns for one in found if one.cure.id in row.predicted_by) for row in rows]

@@ -20,6 +20,7 @@ from pinprof.analyze.opportunities.results import (
     Saving,
     Site,
     Steps,
+    ToMeasure,
     WallTable,
 )
 from pinprof.analyze.results import main_event
@@ -74,7 +75,11 @@ def opportunities(found: int = 2, text: str = "", samples: frozenset[int] = froz
         if rows
         else ()
     )
-    return Opportunities(tuple(rows), refused, ("Copies by other libraries were not traced.",), headline)
+    unknown = "It takes 40 ms. Depends on the caches."
+    to_measure = tuple(
+        ToMeasure(f"Fills memory {text}".strip(), one.site, 40 * MS, one.cure, unknown) for one in rows[:1]
+    )
+    return Opportunities(tuple(rows), to_measure, refused, ("Copies by other libraries were not traced.",), headline)
 
 
 def course(

@@ -31,6 +31,8 @@ class Candidate:
     basis: tuple[str, ...] = ()
     evidence: tuple[Evidence, ...] = ()
     causes: Mapping[str, int] | None = None
+    unknown: str = ""
+    """Why nobody knows the saving without a measurement, in a sentence; empty where it can be predicted."""
 
     @property
     def saving(self) -> Saving:

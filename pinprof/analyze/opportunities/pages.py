@@ -34,6 +34,13 @@ LEAST_FREED = 0.05
 """Of what pages cost at a place: where less is spent on giving memory back, it is made once and kept."""
 LEAST_FREED_OF_ALL = 0.08
 """The same of what pages cost at all places, from the first page that one of them makes to its last."""
+HUGE_FREED = 0.35
+"""Of these limits for huge pages: freeing takes 4 % of what a huge page costs, and 12 % of what a small page costs
+(docs/opportunities.md)."""
+LEAST_FREES = 4
+"""Samples: fewer of them do not show that huge pages are freed."""
+SHRINKS = 0.3
+"""Of the growth of the program's memory: where it shrinks by more meanwhile, huge pages are freed and made again."""
 FREES_ALONE = 0.5
 """From this share of giving back on, a place only does that."""
 LEAST_SHARE = 0.05
@@ -52,9 +59,18 @@ class _Kind:
     small: tuple[float, float, float]
     huge: tuple[float, float, float] = (0.0, 0.2, 0.9)
     """Zeroing a huge page brings it into the cache, which the first writes would have to do otherwise."""
+    unknown: str = ""
+    """Why nobody knows what the cure saves without a measurement; empty where it can be predicted."""
 
 
 _AGAIN = _Kind("reuse-memory", "allocates and fills new memory each time.", (0.77, 0.9, 1.0))
+_HUGE_AGAIN = _Kind(
+    "reuse-memory",
+    "allocates and fills large memory each time, in huge pages.",
+    _AGAIN.small,
+    unknown="Zeroing leaves each new page in the CPU's caches. Depending on these, memory that stays saves between"
+    " nothing and most of that.",
+)
 _ONCE = _Kind("huge-pages", "fills large memory page by page.", (0.5, HUGE_PAGES_SAVE, 0.85), (0.0, 0.0, 0.0))
 _FORKS = _Kind(
     "spawn", "forks while it uses a lot of memory, so page tables are copied and freed again.", (0.7, 0.9, 1.0)
@@ -78,13 +94,13 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     for made, group in _with_their_frees(scene, marks, scene.by_place(rows)):
         if scene.ns(group) < least:
             continue
-        kind = _kind(scene, marks, group, elsewhere=_frees_meanwhile(scene, marks, made, rows))
+        kind = _kind(scene, marks, group, *_made_again(scene, marks, made, group, rows))
         huge = scene.ns(group[marks.huge[group]])
         small = scene.ns(group) - huge
         low, likely, high = (
             small * of_small + huge * of_huge for of_small, of_huge in zip(kind.small, kind.huge, strict=True)
         )
-        if likely < least:
+        if (high if kind.unknown else likely) < least:
             continue
         cost = small + huge
         yield _candidate(scene, kind, made, group, Estimate(cost - likely, cost - high, cost - low, RUN))
@@ -154,21 +170,38 @@ def _by_parent(scene: Scene, marks: _Marks, groups: list[Int64]) -> tuple[list[I
     return [group for group in left if len(group)], parent, np.concatenate([group[theirs[group]] for group in groups])
 
 
-def _frees_meanwhile(scene: Scene, marks: _Marks, made: Int64, rows: Int64) -> bool:
-    """Whether memory is given back, at any place, while this one makes pages: Python frees here what it made there.
+def _made_again(scene: Scene, marks: _Marks, made: Int64, group: Int64, rows: Int64) -> tuple[bool, bool]:
+    """Whether memory is freed in turn with the pages that this place makes; and whether so if these are huge.
 
-    A place that is passed once gives nothing back before it has made its last page.
+    The place frees memory itself, or any place does meanwhile: Python frees here what it made there. A place that is
+    passed once frees nothing before it has made its last page.
     """
     times = scene.course.wall.time_ns
     making = times[made[~marks.frees[made]]]
     if not len(making):
-        return True
+        return True, True
     meanwhile = rows[(times[rows] >= making.min()) & (times[rows] <= making.max())]
-    return scene.ns(meanwhile[marks.frees[meanwhile]]) >= LEAST_FREED_OF_ALL * max(scene.ns(meanwhile), 1)
+    freed = max(
+        scene.ns(part[marks.frees[part]]) / (least * max(scene.ns(part), 1))
+        for part, least in ((group, LEAST_FREED), (meanwhile, LEAST_FREED_OF_ALL))
+    )
+    again = freed >= 1
+    often = freed >= HUGE_FREED and marks.frees[meanwhile].sum() >= LEAST_FREES
+    return again, bool(again or often or _shrinks(scene, making.min(), making.max()))
 
 
-def _kind(scene: Scene, marks: _Marks, group: Int64, *, elsewhere: bool) -> _Kind:
-    """What most of the time at this place says; `elsewhere`: other places give memory back in turn with it."""
+def _shrinks(scene: Scene, first_ns: int, last_ns: int) -> bool:
+    """Whether the program's memory shrinks by much of what it grows by, between these times."""
+    log = scene.capture.memory
+    for process in log.processes if log is not None else ():
+        if process.pid == scene.course.pid and "rss" in process.values:
+            steps = np.diff(process.values["rss"][(process.time_ns >= first_ns) & (process.time_ns <= last_ns)])
+            return bool(-steps[steps < 0].sum() > SHRINKS * steps[steps > 0].sum())
+    return False
+
+
+def _kind(scene: Scene, marks: _Marks, group: Int64, again: bool, huge_again: bool) -> _Kind:
+    """What most of the time at this place says; `again` and `huge_again` are those of `_made_again`."""
     kinds = {
         name: scene.ns(group[mask[group]])
         for name, mask in (
@@ -178,7 +211,6 @@ def _kind(scene: Scene, marks: _Marks, group: Int64, *, elsewhere: bool) -> _Kin
     }  # fmt: skip
     most = max(kinds, key=lambda name: kinds[name])
     cost = max(scene.ns(group), 1)
-    again = elsewhere or scene.ns(group[marks.frees[group]]) >= LEAST_FREED * cost
     if most == "fork":
         return _FORKS
     if most == "pins":
@@ -189,6 +221,8 @@ def _kind(scene: Scene, marks: _Marks, group: Int64, *, elsewhere: bool) -> _Kin
         shared = 2 * scene.ns(group[(marks.file & marks.shared)[group]]) > kinds["file"]
         shared |= scene.ns(group[marks.freed_shared[group]]) >= LEAST_FREED * cost
         return _SHARES if shared and again else _MAPS
+    if not again and huge_again and 2 * scene.ns(group[marks.huge[group]]) > cost:
+        return _HUGE_AGAIN
     return _AGAIN if again else _ONCE
 
 
@@ -212,6 +246,7 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
         cure=cure(kind.cure, scene.framework),
         basis=(f"Page handling costs {format_ns(cost)} here: {first}.",),
         evidence=(Evidence(f"This is {format_share(cost, max(scene.phase_ns('work'), 1))} of the work."),),
+        unknown=kind.unknown,
     )
 
 

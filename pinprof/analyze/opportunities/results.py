@@ -214,10 +214,24 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class ToMeasure:
+    """A cost that a cure reduces by an unknown part: a measurement decides."""
+
+    title: str
+    site: Site
+    cost_ns: int
+    """Wall time of the critical thread."""
+    cure: Cure
+    reason: str
+    """Why the saving is unknown, and how to measure it."""
+
+
+@dataclass(frozen=True)
 class Opportunities:
     """The answer: what to change, best first."""
 
     found: tuple[Opportunity, ...]
+    to_measure: tuple[ToMeasure, ...]
     refused: tuple[Refused, ...]
     unseen: tuple[str, ...]
     """What the recording could not show, one sentence each."""

@@ -14,7 +14,15 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, PhaseName, Refused, Saving
+from pinprof.analyze.opportunities.results import (
+    Evidence,
+    Opportunities,
+    Opportunity,
+    PhaseName,
+    Refused,
+    Saving,
+    ToMeasure,
+)
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
 from pinprof.model import Capture, clock_event
@@ -48,10 +56,11 @@ _MEMORY_LEVELS = ("fault", "pin", "free", "dma", "uvm", "copy", "uffd", "populat
 
 
 def search(scene: Scene) -> Opportunities:
-    """What to change, best first; what would not pay; and the headline."""
+    """What to change, best first; what only a measurement decides; what would not pay; and the headline."""
     candidates = [candidate for detector in DETECTORS for candidate in detector(scene)]
     candidates.sort(key=lambda candidate: -candidate.saving.likely_ns)
     found: list[Opportunity] = []
+    to_measure: list[ToMeasure] = []
     refused: list[Refused] = []
     claimed = np.zeros(len(scene.course.wall), np.bool_)
     for candidate in candidates:
@@ -63,14 +72,18 @@ def search(scene: Scene) -> Opportunities:
         phase_ns = scene.undisturbed_ns(candidate.phase)
         if not candidate.site.place:
             continue  # Nobody could be told where to change something.
-        if worth_telling(saving.likely_ns, phase_ns):
+        if candidate.unknown:
+            to_measure.append(_to_measure(candidate))
+        elif worth_telling(saving.likely_ns, phase_ns):
             claimed[rows] = True
             found.append(_opportunity(scene, candidate, saving, len(found) + 1))
         elif candidate.cost_ns >= max(REFUSED_SHARE * phase_ns, LEAST_NS):
             refused.append(_refused(candidate, saving))
     found.sort(key=lambda one: -one.saving.likely_ns)
     ranked = [replace(one, rank=number) for number, one in enumerate(found, 1)]
-    return Opportunities(tuple(ranked), tuple(refused), _unseen(scene), _headline(scene, ranked, refused))
+    to_measure.sort(key=lambda one: -one.cost_ns)
+    headline = _headline(scene, ranked, to_measure, refused)
+    return Opportunities(tuple(ranked), tuple(to_measure), tuple(refused), _unseen(scene), headline)
 
 
 def _scaled(saving: Saving, share: float) -> Saving:
@@ -124,10 +137,22 @@ def _refused(candidate: Candidate, saving: Saving) -> Refused:
     return Refused(candidate.title, candidate.site, reason)
 
 
-def _headline(scene: Scene, found: list[Opportunity], refused: list[Refused]) -> str:
+def _to_measure(candidate: Candidate) -> ToMeasure:
+    measured = f"`pinprof try` measures what {candidate.cure.id} saves."
+    reason = f"It takes {format_ns(candidate.cost_ns)}. {candidate.unknown} {measured}"
+    return ToMeasure(candidate.title, candidate.site, candidate.cost_ns, candidate.cure, reason)
+
+
+def _headline(scene: Scene, found: list[Opportunity], to_measure: list[ToMeasure], refused: list[Refused]) -> str:
     work = scene.phase_ns("work")
     if not found and not _sees_enough(scene):
         return ""
+    if not found and to_measure:
+        costliest = to_measure[0]
+        return (
+            f"{costliest.title.rstrip('.')}: this takes {format_ns(costliest.cost_ns)} of"
+            f" {format_ns(work)} of work, and `pinprof try` measures what a cure saves."
+        )
     if not found:
         memory = np.array([row.level in _MEMORY_LEVELS for row in CATEGORIES], np.bool_)[scene.leaf] & scene.in_work()
         spent = int(scene.course.wall.ns[memory].sum())

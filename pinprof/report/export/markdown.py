@@ -105,10 +105,10 @@ def _change(change: WhatToChange) -> Iterator[str]:
         yield from ("", f"{change.nothing} Searched for: {', '.join(change.looked_for)}.")
     for card in change.cards:
         yield from _card(card)
-    if change.refused:
-        yield from ("", "### Not worth changing", "")
-    for one in change.refused:
-        yield f"- {text(one.title)} ({text(site_words(one.site))}): {text(one.reason)}"
+    for heading, rows in change.others:
+        yield from ("", f"### {heading}", "")
+        for one in rows:
+            yield f"- {text(one.title)} ({text(site_words(one.site))}): {text(one.reason)}"
     if change.unseen:
         yield from ("", "Not visible:", "")
     for line in change.unseen:

@@ -14,7 +14,7 @@ from rich.text import Text
 from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site
+from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site, ToMeasure
 from pinprof.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData
@@ -67,14 +67,22 @@ class WhatToChange(Section):
     """The answer."""
 
     key, title = "opportunities", "What to change"
-    absent = (("opportunities", ()), ("refused", ()), ("unseen", ()))
+    absent = (("opportunities", ()), ("to_measure", ()), ("refused", ()), ("unseen", ()))
 
     cards: tuple[Card, ...]
+    to_measure: tuple[ToMeasure, ...]
     refused: tuple[Refused, ...]
     unseen: tuple[str, ...]
     headline: str
 
     looked_for = LOOKED_FOR
+
+    @property
+    def others(self) -> tuple[tuple[str, tuple[ToMeasure | Refused, ...]], ...]:
+        """What is no opportunity but is named all the same, by its heading."""
+        rest = (("Worth a measurement", self.to_measure), ("Not worth changing", self.refused))
+        return tuple((heading, rows) for heading, rows in rest if rows)
+
     site_words = staticmethod(lambda site: site_words(site))
 
     @classmethod
@@ -83,17 +91,22 @@ class WhatToChange(Section):
         answer = analysis.opportunities
         if answer is None:
             return None
-        return cls(tuple(_cards(answer, analysis, shared)), answer.refused, answer.unseen, answer.headline)
+        return cls(
+            tuple(_cards(answer, analysis, shared)), answer.to_measure, answer.refused, answer.unseen, answer.headline
+        )
 
     @property
     def nothing(self) -> str:
         """What no opportunity means: a recording may show too little to tell."""
+        if self.to_measure:
+            return "No change has a known saving."
         return "Nothing to gain." if self.headline else "This recording has too little data to suggest changes."
 
     def to_json(self) -> dict[str, Any]:
-        """Every opportunity, what would not pay, and what could not be seen."""
+        """Every opportunity, what a measurement decides, what would not pay, and what could not be seen."""
         return {
             "opportunities": [_json(card.it) for card in self.cards],
+            "to_measure": [asdict(one) for one in self.to_measure],
             "refused": [asdict(one) for one in self.refused],
             "unseen": list(self.unseen),
         }
@@ -105,11 +118,11 @@ class WhatToChange(Section):
             lines += _card_text(card)
         if not self.cards:
             lines.append(sentence(f"{self.nothing} Searched for: {', '.join(self.looked_for)}.", "dim"))
-        if self.refused:
-            lines.append(Text("Not worth changing:", "bold"))
-        for one in self.refused:
-            words = printable(f"{one.title} · {site_words(one.site)}: {one.reason}")
-            lines.append(Padding(sentence(words), (0, 0, 0, 3), expand=False))
+        for heading, rows in self.others:
+            lines.append(Text(f"{heading}:", "bold"))
+            for one in rows:
+                words = printable(f"{one.title} · {site_words(one.site)}: {one.reason}")
+                lines.append(Padding(sentence(words), (0, 0, 0, 3), expand=False))
         lines += [sentence(printable(f"Not visible: {line}"), "dim") for line in self.unseen]
         yield from titled(self.title, Group(*lines))
 

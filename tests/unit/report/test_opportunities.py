@@ -57,6 +57,7 @@ def test_json_has_every_key_of_an_opportunity() -> None:
     assert first["saving_ns"] == {"low": 1100 * MS, "likely": 1300 * MS, "high": 1400 * MS}
     assert [one["rank"] for one in document["opportunities"]] == [1, 2]
     assert document["refused"][0]["reason"] == "Copied once: pinning costs 85 ms and saves 22 ms."
+    assert document["to_measure"][0]["cure"]["id"] == "pool"
     assert document["unseen"] == ["Copies by other libraries were not traced."]
     assert document["headline"] == opportunities(2).headline
     json.loads(json.dumps(document, default=str))
@@ -78,7 +79,7 @@ def test_json_counts_phases_from_the_timelines_start() -> None:
 
 def test_keys_stay_where_nobody_looked() -> None:
     document = to_json(build(replace(recorded(), opportunities=None, course=None)))
-    assert [document[key] for key in ("opportunities", "refused", "unseen", "phases")] == [(), (), (), ()]
+    assert [document[key] for key in ("opportunities", "to_measure", "refused", "unseen", "phases")] == [()] * 5
     assert document["steps"] is None
     assert document["critical_thread"] is None
 
@@ -150,8 +151,9 @@ def test_the_whole_text_has_code_basis_evidence_and_what_would_not_pay() -> None
     for part in (
         "What to change", "saves 1.3 s (1.1–1.4 s) of 1.8 s of work; costs 1.41 s: pin.faultin 900 ms",
         "cudaDeviceGetDefaultMemPool(&pool, device);", "PINPROF_POOL=1", "759 µs a pair, measured in this run.",
-        "(pinprof report --explain pin.faultin)", "Not worth changing:", ("Copied once: pinning costs 85 ms and "
-            "saves 22 ms."),
+        "(pinprof report --explain pin.faultin)", "Worth a measurement:", "Depends on the caches.",
+        "Not worth changing:",
+        "Copied once: pinning costs 85 ms and saves 22 ms.",
         "60 steps, median 20.1 ms, slowest 31 ms at 2", "cpu-clock",
     ):  # fmt: skip
         assert part in " ".join(shown.split())

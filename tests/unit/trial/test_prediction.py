@@ -38,7 +38,7 @@ def ratio(
     """What is promised of a run of 2.4 s that waited so long for a processor, in phase work."""
     row = {"time_ns": 500 * MS, "ns": runnable_ms * MS, "phase": PHASE_NAMES.index("work")}
     analysis: Any = SimpleNamespace(
-        opportunities=SimpleNamespace(found=opportunities),
+        opportunities=SimpleNamespace(found=opportunities, to_measure=()),
         course=replace(course(0), wall=WallTable.of(1, **row)),
         capture=SimpleNamespace(activity=None if not traced else traced_calls(traced)),
         attribution=SimpleNamespace(leaf=np.array([LEAF["wait.runnable"]])),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from pinprof.analyze.opportunities import pages
 from pinprof.analyze.opportunities.candidate import Candidate
+from pinprof.model import MemoryLog, ProcessMemory
 from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu, waited
 from tests.support.stacks import Sample
 
@@ -20,14 +23,17 @@ FORK = ("main@/app", "fork@/libc.so.6", "__x64_sys_clone", "kernel_clone", "copy
 
 
 def found(
-    *parts: tuple[int, Sequence[str]], calls: Sequence[Traced] = (), extra: Sequence[Sample] = ()
+    *parts: tuple[int, Sequence[str]],
+    calls: Sequence[Traced] = (),
+    extra: Sequence[Sample] = (),
+    memory: MemoryLog | None = None,
 ) -> list[Candidate]:
     """What is found in so many milliseconds of each stack, and as much other work that the whole is 200 ms."""
     samples, now = list(extra), 0
     for length, stack in (*parts, (200 - sum(length for length, _ in parts), ("main@/app",))):
         samples += ran(now, now + length, stack)
         now += length
-    return list(pages.page_costs(scene(recorded(samples, calls))))
+    return list(pages.page_costs(scene(replace(recorded(samples, calls), memory=memory))))
 
 
 def shares(kind: pages._Kind, small: float, huge: float = 0.0) -> tuple[float, float, float]:
@@ -79,6 +85,27 @@ def test_small_parts_of_the_work_are_not_worth_a_line() -> None:
 
 def test_huge_pages_cure_no_huge_pages() -> None:
     assert found((50, HUGE)) == []
+
+
+def test_what_large_memory_in_huge_pages_costs_each_time_is_to_be_measured() -> None:
+    (one,) = found(*((39, HUGE), (1, FREE)) * 5)
+    assert (one.cure.id, one.cost_ns, bool(one.unknown)) == ("reuse-memory", 200 * MS, True)
+    assert found((97, HUGE), (3, FREE)) == [], "freed after the last page is made"
+    assert not found((50, HUGE), (10, FREE))[0].unknown, "much is freed"
+
+
+def rising_to(*mib: int) -> MemoryLog:
+    """The program's memory every 10 ms."""
+    time_ns = np.arange(len(mib)) * 10 * MS
+    held = ProcessMemory(100, "app", time_ns, {"rss": np.array(mib, np.int64) << 20})
+    return MemoryLog(time_ns, {}, (held,))
+
+
+def test_memory_that_shrinks_while_huge_pages_are_made_is_made_again() -> None:
+    (one,) = found((100, HUGE), memory=rising_to(100, 400, 100, 300, 200, 400))
+    assert one.unknown
+    assert found((100, HUGE), memory=rising_to(100, 200, 300, 280, 400, 500)) == []
+    assert found((100, SMALL), memory=rising_to(100, 400, 100, 300, 200, 400))[0].cure.id == "huge-pages"
 
 
 def test_each_place_counts_and_frees_belong_to_the_heaviest() -> None:
