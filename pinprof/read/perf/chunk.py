@@ -1,4 +1,4 @@
-"""A chunk of records in a buffer → columns of its samples and their distinct call chains.
+"""A chunk of records → columns of its samples and their distinct call chains.
 
 All samples of one event have their fixed fields at the same places, so each field of a whole chunk is one numpy
 gather. A chunk is reduced without regard to others, so that other processes can do it (workers.py).
@@ -19,21 +19,9 @@ from pinprof.read.perf.addresses import GUEST, address_chains
 from pinprof.read.perf.chains import Chains, positions, reduced
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
-from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Layouts, RawSamples
+from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, RawSamples
 
 _MAX_RECORD = 1 << 16
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Records in a buffer."""
-
-    words: UInt64
-    at: Int64
-    """The word at which each sample begins."""
-    layouts: Layouts
-    counted: int
-    """Samples before this chunk, for recordings without times."""
 
 
 @dataclass(frozen=True)
@@ -53,9 +41,9 @@ class Reduced:
     corrupt_bytes: int
 
 
-def reduced_chunk(chunk: Chunk, spaces: SpaceTable, deferred: DeferredChains) -> Reduced:
-    """Turn samples into columns; `spaces` and `deferred` are those of the whole recording."""
-    words, at, layouts = chunk.words, chunk.at, chunk.layouts.each
+def reduced_chunk(chunk: Chunk, file: int, spaces: SpaceTable, deferred: DeferredChains) -> Reduced:
+    """Turn samples of an open file into columns; `spaces` and `deferred` are those of the whole recording."""
+    (words, at), layouts = chunk.words(file), chunk.layouts.each
     size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
     source = chunk.layouts.sources_of(words, at, size)
     samples = RawSamples.of(len(at))

@@ -11,8 +11,8 @@ from pinprof.columns import GrowingColumn
 from pinprof.cuda_functions import READ_PIECES
 from pinprof.model import Int32, Int64, UInt64
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
-from pinprof.read.perf.chunk import Chunk, Reduced
-from pinprof.read.perf.samples import PAYLOAD_WORDS, Layouts, RawSamples, words_of
+from pinprof.read.perf.chunk import Reduced
+from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples
 
 Pending = Callable[[], Reduced]
 """What a chunk comes to, once it is asked for."""
@@ -29,7 +29,6 @@ class SampleGatherer:
         self._reduce = reduce
         self._ahead = ahead
         self._pending: deque[Pending] = deque()
-        self._counted = 0
         self._columns = {
             name: GrowingColumn(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()
         }
@@ -38,13 +37,9 @@ class SampleGatherer:
         self._batches: list[tuple[Int64, UInt64]] = []
         self._kept = 0
 
-    def take(self, buffer: bytearray, end: int, starts: list[int], layouts: Layouts) -> None:
-        """Take in the samples at `starts`; the buffer may be used for others afterwards."""
-        words, at = words_of(buffer, end, starts)
-        if self._ahead:
-            words = words.copy()
-        self._pending.append(self._reduce(Chunk(words, at, layouts, self._counted)))
-        self._counted += len(starts)
+    def take(self, chunk: Chunk) -> None:
+        """Take in some samples."""
+        self._pending.append(self._reduce(chunk))
         while len(self._pending) > self._ahead:
             self._add(self._pending.popleft()())
 

@@ -17,9 +17,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
-from pinprof.read.perf.chunk import Chunk, Reduced, reduced_chunk
+from pinprof.read.perf.chunk import Reduced, reduced_chunk
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
+from pinprof.read.perf.samples import Chunk
 
 _WORTH_IT = 400_000
 """Samples from which processes gain more than their start takes."""
@@ -28,10 +29,10 @@ _MOST = 8
 
 @contextmanager
 def reducing(
-    spaces: SpaceTable, deferred: DeferredChains, samples: int
+    file: int, spaces: SpaceTable, deferred: DeferredChains, samples: int
 ) -> Iterator[tuple[Callable[[Chunk], Callable[[], Reduced]], int]]:
-    """How chunks are reduced, and how many may be under way at a time; `samples` is how many there will be."""
-    here = partial(reduced_chunk, spaces=spaces, deferred=deferred)
+    """How chunks of an open file are reduced, and how many may be under way; `samples` is how many there are."""
+    here = partial(reduced_chunk, file=file, spaces=spaces, deferred=deferred)
     count = min(len(os.sched_getaffinity(0)), _MOST) if samples >= _WORTH_IT and sys.executable else 1
     if count < 2:
         yield (lambda chunk: partial(here, chunk)), 0
@@ -39,7 +40,7 @@ def reducing(
     with ExitStack() as stack:
         idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
         for _ in range(count):
-            idle.put(stack.enter_context(_worker(spaces, deferred)))
+            idle.put(stack.enter_context(_worker(file, spaces, deferred)))
         pool = stack.enter_context(ThreadPoolExecutor(count))
 
         def reduce(chunk: Chunk) -> Reduced:
@@ -72,7 +73,7 @@ class _Worker:
 
 
 @contextmanager
-def _worker(spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
+def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
     """A process that ends with the block."""
     package = str(Path(__file__).parents[3])
     process = subprocess.Popen(
@@ -81,12 +82,13 @@ def _worker(spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
+        pass_fds=(file,),
         env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))},
     )
     try:
         worker = _Worker(process)
         with suppress(OSError):
-            pickle.dump((spaces, deferred), worker._to, 5)
+            pickle.dump((file, spaces, deferred), worker._to, 5)
         yield worker
     finally:
         process.kill()
@@ -96,13 +98,13 @@ def _worker(spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
 def _serve() -> None:
     """Answer chunks from standard input until it ends."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
-    spaces, deferred = pickle.load(source)  # noqa: S301 — from the process that started this one
+    known = pickle.load(source)  # noqa: S301 — from the process that started this one
     while True:
         try:
             chunk = pickle.load(source)  # noqa: S301 — likewise
         except EOFError:
             return
-        pickle.dump(reduced_chunk(chunk, spaces, deferred), target, 5)
+        pickle.dump(reduced_chunk(chunk, *known), target, 5)
         target.flush()
 
 
