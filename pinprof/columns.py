@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -85,6 +85,14 @@ class Table:
         begins: Int64 = next(getattr(self, name) for name in _columns(type(self)) if name in _TIMES)
         return self.take((begins >= start_ns) & (begins < end_ns))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: of a `uniform` column one value."""
+        return {name: _Uniform.of(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values = {name: uniform(*value) if isinstance(value, _Uniform) else value for name, value in state.items()}
+        vars(self).update(values)
+
     def unload(self) -> None:
         """Give back the memory of columns that lie in files; whoever looks at them again reads them again."""
         for name in _columns(type(self)):
@@ -99,6 +107,21 @@ class Table:
         return replace(
             self, **{name: getattr(self, name) + offset_ns for name in _columns(type(self)) if name in _TIMES}
         )
+
+
+class _Uniform(NamedTuple):
+    """A `uniform` column, pickled."""
+
+    value: Any
+    rows: int
+    dtype: Any
+
+    @classmethod
+    def of(cls, column: Any) -> Any:
+        """The column, if it is one."""
+        if not isinstance(column, np.ndarray) or column.strides != (0,) or not len(column):
+            return column
+        return cls(column[0], len(column), column.dtype)
 
 
 def _columns(table: type[Table]) -> Mapping[str, Any]:

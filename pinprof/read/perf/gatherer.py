@@ -33,6 +33,8 @@ class SampleGatherer:
             name: GrowingColumn(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()
         }
         self._chains = ChainGatherer()
+        self._numbers: dict[int, GrowingColumn] = {}
+        """Per reducer the numbers of its chains among those of the recording."""
         self._payloads: list[UInt64] = []
         self._batches: list[tuple[Int64, UInt64]] = []
         self._kept = 0
@@ -65,7 +67,11 @@ class SampleGatherer:
 
     def _add(self, chunk: Reduced) -> None:
         samples = chunk.samples
-        number: Int32 = np.append(self._chains.add(chunk.chains), np.int32(NO_CHAIN))
+        if not chunk.first:
+            self._numbers[chunk.reducer] = GrowingColumn(np.int32)
+        numbers = self._numbers[chunk.reducer]
+        numbers.extend(self._chains.add(chunk.chains))
+        number: Int32 = np.append(numbers.view, np.int32(NO_CHAIN))
         for name, column in (vars(samples) | {"chain": number[samples.chain]}).items():
             self._columns[name].extend(column)
         if chunk.payload is not None:

@@ -8,16 +8,16 @@ from __future__ import annotations
 
 import os
 import pickle
-import queue
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
-from pinprof.read.perf.chunk import Reduced, reduced_chunk
+from pinprof.read.perf.chunk import Reduced, Reducer
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
 from pinprof.read.perf.samples import Chunk
@@ -32,27 +32,27 @@ def reducing(
     file: int, spaces: SpaceTable, deferred: DeferredChains, samples: int
 ) -> Iterator[tuple[Callable[[Chunk], Callable[[], Reduced]], int]]:
     """How chunks of an open file are reduced, and how many may be under way; `samples` is how many there are."""
-    here = partial(reduced_chunk, file=file, spaces=spaces, deferred=deferred)
+    here = Reducer(file, spaces, deferred)
     count = min(len(os.sched_getaffinity(0)), _MOST) if samples >= _WORTH_IT and sys.executable else 1
     if count < 2:
-        yield (lambda chunk: partial(here, chunk)), 0
+        yield (lambda chunk: partial(here.reduced, chunk)), 0
         return
     with ExitStack() as stack:
-        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        for _ in range(count):
-            idle.put(stack.enter_context(_worker(file, spaces, deferred)))
-        pool = stack.enter_context(ThreadPoolExecutor(count))
+        workers = [stack.enter_context(_worker(file, spaces, deferred)) for _ in range(count)]
+        # Of each worker the answers come in the order of the questions.
+        turns = cycle([(worker, stack.enter_context(ThreadPoolExecutor(1))) for worker in workers])
 
-        def reduce(chunk: Chunk) -> Reduced:
-            worker = idle.get()
-            try:
+        def reduce(worker: _Worker, chunk: Chunk) -> Reduced | None:
+            with suppress(OSError, EOFError, pickle.UnpicklingError):
                 return worker.reduced(chunk)
-            except (OSError, EOFError, pickle.UnpicklingError):
-                return here(chunk)
-            finally:
-                idle.put(worker)
+            return None
 
-        yield (lambda chunk: pool.submit(reduce, chunk).result), count + 1
+        def begin(chunk: Chunk) -> Callable[[], Reduced]:
+            worker, thread = next(turns)
+            answer = thread.submit(reduce, worker, chunk)
+            return lambda: answer.result() or here.reduced(chunk)
+
+        yield begin, 2 * count
 
 
 class _Worker:
@@ -83,7 +83,12 @@ def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         pass_fds=(file,),
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))},
+        env=os.environ
+        # Numpy's library for matrices starts threads that wait busily.
+        | {
+            "PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH")))),
+            "OPENBLAS_NUM_THREADS": "1",
+        },
     )
     try:
         worker = _Worker(process)
@@ -98,13 +103,13 @@ def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator
 def _serve() -> None:
     """Answer chunks from standard input until it ends."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
-    known = pickle.load(source)  # noqa: S301 — from the process that started this one
+    reducer = Reducer(*pickle.load(source))  # noqa: S301 — from the process that started this one
     while True:
         try:
             chunk = pickle.load(source)  # noqa: S301 — likewise
         except EOFError:
             return
-        pickle.dump(reduced_chunk(chunk, *known), target, 5)
+        pickle.dump(reducer.reduced(chunk), target, 5)
         target.flush()
 
 
