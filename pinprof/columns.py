@@ -159,6 +159,12 @@ def pairs_of(keys: Int64) -> list[tuple[int, int]]:
     return list(zip(*(column.tolist() for column in unpack(keys)), strict=True))
 
 
+def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> Int64:
+    """The packed keys of all pairs in two columns, ascending."""
+    parts = [np.unique(pack(first[part], second[part])) for part in slices(len(first))]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
+
+
 def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:
     """The numbers in any of some columns of one type, ascending; fast where a column has one alone, as processes do."""
     found = [column[:1] if is_uniform(column) else np.unique(column) for column in columns]
