@@ -38,8 +38,8 @@ class Reduced:
     """Which it was."""
     first: int
     """The number of the first of `chains`; at 0 the reducer begins anew."""
-    chains: Chains
-    """Those that it had not seen before."""
+    chains: Chains | None
+    """Those that it had not seen before; None where it numbers as the recording does."""
     payload: UInt64 | None
     """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample; None where no event has them."""
     batches: tuple[Int64, UInt64]
@@ -53,10 +53,13 @@ class Reduced:
 class Reducer:
     """Turns chunks of one file into columns, and remembers the chains that it has told of."""
 
-    def __init__(self, file: int, spaces: SpaceTable, deferred: DeferredChains) -> None:
-        """`file` is open; `spaces` and `deferred` are those of the whole recording."""
+    def __init__(
+        self, file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer | None = None
+    ) -> None:
+        """`file` is open; the others are those of the whole recording. Without `chains` it tells of those it finds."""
         self._file, self._spaces, self._deferred = file, spaces, deferred
-        self._chains = ChainGatherer()
+        self._tells = chains is None
+        self._chains = ChainGatherer() if chains is None else chains
 
     def reduced(self, chunk: Chunk) -> Reduced:
         """What a chunk comes to; OSError where the file can't be read."""
@@ -74,7 +77,7 @@ class Reducer:
             if layout.raw and len(behind):
                 payloads.take(words, rows, behind, bound, index)
         version = self._spaces.version_of(samples.pid, samples.clock)
-        if len(self._chains) > _REMEMBERED:
+        if self._tells and len(self._chains) > _REMEMBERED:
             self._chains = ChainGatherer()
         first = len(self._chains)
         samples.chain[:] = self._chains.numbers_of(*chains.joined(samples.tid, self._deferred), version, self._spaces)
@@ -84,7 +87,7 @@ class Reducer:
             RawSamples(**{name: packed(column) for name, column in vars(samples).items()}),
             os.getpid(),
             first,
-            self._chains.since(first),
+            self._chains.since(first) if self._tells else None,
             *payloads.of(valid),
             chains.missing,
             int(unknown.sum()),

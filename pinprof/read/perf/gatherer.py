@@ -21,8 +21,11 @@ Pending = Callable[[], Reduced]
 class SampleGatherer:
     """Grows the sample columns chunk by chunk; a column with one value takes no room."""
 
-    def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int) -> None:
-        """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be."""
+    def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int, chains: ChainGatherer) -> None:
+        """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be.
+
+        `chains` takes those that reducers tell of.
+        """
         self.unknown_records = self.corrupt_bytes = 0
         self.missing = 0
         """Samples whose user call chain was to come in a record of its own and did not."""
@@ -32,7 +35,7 @@ class SampleGatherer:
         self._columns = {
             name: GrowingColumn(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()
         }
-        self._chains = ChainGatherer()
+        self._chains = chains
         self._numbers: dict[int, GrowingColumn] = {}
         """Per reducer the numbers of its chains among those of the recording."""
         self._payloads: list[UInt64] = []
@@ -67,12 +70,8 @@ class SampleGatherer:
 
     def _add(self, chunk: Reduced) -> None:
         samples = chunk.samples
-        if not chunk.first:
-            self._numbers[chunk.reducer] = GrowingColumn(np.int32)
-        numbers = self._numbers[chunk.reducer]
-        numbers.extend(self._chains.add(chunk.chains))
-        number: Int32 = np.append(numbers.view, np.int32(NO_CHAIN))
-        for name, column in (vars(samples) | {"chain": number[samples.chain]}).items():
+        chain = samples.chain if chunk.chains is None else self._numbered(chunk, chunk.chains)
+        for name, column in (vars(samples) | {"chain": chain}).items():
             self._columns[name].extend(column)
         if chunk.payload is not None:
             self._payloads.append(chunk.payload)
@@ -83,3 +82,12 @@ class SampleGatherer:
         self.missing += chunk.missing
         self.unknown_records += chunk.unknown_records
         self.corrupt_bytes += chunk.corrupt_bytes
+
+    def _numbered(self, chunk: Reduced, new: Chains) -> Int32:
+        """Per sample the number of its chain among those of the recording."""
+        if not chunk.first:
+            self._numbers[chunk.reducer] = GrowingColumn(np.int32)
+        numbers = self._numbers[chunk.reducer]
+        numbers.extend(self._chains.add(new))
+        number: Int32 = np.append(numbers.view, np.int32(NO_CHAIN))[chunk.samples.chain]
+        return number

@@ -20,7 +20,7 @@ import numpy as np
 from pinprof.columns import Int64, UInt64
 from pinprof.lazy_dataclass import dataclass
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.chains import Chains, by_value
+from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
@@ -62,17 +62,17 @@ class Raw:
 def read_records(file: BinaryIO, path: Path) -> tuple[Header, Raw]:
     """The head of a file and all its records; no samples where perf has yet to make their call chains."""
     header = read_header(file, str(path))
-    tasks = TaskReader(header)
+    tasks, chains = TaskReader(header), ChainGatherer()
     if any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
-        with reducing(file.fileno(), spaces, tasks.deferred, 0) as (reduce, ahead):
-            raw = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0))
+        with reducing(file.fileno(), spaces, tasks.deferred, chains, 0) as (reduce, ahead):
+            raw = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains))
         return header, replace(raw, kernel_reference=first)
     tasks.run(file)
     spaces = tasks.spaces()
-    with reducing(file.fileno(), spaces, tasks.deferred, tasks.samples) as (reduce, ahead):
-        gatherer = SampleGatherer(reduce, ahead, tasks.samples)
+    with reducing(file.fileno(), spaces, tasks.deferred, chains, tasks.samples) as (reduce, ahead):
+        gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         if tasks.inflated:
             file.seek(0)
             SampleReader(read_header(file, str(path)), gatherer).run(file)

@@ -17,6 +17,7 @@ from functools import partial
 from itertools import cycle
 from pathlib import Path
 
+from pinprof.read.perf.chains import ChainGatherer
 from pinprof.read.perf.chunk import Reduced, Reducer
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
@@ -29,14 +30,18 @@ _MOST = 8
 
 @contextmanager
 def reducing(
-    file: int, spaces: SpaceTable, deferred: DeferredChains, samples: int
+    file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer, samples: int
 ) -> Iterator[tuple[Callable[[Chunk], Callable[[], Reduced]], int]]:
-    """How chunks of an open file are reduced, and how many may be under way; `samples` is how many there are."""
-    here = Reducer(file, spaces, deferred)
+    """How chunks of an open file are reduced, and how many may be under way; `samples` is how many there are.
+
+    The recording's `chains` grow by those of chunks that are reduced here.
+    """
     count = min(len(os.sched_getaffinity(0)), _MOST) if samples >= _WORTH_IT and sys.executable else 1
     if count < 2:
-        yield (lambda chunk: partial(here.reduced, chunk)), 0
+        own = Reducer(file, spaces, deferred, chains)
+        yield (lambda chunk: partial(own.reduced, chunk)), 0
         return
+    here = Reducer(file, spaces, deferred)
     with ExitStack() as stack:
         workers = [stack.enter_context(_worker(file, spaces, deferred)) for _ in range(count)]
         # Of each worker the answers come in the order of the questions.

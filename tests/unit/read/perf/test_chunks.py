@@ -33,6 +33,13 @@ def folded(capture: Capture) -> str:
     return lines.getvalue()
 
 
+def no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are handed to processes that end at once."""
+    monkeypatch.setattr(workers, "_WORTH_IT", 0)
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(workers.sys, "executable", "/bin/true")
+
+
 @pytest.mark.parametrize("name", CAPTURES)
 def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
@@ -47,6 +54,7 @@ def test_reducers_that_forget_their_chains_change_nothing(name: str, monkeypatch
     whole = read.read(DATA / name)
     monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
     monkeypatch.setattr(chunk, "_REMEMBERED", 0)
+    no_process_starts(monkeypatch)
     assert folded(read.read(DATA / name)) == folded(whole)
 
 
@@ -61,6 +69,7 @@ def test_a_reducer_tells_of_each_chain_once(monkeypatch: pytest.MonkeyPatch, tmp
 
     monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
     monkeypatch.setattr(chunk.Reducer, "reduced", noted)
+    no_process_starts(monkeypatch)
     assert len(read.read(path).samples) == 5000
     assert [len(answer.chains.length) for answer in told] == [1] + [0] * (len(told) - 1)
     assert len(told) > 2
@@ -111,9 +120,7 @@ def test_modules_in_the_current_directory_are_not_imported(tmp_path: Path, monke
 
 def test_chunks_of_a_process_that_ends_are_reduced_here(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / CAPTURES[0])
-    monkeypatch.setattr(workers, "_WORTH_IT", 0)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(workers.sys, "executable", "/bin/true")
+    no_process_starts(monkeypatch)
     assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
 
 
