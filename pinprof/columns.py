@@ -141,7 +141,10 @@ def _taken(column: Any, rows: NDArray[Any] | slice) -> Any:
 def _joined(columns: Sequence[Any]) -> Any:
     if isinstance(columns[0], tuple):
         return tuple(text for column in columns for text in column)
-    return None if any(column is None for column in columns) else np.concatenate(columns)
+    if any(column is None for column in columns):
+        return None
+    filled = [column for column in columns if len(column)]
+    return filled[0] if len(filled) == 1 else np.concatenate(columns)
 
 
 def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:
