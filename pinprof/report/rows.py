@@ -12,6 +12,7 @@ from pinprof.analyze.extent import end_ns as end_ns
 from pinprof.analyze.extent import is_timed as is_timed
 from pinprof.analyze.extent import start_ns as start_ns
 from pinprof.analyze.extent import timed_span as timed_span
+from pinprof.analyze.groups import add_at
 from pinprof.columns import distinct_pairs, is_uniform, pack, pairs_of, slices
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64, StackTable
@@ -144,6 +145,6 @@ def merged_nodes(capture: Capture, event: int) -> tuple[Int32, Int64]:
         # Of no node, the last one.
         node = samples.stack[part][chosen]
         seen[node] = True
-        np.add.at(weight, node, samples.weight[part][chosen])
+        add_at(weight, node, samples.weight[part][chosen])
     nodes = np.append(np.full(int(seen[-1]), NO_NODE), np.flatnonzero(seen[:-1])).astype(np.int32)
     return nodes, weight[nodes]

@@ -41,7 +41,7 @@ def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Res
     """Stacks of samples by the number of their chain; these need not be all of a recording's."""
     count_of_chain = np.zeros(len(chains.length) + 1, np.int64)  # the last is of no chain
     for part in slices(len(chain)):
-        np.add.at(count_of_chain, chain[part], 1)
+        np.add.at(count_of_chain, chain[part].astype(np.intp), 1)
     count_of_chain = count_of_chain[:-1]
     used = np.flatnonzero(count_of_chain)
     begins = np.cumsum(chains.length, dtype=np.int64) - chains.length

@@ -81,6 +81,7 @@ class _Worker:
 def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
     """A process that ends with the block."""
     package = str(Path(__file__).parents[3])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         # -P: not what lies in the current directory, where captures of others may be.
         [sys.executable, "-P", "-m", __spec__.name],
@@ -88,12 +89,8 @@ def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         pass_fds=(file,),
-        env=os.environ
-        # Numpy's library for matrices starts threads that wait busily.
-        | {
-            "PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH")))),
-            "OPENBLAS_NUM_THREADS": "1",
-        },
+        # Numpy's library for matrices would start threads that wait busily.
+        env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
     )
     try:
         worker = _Worker(process)
