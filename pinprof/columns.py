@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, fields, replace
-from typing import Any, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
@@ -85,6 +85,14 @@ class Table:
         begins: Int64 = next(getattr(self, name) for name in _columns(type(self)) if name in _TIMES)
         return self.take((begins >= start_ns) & (begins < end_ns))
 
+    def __getstate__(self) -> dict[str, Any]:
+        """What is pickled: of a `uniform` column one value."""
+        return {name: _Uniform.of(value) for name, value in vars(self).items()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        values = {name: uniform(*value) if isinstance(value, _Uniform) else value for name, value in state.items()}
+        vars(self).update(values)
+
     def unload(self) -> None:
         """Give back the memory of columns that lie in files; whoever looks at them again reads them again."""
         for name in _columns(type(self)):
@@ -99,6 +107,21 @@ class Table:
         return replace(
             self, **{name: getattr(self, name) + offset_ns for name in _columns(type(self)) if name in _TIMES}
         )
+
+
+class _Uniform(NamedTuple):
+    """A `uniform` column, pickled."""
+
+    value: Any
+    rows: int
+    dtype: Any
+
+    @classmethod
+    def of(cls, column: Any) -> Any:
+        """The column, if it is one."""
+        if not isinstance(column, np.ndarray) or column.strides != (0,) or not len(column):
+            return column
+        return cls(column[0], len(column), column.dtype)
 
 
 def _columns(table: type[Table]) -> Mapping[str, Any]:
@@ -118,7 +141,10 @@ def _taken(column: Any, rows: NDArray[Any] | slice) -> Any:
 def _joined(columns: Sequence[Any]) -> Any:
     if isinstance(columns[0], tuple):
         return tuple(text for column in columns for text in column)
-    return None if any(column is None for column in columns) else np.concatenate(columns)
+    if any(column is None for column in columns):
+        return None
+    filled = [column for column in columns if len(column)]
+    return filled[0] if len(filled) == 1 else np.concatenate(columns)
 
 
 def pack(first: NDArray[Any], second: NDArray[Any]) -> Int64:
@@ -134,6 +160,12 @@ def unpack(keys: Int64) -> tuple[Int64, Int64]:
 def pairs_of(keys: Int64) -> list[tuple[int, int]]:
     """The pairs of packed keys as Python's numbers."""
     return list(zip(*(column.tolist() for column in unpack(keys)), strict=True))
+
+
+def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> Int64:
+    """The packed keys of all pairs in two columns, ascending."""
+    parts = [np.unique(pack(first[part], second[part])) for part in slices(len(first))]
+    return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
 def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:

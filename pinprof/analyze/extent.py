@@ -17,11 +17,12 @@ def start_ns(capture: Capture) -> int:
 def end_ns(capture: Capture) -> int:
     """The end of the last range, call or GPU work, or just after the last timed sample; 0 when nothing has any."""
     columns = [capture.ranges.end_ns]
-    if is_timed(capture):
-        columns.append(capture.samples.time_ns + 1)
     if capture.activity is not None:
         columns += [capture.activity.calls.end_ns, capture.activity.gpu_ops.end_ns]
-    return max((int(column.max()) for column in columns if len(column)), default=0)
+    ends = [int(column.max()) for column in columns if len(column)]
+    if is_timed(capture) and len(capture.samples):
+        ends.append(int(capture.samples.time_ns.max()) + 1)
+    return max(ends, default=0)
 
 
 def timed_span(capture: Capture) -> tuple[int, int] | None:
@@ -29,7 +30,10 @@ def timed_span(capture: Capture) -> tuple[int, int] | None:
     timed = is_timed(capture) and len(capture.samples) > 0
     if not timed and not len(capture.ranges) and capture.activity is None:
         return None
-    start, end = start_ns(capture), end_ns(capture)
+    start = start_ns(capture)
+    if capture.activity is not None:
+        capture.activity.unload()
+    end = end_ns(capture)
     return (start, end) if end > start else None
 
 

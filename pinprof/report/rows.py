@@ -12,9 +12,10 @@ from pinprof.analyze.extent import end_ns as end_ns
 from pinprof.analyze.extent import is_timed as is_timed
 from pinprof.analyze.extent import start_ns as start_ns
 from pinprof.analyze.extent import timed_span as timed_span
-from pinprof.columns import distinct, is_uniform, pack, pairs_of
+from pinprof.analyze.groups import add_at
+from pinprof.columns import distinct_pairs, is_uniform, pack, pairs_of, slices
 from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.model import KERNEL, NO_NODE, Capture, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, dso_of
 
 
@@ -101,7 +102,7 @@ def pools(names: Mapping[tuple[int, int], str]) -> dict[str, list[tuple[int, int
 
 def threads_in(pid: Int32, tid: Int32) -> list[tuple[int, int]]:
     """The distinct (pid, tid) in ascending order."""
-    return pairs_of(distinct(pack(pid, tid)))
+    return pairs_of(distinct_pairs(pid, tid))
 
 
 def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:
@@ -137,8 +138,13 @@ def leaf_nodes(capture: Capture, event: int) -> tuple[Int32, Int64]:
 
 def merged_nodes(capture: Capture, event: int) -> tuple[Int32, Int64]:
     """One event's distinct innermost nodes and the weight of each."""
-    chosen = capture.samples.event == event
-    nodes, number = np.unique(capture.samples.stack[chosen], return_inverse=True)
-    weight = np.zeros(len(nodes), np.int64)
-    np.add.at(weight, number.reshape(-1), capture.samples.weight[chosen])
-    return nodes, weight
+    samples = capture.samples
+    seen, weight = np.zeros(len(capture.stacks) + 1, np.bool_), np.zeros(len(capture.stacks) + 1, np.int64)
+    for part in slices(len(samples)):
+        chosen = samples.event[part] == event
+        # Of no node, the last one.
+        node = samples.stack[part][chosen]
+        seen[node] = True
+        add_at(weight, node, samples.weight[part][chosen])
+    nodes = np.append(np.full(int(seen[-1]), NO_NODE), np.flatnonzero(seen[:-1])).astype(np.int32)
+    return nodes, weight[nodes]

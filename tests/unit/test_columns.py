@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pinprof.columns import PairIndex, distinct, narrowed, pack, packed, pairs_of, uniform
+from pinprof.read.perf.samples import RawSamples
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 INT64 = st.integers(-(2**63), 2**63 - 1)
@@ -63,6 +64,14 @@ def test_a_uniform_column_takes_the_memory_of_one_number_and_is_read_as_any_othe
     assert column[np.array([True, False, True, False, False])].tolist() == [7, 7]
     assert packed(np.array([1, 2, 1])).strides == (8,)
     assert uniform(3, 0, np.int64).tolist() == []
+
+
+def test_a_table_joined_with_empty_ones_is_no_copy() -> None:
+    table = RawSamples.of(3, tid=[1, 2, 3], pid=uniform(7, 3, np.int32))
+    joined = table.joined(RawSamples.empty(), RawSamples.empty())
+    assert joined.tid is table.tid
+    assert joined.pid.strides == (0,)
+    assert table.joined(table).pid.tolist() == [7] * 6
 
 
 def test_numbers_that_agree_in_their_lower_half_are_different_numbers() -> None:

@@ -94,7 +94,7 @@ def analyze_activity(
         )
         for at in range(len(scopes))
     )
-    return ActivityAnalysis(
+    explained = ActivityAnalysis(
         source=activity.source,
         recorded=activity.recorded,
         unrecorded=_unrecorded(activity, calls),
@@ -110,6 +110,8 @@ def analyze_activity(
         make_rows=partial(activity_rows, operations, calls, samples, sets, scopes, entries[0]),
         failed_pins=failed_pins(activity, calls),
     )
+    activity.unload()
+    return explained
 
 
 def _kernels(operations: GpuOpTable, calls: Calls, scopes: Scopes) -> Int64:
@@ -124,7 +126,11 @@ def _copies(
 ) -> tuple[tuple[tuple[CopyResult, ...], ...], TransferAnalysis]:
     """Copies by scope, and what is asked of all of them."""
     copies = prepare_copies(operations, calls)
-    return summarise_copies(copies, link, scopes), analyze_transfers(calls, copies, sets, link)
+    for table in (operations, calls.table):
+        table.unload()
+    by_scope = summarise_copies(copies, link, scopes)
+    operations.unload()
+    return by_scope, analyze_transfers(calls, copies, sets, link)
 
 
 def _migrations(
@@ -180,7 +186,9 @@ def _span(activity: Activity) -> int:
     tables = [table for table in (activity.calls, activity.gpu_ops) if len(table)]
     if not tables:
         return 0
-    return int(max(table.end_ns.max() for table in tables) - min(table.start_ns.min() for table in tables))
+    end = max(int(table.end_ns.max()) for table in tables)
+    activity.unload()
+    return end - min(int(table.start_ns.min()) for table in tables)
 
 
 def _counted(scopes: Scopes, events: Events, amount: Int64) -> Int64:

@@ -31,7 +31,7 @@ def alloc_loops(
     """
     if began_ns is None:
         return ()
-    kind_of = np.full(len(PURPOSES), -1, np.int64)
+    kind_of = np.full(len(PURPOSES), -1, np.int8)
     opens = np.zeros(len(PURPOSES), np.bool_)
     for purpose, what in (*_OPENING.items(), *_CLOSING.items()):
         kind_of[PURPOSES.index(purpose)] = _LOOPS.index(what)
@@ -39,12 +39,14 @@ def alloc_loops(
     kind = kind_of[calls.purpose]
     kind[(calls.memory == MemoryKind.MANAGED) & (kind >= 0)] = _LOOPS.index("managed")
     counted = (kind >= 0) & (calls.table.start_ns >= began_ns) & ~calls.initial & ~calls.failed
-    starts, ends = iterations
-    place = np.zeros(len(kind), np.int64)
-    if len(starts):
-        place = np.searchsorted(starts, calls.table.start_ns, "right") - 1
-        counted &= (place >= 0) & (calls.table.start_ns < ends[place])
     rows = np.flatnonzero(counted)
+    starts, ends = iterations
+    place = np.zeros(len(rows), np.int64)
+    if len(starts):
+        began = calls.table.start_ns[rows]
+        place = np.searchsorted(starts, began, "right") - 1
+        inside = (place >= 0) & (began < ends[place])
+        rows, place = rows[inside], place[inside]
     # Pairs need both sides in one class, so where either side's size is unknown all sizes count together.
     sizes = size_class(calls.size_bytes[rows])
     opening = opens[calls.purpose[rows]]
@@ -54,7 +56,7 @@ def alloc_loops(
             sizes[mine] = UNKNOWN_SIZE
     cells = group(kind[rows], sizes + 1)
     opened = cells.sum(opening.astype(np.int64))
-    again = _again(group(cells.of, calls.table.pid[rows].astype(np.int64), place[rows]), opening, len(cells))
+    again = _again(group(cells.of, calls.table.pid[rows].astype(np.int64), place), opening, len(cells))
     # Each repetition joins two pairs, the one before and its own.
     pairs = np.minimum(np.minimum(opened, cells.count - opened), 2 * again)
     cost = cells.sum(calls.duration_ns[rows]) * (2 * pairs / np.maximum(cells.count, 1))

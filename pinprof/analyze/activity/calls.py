@@ -27,7 +27,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import PairIndex, pack
+from pinprof.columns import PairIndex, narrowed, pack, packed
 from pinprof.cuda_errors import NOT_READY, UNLOADING, error_name
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
@@ -74,8 +74,8 @@ class Calls:
     table: ApiCallTable
     names: tuple[str, ...]
     """Each once, the last one for calls without a name."""
-    name: Int64
-    """Index into `names`."""
+    name: NDArray[np.signedinteger]
+    """Index into `names`, of a type no wider than needed."""
     purpose: NDArray[np.int8]
     """Index into `PURPOSES`."""
     size_bytes: Int64
@@ -112,7 +112,8 @@ def prepare_calls(activity: Activity) -> Calls:
     """Name, purpose, size and memory kind of every call, and which of them created a context."""
     table = activity.calls
     names = (*table.names, "(no name)")
-    name = np.where(table.name < 0, len(table.names), table.name).astype(np.int64)
+    name = table.name.astype(np.int64)
+    name[name < 0] = len(table.names)
     names, name = _by_location(names, name, table)
     purpose = np.array([PURPOSES.index(purpose_of(text)) for text in names], np.int8)[name]
     correlation = PairIndex.of(table.pid, table.correlation_id, np.flatnonzero(table.correlation_id > 0))
@@ -135,7 +136,7 @@ def prepare_calls(activity: Activity) -> Calls:
     # What failed allocated and copied nothing.
     size[table.status > 0] = UNKNOWN_SIZE
     initial, typical = _context_init(table, name, size)
-    return Calls(table, names, name, purpose, size, memory, initial, typical, correlation)
+    return Calls(table, names, narrowed(name), purpose, size, packed(memory), packed(initial), typical, correlation)
 
 
 def _by_location(names: tuple[str, ...], name: Int64, table: ApiCallTable) -> tuple[tuple[str, ...], Int64]:

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.activity import GpuOpTable, MigrationCause, OpKind
 from pinprof.analyze.activity.results import Cause, MigrationResult, Spread
-from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets
+from pinprof.analyze.activity.transfers import DIRECTION, DIRECTIONS, DeviceSets, lengths
 from pinprof.analyze.groups import group
 from pinprof.analyze.ranges.membership import Events, Scopes
 from pinprof.columns import Bool, Int8, Int32, Int64, Table, UInt8, UInt64, packed, taken
@@ -86,16 +86,17 @@ def summarise_migrations(moved: Migrations, scopes: Scopes) -> tuple[tuple[Migra
                     in_kernel_bytes=inside_bytes,
                 )
             )
+        moved.unload()
+        del scope, row  # before the next ones are made
     return tuple(tuple(entries) for entries in results)
 
 
 def _cells(moved: Migrations, scope: Int64, row: Int64 | slice) -> tuple[Int64, ...]:
     """Scope, direction, cause and figures of migrations that agree in the first three; `row` is the migration."""
     cells = group(scope, moved.direction[row], moved.cause[row])
-    size = moved.size_bytes[row]
+    size, inside = moved.size_bytes[row], moved.in_kernel[row]
     sizes = (cells.sum(size), cells.min(size), cells.median(size), cells.max(size))
-    inside = moved.in_kernel[row]
-    return (
-        *cells.keys, cells.count, *sizes, cells.sum(moved.end_ns[row] - moved.start_ns[row]),
-        cells.sum(inside.view(np.int8)), cells.sum(size * inside),
-    )  # fmt: skip
+    moved.unload()
+    busy = cells.sum_of(lambda part: lengths(moved.start_ns, moved.end_ns, row, part))
+    inside_bytes = cells.sum_of(lambda part: size[part] * inside[part])
+    return *cells.keys, cells.count, *sizes, busy, cells.sum(inside.view(np.int8)), inside_bytes

@@ -25,7 +25,7 @@ from pinprof.analyze.activity.results import (
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, intersection, union, union_where
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import Float64, distinct, is_uniform, rows_of, slices, taken
+from pinprof.columns import Float64, distinct, fitting, is_uniform, rows_of, slices, taken
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int8, Int32, Int64, UInt8
 
@@ -105,10 +105,14 @@ def prepare_copies(operations: GpuOpTable, calls: Calls) -> Copies:
     direction = DIRECTION[operations.copy_kind[row]]
     memory = np.where(direction == _D2H, operations.dst_kind[row], operations.src_kind[row])
     by_name = np.array([*("Async" in name for name in calls.names), False], np.bool_)
-    _, first = np.unique(call, return_index=True)
     host = np.zeros(len(call), np.int64)
-    first = first[call[first] >= 0]
-    host[first] = calls.table.end_ns[call[first]] - calls.table.start_ns[call[first]]
+    number = np.arange(len(call), dtype=fitting(0, len(call)))
+    first = np.zeros(len(calls.table) + 1, number.dtype)  # the last is of no call
+    first[call[::-1]] = number[::-1]
+    for part in slices(len(call)):
+        mine = (call[part] >= 0) & (first[call[part]] == number[part])
+        of = call[part][mine]
+        host[part][mine] = calls.table.end_ns[of] - calls.table.start_ns[of]
     return Copies(
         pid=taken(operations.pid, row),
         device=taken(operations.device, row),
@@ -149,12 +153,17 @@ def summarise_copies(copies: Copies, link: Link | None, scopes: Scopes) -> tuple
 
 def _cells(copies: Copies, scope: Int64, row: Int64 | slice) -> tuple[Int64, ...]:
     """Scope, direction, memory, asynchronous and figures of copies that agree in these; `row` is the copy."""
-    cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].astype(np.int64))
+    cells = group(scope, copies.direction[row], copies.memory[row], copies.asynchronous[row].view(np.int8))
     size = copies.size_bytes[row]
-    return (
-        *cells.keys, cells.count, cells.sum(size), cells.min(size), cells.median(size), cells.max(size),
-        cells.sum(copies.end_ns[row] - copies.start_ns[row]), cells.sum(copies.host_ns[row]),
-    )  # fmt: skip
+    sizes = (cells.sum(size), cells.min(size), cells.median(size), cells.max(size))
+    busy = cells.sum_of(lambda part: lengths(copies.start_ns, copies.end_ns, row, part))
+    return *cells.keys, cells.count, *sizes, busy, cells.sum(copies.host_ns[row])
+
+
+def lengths(start: Int64, end: Int64, row: Int64 | slice, part: slice) -> Int64:
+    """How long some of the chosen rows take: a part of `row`, or of all rows where it is a slice of them all."""
+    rows = part if isinstance(row, slice) else row[part]
+    return end[rows] - start[rows]
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from pinprof.analyze.activity.transfers import DIRECTIONS, DeviceSets
 from pinprof.analyze.activity.uvm_blocks import Places
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, any_of, difference, intersection, union, union_where
-from pinprof.columns import rows_of, slices, taken
+from pinprof.columns import fitting, narrowed, packed, rows_of, slices, taken, uniform
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int64
 from pinprof.units import format_bytes, format_count, format_ns, format_share
@@ -56,52 +56,68 @@ def kernel_losses(activity: Activity, moved: Migrations, sets: tuple[DeviceSets,
 
 
 def _device_losses(activity: Activity, moved: Migrations, entry: DeviceSets) -> Losses:
-    operations, faults = activity.gpu_ops, activity.faults
+    operations = activity.gpu_ops
     kernel = rows_of((operations.kind == OpKind.KERNEL) & (operations.device == entry.device))
     start, end = operations.start_ns[kernel], operations.end_ns[kernel]
-    threads = np.zeros(len(start), np.int64)
+    threads = uniform(0, len(start), np.int64)
     if operations.threads is not None:
-        threads[:] = taken(operations.threads, kernel)
-    mine = moved.device == entry.device
-    to_device = mine & (moved.direction == H2D)
+        threads = taken(operations.threads, kernel)
+    to_device = (moved.device == entry.device) & (moved.direction == H2D)
     touched = to_device & moved.touched
     if "gpu_faults" in activity.recorded:
-        group_rows = faults.device == entry.device
-        since = faults.time_ns[group_rows]
-        groups = union(since, since + faults.duration_ns[group_rows])
-        windows = any_of((groups, union_where(touched, moved.start_ns, moved.end_ns)))
+        windows = _windows_by_faults(activity.faults, entry, moved, touched)
     else:
         wide = (threads == 0) | (threads > WARP)
         windows = _windows_by_cause(entry.kernels, union(start[wide], end[wide]), moved, touched)
     stalled = intersection(windows, entry.kernels)
+    del windows
     lost = difference(stalled, entry.copies)
+    inside, one_each = _Inside(moved.start_ns, start, end), uniform(1, len(moved), np.int64)
+    moved.unload()
     table = KernelTable(
         start_ns=start,
         end_ns=end,
         name=operations.name[kernel],
-        fault_migrations=_within(moved, to_device & (moved.cause == MigrationCause.FAULT), start, end),
-        uvm_bytes=_within(moved, to_device, start, end, moved.size_bytes),
-        fault_bytes=_within(moved, touched, start, end, moved.size_bytes),
-        prefetch_bytes=_within(
-            moved, to_device & (moved.cause == MigrationCause.PREFETCH), start, end, moved.size_bytes
-        ),
+        fault_migrations=narrowed(inside.sum(one_each, to_device & (moved.cause == MigrationCause.FAULT))),
+        uvm_bytes=inside.sum(moved.size_bytes, to_device),
+        fault_bytes=inside.sum(moved.size_bytes, touched),
+        prefetch_bytes=inside.sum(moved.size_bytes, to_device & (moved.cause == MigrationCause.PREFETCH)),
         copying_ns=entry.copies.covered(start, end),
         lost_ns=lost.covered(start, end),
         threads=threads,
         names=operations.names,
     )
-    return Losses(lost, stalled, table.take((table.uvm_bytes > 0) | (table.lost_ns > 0)))
+    return Losses(lost, stalled, table.take(rows_of((table.uvm_bytes > 0) | (table.lost_ns > 0))))
 
 
-def _within(moved: Migrations, mask: Bool, start: Int64, end: Int64, amount: Int64 | None = None) -> Int64:
-    """For each [start, end) how many of the migrations began inside, or the sum of their amounts."""
-    before, result = np.zeros(int(np.count_nonzero(mask)) + 1, np.int64), np.zeros(len(start), np.int64)
-    np.cumsum(mask[mask] if amount is None else amount[mask], out=before[1:])
-    times = moved.start_ns[mask]
-    for part in slices(len(start)):
-        low = np.searchsorted(times, start[part], "left")
-        result[part] = before[np.searchsorted(times, np.maximum(start[part], end[part]), "left")] - before[low]
-    return result
+class _Inside:
+    """What began in each of some intervals."""
+
+    def __init__(self, times: Int64, start: Int64, end: Int64) -> None:
+        """`times` ascend."""
+        self._low, self._high = np.zeros((2, len(start)), fitting(0, len(times)))
+        for part in slices(len(start)):
+            self._low[part] = np.searchsorted(times, start[part], "left")
+            self._high[part] = np.searchsorted(times, np.maximum(start[part], end[part]), "left")
+
+    def sum(self, amount: Int64, mask: Bool) -> Int64:
+        """Per interval the sum of the amounts of those of a mask."""
+        before = np.zeros(len(amount) + 1, np.int64)
+        for part in slices(len(amount)):
+            np.multiply(amount[part], mask[part], out=before[part.start + 1 : part.stop + 1])
+        np.cumsum(before, out=before)
+        total = np.zeros(len(self._low), np.int64)
+        for part in slices(len(total)):
+            total[part] = before[self._high[part]] - before[self._low[part]]
+        return packed(total)
+
+
+def _windows_by_faults(faults: PageFaultTable, entry: DeviceSets, moved: Migrations, touched: Bool) -> Intervals:
+    """Fault groups of a device, and the migrations that a touch caused."""
+    mine = faults.device == entry.device
+    since = faults.time_ns[mine]
+    groups = union(since, since + faults.duration_ns[mine])
+    return any_of((groups, union_where(touched, moved.start_ns, moved.end_ns)))
 
 
 def _windows_by_cause(kernels: Intervals, wide: Intervals, moved: Migrations, touched: Bool) -> Intervals:
@@ -129,9 +145,11 @@ def analyze_uvm(
     lost_ns, stalled_ns = any_of(entry.lost for entry in losses).total, any_of(entry.stalled for entry in losses).total
     kernel_ns = union(kernels.start_ns, kernels.end_ns).total
     drain = _drain(moved, sets)
+    moved.unload()
     total = int(moved.size_bytes.sum())
     lost_from: LostFrom = "fault windows" if gpu_recorded else "migration causes"
     pattern, summary = _pattern(moved, kernels, kernel_ns, lost_ns, lost_from, seen="cuda" in activity.recorded)
+    activity.unload()
     return UvmAnalysis(
         pattern=pattern,
         summary=summary,

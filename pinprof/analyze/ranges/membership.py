@@ -143,6 +143,7 @@ class Scopes:
             if several:
                 path, row = np.divmod(np.unique(path * (len(events) + 1) + row), len(events) + 1)
             yield path, row
+            del path, row  # before the next ones are made
 
     def members(self, events: Events) -> Iterator[tuple[Int64, Int64 | slice]]:
         """(scope, row) in batches as `inside`, after a first one with the whole recording, which takes all rows."""

@@ -21,7 +21,7 @@ from pinprof.activity import (
     PageFaultTable,
     SchedTable,
 )
-from pinprof.columns import PairIndex, fitting, is_uniform, narrowed, packed, rows_of, taken, uniform
+from pinprof.columns import PairIndex, fitting, in_order, is_uniform, narrowed, packed, rows_of, taken, uniform
 from pinprof.cuda_functions import plain_name
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64
@@ -193,16 +193,15 @@ def read_faults(tables: Tables) -> PageFaultTable:
     """GPU fault groups and CPU faults in one table."""
     gpu, cpu = tables.read_timed(schema.GPU_FAULTS), tables.read_timed(schema.CPU_FAULTS)
     function, names = tables.names(cpu["function"])
-    on_gpu = PageFaultTable.of(
-        len(gpu["start"]),
+    on_gpu = PageFaultTable(
         time_ns=gpu["start"],
         duration_ns=gpu["end"] - gpu["start"],
-        device=np.maximum(gpu["device"], 0),
+        device=packed(np.maximum(gpu["device"], 0)),
         address=address_column(gpu["address"]),
-        count=amount_column(gpu["count"]),
-        access=gpu["access"],
-        pid=gpu["pid"],
-        function=-1,
+        count=packed(amount_column(gpu["count"])),
+        access=enum_column(gpu["access"]),
+        pid=packed(gpu["pid"]),
+        function=uniform(-1, len(gpu["start"]), np.int32),
         names=names,
     )
     on_cpu = PageFaultTable.of(
@@ -216,7 +215,7 @@ def read_faults(tables: Tables) -> PageFaultTable:
         function=function,
     )
     faults = on_gpu.joined(on_cpu)
-    return faults.take(np.argsort(faults.time_ns, kind="stable"))
+    return faults.take(in_order(faults.time_ns))
 
 
 def read_memory(tables: Tables) -> MemoryUsageTable:

@@ -18,8 +18,8 @@ from pinprof.read.perf.records import KERNEL_START
 
 NO_CHAIN = -1
 KERNEL_DSO = -2
-_BLOCK = 1 << 15
-"""Chains handled in one go, to bound the size of temporary columns."""
+_BLOCK = 1 << 11
+"""Chains handled in one go, so that temporary columns stay in a processor's cache."""
 _KEY_BITS = 63
 _NUMBER = np.uint64(0xFFFFFFFF)
 
@@ -58,19 +58,12 @@ class Chains:
         return Chains(self.places, self.flat[positions(begins, length)], length)
 
 
-def reduced(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Chains, Int32]:
-    """The distinct chains of some samples, in the order in which they first appear, and the chain of each sample.
-
-    `entries` are all samples' addresses end to end, `version` is each sample's address space.
-    """
-    places, flat = _located(entries, length, version, spaces)
-    begins = np.cumsum(length, dtype=np.int64) - length
-    first, chain = distinct_chains(flat, length)
-    return Chains(places, flat[positions(begins[first], length[first])], length[first]), chain
-
-
 class ChainGatherer:
-    """Grows the distinct chains of a recording chunk by chunk."""
+    """Grows distinct chains chunk by chunk, numbered in the order in which they first appear.
+
+    Chains are distinguished by a 64-bit hash and then compared in full; of two chains that meet in the hash without
+    being equal, the later one gets a number of its own each time it comes.
+    """
 
     def __init__(self) -> None:
         self._offsets, self._kinds, self._places = Interner(), Interner(), Interner()
@@ -80,8 +73,13 @@ class ChainGatherer:
         self._start = GrowingColumn(np.int64)
         self._length = GrowingColumn(np.int32)
 
+    def __len__(self) -> int:
+        return len(self._length.view)
+
     def add(self, chains: Chains) -> Int32:
-        """The number of each of a chunk's chains among those of the recording."""
+        """The number of each of some chains, none of which is empty; they may repeat."""
+        if not len(chains.length):
+            return np.zeros(0, np.int32)
         flat = self._number(chains.places)[chains.flat]
         length = chains.length.astype(np.int64)
         begins = np.cumsum(length) - length
@@ -102,17 +100,40 @@ class ChainGatherer:
         number[unequal] = self._append(flat, begins[unequal], length[unequal])
         return number
 
+    def numbers_of(self, entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> Int32:
+        """Per sample the number of its chain; NO_CHAIN without one.
+
+        `entries` are all samples' addresses end to end, `version` is each sample's address space.
+        """
+        number = np.full(len(length), NO_CHAIN, np.int32)
+        chained = np.flatnonzero(length)
+        # Those without chain take no room.
+        places, flat = _located(entries, length[chained], version[chained], spaces)
+        number[chained] = self.add(Chains(places, flat, length[chained]))
+        return number
+
     def result(self) -> Chains:
         """All chains; the gatherer must not be used afterwards."""
-        keys = self._places.keys
+        return Chains(self._meaning(self._places.keys), self._flat.view, self._length.view)
+
+    def since(self, first: int) -> Chains:
+        """The chains from a number on, with no places but theirs."""
+        if first == len(self):
+            return Chains(Places.empty(), np.zeros(0, np.int32), np.zeros(0, np.int32))
+        flat = self._flat.view[self._start.view[first] :]
+        seen = np.zeros(len(self._places), np.bool_)
+        seen[flat] = True
+        number = (np.cumsum(seen) - 1).astype(np.int32)
+        return Chains(self._meaning(self._places.keys[seen]), number[flat], self._length.view[first:])
+
+    def _meaning(self, keys: UInt64) -> Places:
         kind = self._kinds.keys[(keys >> np.uint64(32)).astype(np.int64)]
-        places = Places(
+        return Places(
             dso=(kind >> np.uint64(33)).astype(np.int32) + np.int32(KERNEL_DSO),
             owner=((kind >> np.uint64(1)) & _NUMBER).astype(np.int32),
             offset=self._offsets.keys[(keys & _NUMBER).astype(np.int64)],
             leaf=(kind & np.uint64(1)) > 0,
         )
-        return Chains(places, self._flat.view, self._length.view)
 
     def _number(self, places: Places) -> Int32:
         kind = (places.dso.astype(np.int64) - KERNEL_DSO).astype(np.uint64) << np.uint64(33)
@@ -122,7 +143,7 @@ class ChainGatherer:
 
     def _append(self, flat: Int32, begins: Int64, length: Int64) -> Int32:
         """Keep some chains; their numbers."""
-        first, filled = len(self._length.view), len(self._flat.view)
+        first, filled = len(self), len(self._flat.view)
         self._flat.extend(flat[positions(begins, length)])
         self._start.extend(filled + np.cumsum(length) - length)
         self._length.extend(length.astype(np.int32))

@@ -1,39 +1,31 @@
-"""A chunk of records in a buffer → columns of its samples and their distinct call chains.
+"""A chunk of records → columns of its samples, and the call chains that those before it do not have.
 
 All samples of one event have their fixed fields at the same places, so each field of a whole chunk is one numpy
-gather. A chunk is reduced without regard to others, so that other processes can do it (workers.py).
+gather. Several reducers may share a recording, so that other processes can help (workers.py).
 """
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import packed
+from pinprof.cuda_functions import READ_PIECES
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, address_chains
-from pinprof.read.perf.chains import Chains, positions, reduced
+from pinprof.read.perf.chains import ChainGatherer, Chains, positions
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
-from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Layouts, RawSamples
+from pinprof.read.perf.samples import MAX_WEIGHT, PAYLOAD_WORDS, WIDE_WORDS, Chunk, Layouts, RawSamples
 
 _MAX_RECORD = 1 << 16
-
-
-@dataclass(frozen=True)
-class Chunk:
-    """Records in a buffer."""
-
-    words: UInt64
-    at: Int64
-    """The word at which each sample begins."""
-    layouts: Layouts
-    counted: int
-    """Samples before this chunk, for recordings without times."""
+_REMEMBERED = 1 << 18
+"""Chains after which a reducer begins anew, to bound its memory."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +33,13 @@ class Reduced:
     """What a chunk comes to."""
 
     samples: RawSamples
-    """Whose `chain` counts in `chains`."""
-    chains: Chains
+    """Whose `chain` counts in all chains of this reducer."""
+    reducer: int
+    """Which it was."""
+    first: int
+    """The number of the first of `chains`; at 0 the reducer begins anew."""
+    chains: Chains | None
+    """Those that it had not seen before; None where it numbers as the recording does."""
     payload: UInt64 | None
     """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample; None where no event has them."""
     batches: tuple[Int64, UInt64]
@@ -53,40 +50,49 @@ class Reduced:
     corrupt_bytes: int
 
 
-def reduced_chunk(chunk: Chunk, spaces: SpaceTable, deferred: DeferredChains) -> Reduced:
-    """Turn samples into columns; `spaces` and `deferred` are those of the whole recording."""
-    words, at, layouts = chunk.words, chunk.at, chunk.layouts.each
-    size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
-    source = chunk.layouts.sources_of(words, at, size)
-    samples = RawSamples.of(len(at))
-    chains = _ChunkChains(len(at))
-    valid = np.zeros(len(at), np.bool_)
-    payload = np.zeros((len(at), PAYLOAD_WORDS), np.uint64) if any(entry.raw for entry in layouts) else None
-    wide, sizes = np.zeros(len(at), np.bool_), np.zeros((len(at), WIDE_WORDS - PAYLOAD_WORDS), np.uint64)
-    for index, layout in enumerate(layouts):
-        rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(layouts) > 1 else slice(None)
-        end_of_chain = _gather(samples, chains, valid, rows, words, at[rows], size[rows], index, layout, chunk.counted)
-        if payload is not None and layout.raw and len(end_of_chain):
-            if index in chunk.layouts.wide:
-                whole = _payload(words, end_of_chain, at[rows] + size[rows], WIDE_WORDS)
-                payload[rows], sizes[rows] = whole[:, :PAYLOAD_WORDS], whole[:, PAYLOAD_WORDS:]
-                wide[rows] = True
-            else:
-                payload[rows] = _payload(words, end_of_chain, at[rows] + size[rows])
-    version = spaces.version_of(samples.pid, samples.clock)
-    distinct, chain = reduced(*chains.joined(samples.tid, deferred), version, spaces)
-    samples.chain[:] = chain
-    unknown = source < 0
-    samples = samples.take(valid)
-    return Reduced(
-        RawSamples(**{name: packed(column) for name, column in vars(samples).items()}),
-        distinct,
-        None if payload is None else payload[valid],
-        (np.flatnonzero(wide[valid]), sizes[valid & wide]),
-        chains.missing,
-        int(unknown.sum()),
-        8 * int(size[~unknown & ~valid].sum()),
-    )
+class Reducer:
+    """Turns chunks of one file into columns, and remembers the chains that it has told of."""
+
+    def __init__(
+        self, file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer | None = None
+    ) -> None:
+        """`file` is open; the others are those of the whole recording. Without `chains` it tells of those it finds."""
+        self._file, self._spaces, self._deferred = file, spaces, deferred
+        self._tells = chains is None
+        self._chains = ChainGatherer() if chains is None else chains
+
+    def reduced(self, chunk: Chunk) -> Reduced:
+        """What a chunk comes to; OSError where the file can't be read."""
+        (words, at), layouts = chunk.words(self._file), chunk.layouts.each
+        size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
+        source = chunk.layouts.sources_of(words, at, size)
+        samples = RawSamples.of(len(at))
+        chains = _ChunkChains(len(at))
+        valid = np.zeros(len(at), np.bool_)
+        payloads = _Payloads(len(at), chunk.layouts)
+        for index, layout in enumerate(layouts):
+            rows: NDArray[Any] | slice = np.flatnonzero(source == index) if len(layouts) > 1 else slice(None)
+            begin, bound = at[rows], at[rows] + size[rows]
+            behind = _gather(samples, chains, valid, rows, words, begin, size[rows], index, layout, chunk.counted)
+            if layout.raw and len(behind):
+                payloads.take(words, rows, behind, bound, index)
+        version = self._spaces.version_of(samples.pid, samples.clock)
+        if self._tells and len(self._chains) > _REMEMBERED:
+            self._chains = ChainGatherer()
+        first = len(self._chains)
+        samples.chain[:] = self._chains.numbers_of(*chains.joined(samples.tid, self._deferred), version, self._spaces)
+        unknown = source < 0
+        samples = samples.take(valid)
+        return Reduced(
+            RawSamples(**{name: packed(column) for name, column in vars(samples).items()}),
+            os.getpid(),
+            first,
+            self._chains.since(first) if self._tells else None,
+            *payloads.of(valid),
+            chains.missing,
+            int(unknown.sum()),
+            8 * int(size[~unknown & ~valid].sum()),
+        )
 
 
 def _gather(
@@ -218,7 +224,31 @@ def _own(words: UInt64, base: Int64, place: int) -> UInt64:
     return np.where(np.isin(mode, rec.MISC_GUEST), np.uint64(GUEST), words[base + place])
 
 
-def _payload(words: UInt64, place: Int64, bound: Int64, count: int = PAYLOAD_WORDS) -> UInt64:
+class _Payloads:
+    """The fields of their own that a chunk's samples of tracepoints have, as they are found event by event."""
+
+    def __init__(self, count: int, layouts: Layouts) -> None:
+        self._layouts = layouts
+        self._words = np.zeros((count, PAYLOAD_WORDS), np.uint64) if any(each.raw for each in layouts.each) else None
+        self._wide = np.zeros(count, np.bool_)
+        self._sizes = np.zeros((count if layouts.wide else 0, READ_PIECES), np.uint64)
+
+    def take(self, words: UInt64, rows: NDArray[Any] | slice, place: Int64, bound: Int64, index: int) -> None:
+        """The RAW data at `place` of one event's samples, whose records end at `bound`."""
+        assert self._words is not None
+        wide = index in self._layouts.wide
+        found = _payload(words, place, bound, WIDE_WORDS if wide else PAYLOAD_WORDS)
+        self._words[rows] = found[:, :PAYLOAD_WORDS]
+        if wide:
+            self._wide[rows], self._sizes[rows] = True, found[:, PAYLOAD_WORDS:]
+
+    def of(self, valid: Bool) -> tuple[UInt64 | None, tuple[Int64, UInt64]]:
+        """`payload` and `batches` of some samples, see Reduced."""
+        batches = np.flatnonzero(self._wide[valid]), self._sizes[np.flatnonzero(valid & self._wide)]
+        return None if self._words is None else self._words[valid], batches
+
+
+def _payload(words: UInt64, place: Int64, bound: Int64, count: int) -> UInt64:
     """The first words of RAW data, which is `u32 bytes; char data[bytes]`: half a word off."""
     wanted = place[:, None] + np.arange(count + 1)
     raw = np.where(wanted < bound[:, None], words[np.minimum(wanted, len(words) - 1)], np.uint64(0))

@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.columns import in_order, pack, packed, pairs_of, taken
+from pinprof.columns import distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, taken, uniform
 from pinprof.errors import FormatError, readable
 from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import Manifest
@@ -110,13 +110,17 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     if off_cpu:
         samples = samples.take(_may_wait(samples, spaces, off_cpu))
     woken = woken.of_program(samples, spaces, system_wide=is_system_wide(header.features.command) is True)
-    stacks = stacks_of(np.append(samples.chain, woken.samples.chain), raw, resolver)
+    chain = np.append(samples.chain, woken.samples.chain) if len(woken.samples) else samples.chain
+    stacks = stacks_of(chain, raw, resolver)
     nodes, wakers = np.split(stacks.node, [len(samples)])
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
-    wait = _weigh_waits(weights, samples, off_cpu, raw) if off_cpu else None
+    wait = None
+    if off_cpu:
+        weights = weights.copy()
+        wait = _weigh_waits(weights, samples, off_cpu, raw)
     weights, cut = summable(weights)
-    sampled = pairs_of(np.unique(pack(samples.pid, samples.tid)))
+    sampled = pairs_of(distinct_pairs(samples.pid, samples.tid))
     threads, inherited = kernel_names(tasks, sampled)
     order = in_order(samples.clock)
     clock = clock_of(header.sources)
@@ -223,7 +227,9 @@ def _of_program(
 def _truncated(sources: list[EventSource], samples: RawSamples, chains: Chains) -> int:
     """How many callchains are as long as their event permits."""
     limit = np.array([source.attr.sample_max_stack or rec.MAX_STACK for source in sources], np.int32)
-    return int(np.count_nonzero(chains.length_of(samples.chain) >= limit[samples.source]))
+    length = np.append(chains.length, 0)
+    parts = slices(len(samples))
+    return sum(int((length[samples.chain[part]] >= limit[samples.source[part]]).sum()) for part in parts)
 
 
 def _known_pids(manifest: Manifest, ranges: RangeTable) -> set[int]:
@@ -294,6 +300,8 @@ def _unit(attr: rec.Attr) -> Unit:
 
 def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
     """Per sample its weight in its event's unit; see the top of this module."""
+    if len(samples) > 1 and all(is_uniform(column) for column in (samples.period, samples.source, samples.left_out)):
+        return uniform(_weights(sources, samples.take(slice(1)))[0], len(samples), np.int64)
     weights = samples.period.copy()
     for index, source in enumerate(sources):
         attr = source.attr

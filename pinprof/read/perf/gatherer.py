@@ -11,8 +11,8 @@ from pinprof.columns import GrowingColumn
 from pinprof.cuda_functions import READ_PIECES
 from pinprof.model import Int32, Int64, UInt64
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
-from pinprof.read.perf.chunk import Chunk, Reduced
-from pinprof.read.perf.samples import PAYLOAD_WORDS, Layouts, RawSamples, words_of
+from pinprof.read.perf.chunk import Reduced
+from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples
 
 Pending = Callable[[], Reduced]
 """What a chunk comes to, once it is asked for."""
@@ -21,30 +21,30 @@ Pending = Callable[[], Reduced]
 class SampleGatherer:
     """Grows the sample columns chunk by chunk; a column with one value takes no room."""
 
-    def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int) -> None:
-        """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be."""
+    def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int, chains: ChainGatherer) -> None:
+        """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be.
+
+        `chains` takes those that reducers tell of.
+        """
         self.unknown_records = self.corrupt_bytes = 0
         self.missing = 0
         """Samples whose user call chain was to come in a record of its own and did not."""
         self._reduce = reduce
         self._ahead = ahead
         self._pending: deque[Pending] = deque()
-        self._counted = 0
         self._columns = {
             name: GrowingColumn(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()
         }
-        self._chains = ChainGatherer()
+        self._chains = chains
+        self._numbers: dict[int, GrowingColumn] = {}
+        """Per reducer the numbers of its chains among those of the recording."""
         self._payloads: list[UInt64] = []
         self._batches: list[tuple[Int64, UInt64]] = []
         self._kept = 0
 
-    def take(self, buffer: bytearray, end: int, starts: list[int], layouts: Layouts) -> None:
-        """Take in the samples at `starts`; the buffer may be used for others afterwards."""
-        words, at = words_of(buffer, end, starts)
-        if self._ahead:
-            words = words.copy()
-        self._pending.append(self._reduce(Chunk(words, at, layouts, self._counted)))
-        self._counted += len(starts)
+    def take(self, chunk: Chunk) -> None:
+        """Take in some samples."""
+        self._pending.append(self._reduce(chunk))
         while len(self._pending) > self._ahead:
             self._add(self._pending.popleft()())
 
@@ -70,8 +70,8 @@ class SampleGatherer:
 
     def _add(self, chunk: Reduced) -> None:
         samples = chunk.samples
-        number: Int32 = np.append(self._chains.add(chunk.chains), np.int32(NO_CHAIN))
-        for name, column in (vars(samples) | {"chain": number[samples.chain]}).items():
+        chain = samples.chain if chunk.chains is None else self._numbered(chunk, chunk.chains)
+        for name, column in (vars(samples) | {"chain": chain}).items():
             self._columns[name].extend(column)
         if chunk.payload is not None:
             self._payloads.append(chunk.payload)
@@ -82,3 +82,12 @@ class SampleGatherer:
         self.missing += chunk.missing
         self.unknown_records += chunk.unknown_records
         self.corrupt_bytes += chunk.corrupt_bytes
+
+    def _numbered(self, chunk: Reduced, new: Chains) -> Int32:
+        """Per sample the number of its chain among those of the recording."""
+        if not chunk.first:
+            self._numbers[chunk.reducer] = GrowingColumn(np.int32)
+        numbers = self._numbers[chunk.reducer]
+        numbers.extend(self._chains.add(new))
+        number: Int32 = np.append(numbers.view, np.int32(NO_CHAIN))[chunk.samples.chain]
+        return number

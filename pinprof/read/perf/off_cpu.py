@@ -65,7 +65,7 @@ class SwitchGatherer:
         self._ids = np.array([number for number, _ in pairs], np.uint64)
         self._source = np.array([index for _, index in pairs], np.int32)
 
-    def take(self, buffer: bytearray, end: int, starts: list[int]) -> int:
+    def take(self, buffer: bytearray, end: int, starts: Int32) -> int:
         """Turn the records at `starts` into rows; bytes of records that are too short for their trailer."""
         words, at = words_of(buffer, end, starts)
         head = words[at]

@@ -1,14 +1,15 @@
 """The two passes over the records of a perf.data file: what tasks did, and then the samples.
 
 perf writes the buffers of processors one after another, so a mapping may stand behind the samples that need it. The
-first pass takes in what is not a sample; the second reduces samples to columns and distinct call chains, a chunk at a
-time, so that memory grows with these and not with the file.
+first pass takes in what is not a sample, and where samples are; the second reduces these to columns and distinct call
+chains, a chunk at a time, so that memory grows with these and not with the file. What is compressed is walked twice.
 """
 
 from __future__ import annotations
 
 import struct
-from collections import defaultdict
+from array import array
+from collections import defaultdict, deque
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,13 +20,13 @@ import numpy as np
 from pinprof.columns import Int64, UInt64
 from pinprof.lazy_dataclass import dataclass
 from pinprof.read.perf import records as rec
-from pinprof.read.perf.chains import Chains, by_value
+from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.gatherer import SampleGatherer
 from pinprof.read.perf.header import Header, read_header
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
-from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples, words_of
+from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
 from pinprof.read.perf.workers import reducing
 
@@ -61,37 +62,40 @@ class Raw:
 def read_records(file: BinaryIO, path: Path) -> tuple[Header, Raw]:
     """The head of a file and all its records; no samples where perf has yet to make their call chains."""
     header = read_header(file, str(path))
-    tasks = TaskReader(header)
+    tasks, chains = TaskReader(header), ChainGatherer()
     if any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
-        with reducing(spaces, tasks.deferred, 0) as (reduce, ahead):
-            raw = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0))
+        with reducing(file.fileno(), spaces, tasks.deferred, chains, 0) as (reduce, ahead):
+            raw = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains))
         return header, replace(raw, kernel_reference=first)
     tasks.run(file)
     spaces = tasks.spaces()
-    file.seek(0)
-    again = read_header(file, str(path))
-    with reducing(spaces, tasks.deferred, tasks.samples) as (reduce, ahead):
-        gatherer = SampleGatherer(reduce, ahead, tasks.samples)
-        SampleReader(again, gatherer).run(file)
+    with reducing(file.fileno(), spaces, tasks.deferred, chains, tasks.samples) as (reduce, ahead):
+        gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
+        if tasks.inflated:
+            file.seek(0)
+            SampleReader(read_header(file, str(path)), gatherer).run(file)
+        else:
+            while tasks.chunks:
+                gatherer.take(tasks.chunks.popleft())
         gatherer.finish()
     return header, tasks.joined(spaces, gatherer)
 
 
 class SampleReader(RecordReader):
-    """The pass over the samples; everything else is known."""
+    """The pass over the samples of a file with compressed records; everything else is known."""
 
     def __init__(self, header: Header, gatherer: SampleGatherer) -> None:
         super().__init__(header)
         self._gatherer = gatherer
 
-    def _take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
-        self._gatherer.take(buffer, end, starts, self._layouts)
+    def _take(self, chunk: Chunk, buffer: bytearray) -> None:
+        self._gatherer.take(chunk)
 
 
 class TaskReader(RecordReader):
-    """The pass over everything but samples, of which it takes in when each process has some."""
+    """The pass over everything but samples, of which it takes in where they are and when each process has some."""
 
     def __init__(self, header: Header) -> None:
         super().__init__(header)
@@ -102,10 +106,15 @@ class TaskReader(RecordReader):
         self._areas: list[rec.DataArea] = []
         self._kernel_reference = ("", 0)
         self._lost_records = self._lost_samples = 0
-        self.samples = 0
-        """How many there are."""
+        self.chunks: deque[Chunk] = deque()
+        """All samples; none where some are compressed."""
         self._times: dict[int, list[Int64]] = defaultdict(list)
         self._sources_changed()
+
+    @property
+    def inflated(self) -> bool:
+        """Whether there were compressed records."""
+        return self._inflater is not None
 
     def spaces(self) -> SpaceTable:
         """What is mapped where and when; once, at the end."""
@@ -149,13 +158,16 @@ class TaskReader(RecordReader):
             self._walk(buffer, read_into(file, memoryview(buffer)))
         return self._kernel_reference
 
-    def _take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+    def _take(self, chunk: Chunk, buffer: bytearray) -> None:
         """Note the times of samples; a time that is not one does no harm."""
-        words, at = words_of(buffer, end, starts)
+        if self.inflated:
+            self.chunks.clear()
+        else:
+            self.chunks.append(chunk)
+        words, at = words_of(buffer, len(buffer), chunk.starts)
         size = (words[at] >> np.uint64(48)).astype(np.int64) >> 3
         source = self._layouts.sources_of(words, at, size)
         number = self.samples + np.arange(len(at))
-        self.samples += len(at)
         for index, layout in enumerate(self._layouts.each):
             rows = np.flatnonzero((source == index) & (size >= layout.tail))
             time = number[rows] if layout.time is None else words[at[rows] + layout.time].view(np.int64)
@@ -164,8 +176,8 @@ class TaskReader(RecordReader):
             for process, mine in by_value(pid, np.arange(len(rows))):
                 self._times[process].append(time[mine])
 
-    def _take_switches(self, buffer: bytearray, end: int, starts: list[int]) -> None:
-        self._corrupt += self._switches.take(buffer, end, starts)
+    def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
+        self._corrupt += self._switches.take(buffer, end, np.array(starts, np.int32))
 
     def _sources_changed(self) -> None:
         super()._sources_changed()

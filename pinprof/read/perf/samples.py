@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
@@ -76,19 +79,51 @@ class Layouts:
         return np.where(known, np.where(ids == 0, 0, self._id_sources[nearest]), -1).astype(np.int32)
 
 
-def words_of(buffer: bytearray, end: int, starts: list[int]) -> tuple[UInt64, Int64]:
+class FilePart(NamedTuple):
+    """Some bytes of a file."""
+
+    begin: int
+    size: int
+
+    def read(self, file: int) -> bytes:
+        """The bytes, from a file descriptor whose own position does not matter; OSError where they are gone."""
+        data = os.pread(file, self.size, self.begin)
+        if len(data) < self.size:
+            raise OSError(errno.EIO, "it became shorter while it was read")
+        return data
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Samples that lie together."""
+
+    records: FilePart | bytes
+    """Where in the file their records are, others between them; of a compressed file the records."""
+    starts: Int32
+    """The byte of `records` at which each sample begins, ascending."""
+    layouts: Layouts
+    counted: int
+    """Samples before this chunk, for recordings without times."""
+
+    def words(self, file: int) -> tuple[UInt64, Int64]:
+        """`words_of` its records, read from the open file where they are there."""
+        data = self.records if isinstance(self.records, bytes) else self.records.read(file)
+        return words_of(data, len(data), self.starts)
+
+
+def words_of(buffer: bytes | bytearray, end: int, starts: Int32) -> tuple[UInt64, Int64]:
     """buffer[:end] as 8-byte words, and the word at which each record of `starts` begins."""
-    at = np.array(starts, np.int64)
+    at = starts.astype(np.int64)
     if (at & 7).any():
         buffer, at = _aligned(buffer, starts)
         end = len(buffer)
     return np.frombuffer(buffer, "<u8", end >> 3), at >> 3
 
 
-def _aligned(buffer: bytearray, starts: list[int]) -> tuple[bytearray, Int64]:
+def _aligned(buffer: bytes | bytearray, starts: Int32) -> tuple[bytearray, Int64]:
     """The records at `starts` copied to 8-byte boundaries (records behind compressed ones may lie anywhere)."""
     pieces, places, position = [], [], 0
-    for start in starts:
+    for start in starts.tolist():
         (size,) = struct.unpack_from("<H", buffer, start + 6)
         padding = -size % 8
         pieces.append(buffer[start : start + size] + bytes(padding))

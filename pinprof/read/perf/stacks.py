@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.columns import slices
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
 from pinprof.read.interning import Interner
@@ -38,7 +39,10 @@ class Stacks:
 
 def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Resolver) -> Stacks:
     """Stacks of samples by the number of their chain; these need not be all of a recording's."""
-    count_of_chain = np.bincount(chain[chain >= 0], minlength=len(chains.length))
+    count_of_chain = np.zeros(len(chains.length) + 1, np.int64)  # the last is of no chain
+    for part in slices(len(chain)):
+        np.add.at(count_of_chain, chain[part].astype(np.intp), 1)
+    count_of_chain = count_of_chain[:-1]
     used = np.flatnonzero(count_of_chain)
     begins = np.cumsum(chains.length, dtype=np.int64) - chains.length
     length, weight = chains.length[used], count_of_chain[used]

@@ -1,18 +1,22 @@
 """Walking the records in the data section of a perf.data file.
 
-The file is read in chunks of a few MiB; within a chunk, a plain loop walks the record headers. What becomes of the
-records is up to the two passes (passes.py).
+The file is read in chunks of a few MiB; within a chunk, a plain loop walks from header to header, and over runs of
+samples in one step. What becomes of the records is up to the two passes (passes.py).
 """
 
 from __future__ import annotations
 
 import struct
+from array import array
 from collections.abc import Callable
 from typing import TYPE_CHECKING, BinaryIO
 
+import numpy as np
+
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, name_sources
-from pinprof.read.perf.samples import Layouts
+from pinprof.read.perf.sample_runs import sample_runs
+from pinprof.read.perf.samples import Chunk, FilePart, Layouts
 
 if TYPE_CHECKING:
     from pinprof.read.perf.inflate import Inflater
@@ -35,7 +39,11 @@ class RecordReader:
         self._walking_inflated = False
         self._walked = 0
         self._broken = False
-        self._starts: list[int] = []
+        self._begin = 0
+        """Where in the file the chunk begins that is walked."""
+        self._starts = array("q")
+        self.samples = 0
+        """How many there are, less those of the chunk that is walked."""
 
     def run(self, file: BinaryIO) -> None:
         """Read records from the data section's start to its end, or to the end of the file."""
@@ -50,6 +58,7 @@ class RecordReader:
             count = read_into(file, view[kept : kept + min(len(buffer) - kept, left)])
             left -= count
             end = kept + count
+            self._begin = file.tell() - end
             position = self._walk(buffer, end)
             kept = end - position
             buffer[:kept] = buffer[position:end]
@@ -74,15 +83,19 @@ class RecordReader:
 
     def _walk(self, buffer: bytearray, end: int) -> int:
         """Handle every whole record in buffer[:end]; where the rest begins."""
-        starts: list[int] = []
+        starts, switches = array("q"), array("q")
         outer = self._starts
         self._starts = starts
-        switches: list[int] = []
         append, append_switch = starts.append, switches.append
         unpack, sample = rec.RECORD_HEADER.unpack_from, rec.SAMPLE
-        handlers = self._handlers()
+        handlers, runs = self._handlers(), sample_runs(buffer, end)
         position = walked = 0
         while end - position >= 8:
+            if (run := runs.get(position)) is not None:
+                samples, position = run
+                starts.frombytes(samples.tobytes())
+                walked += len(samples)
+                continue
             kind, misc, size = unpack(buffer, position)
             if kind == sample and 8 <= size <= end - position:
                 append(position)
@@ -99,9 +112,8 @@ class RecordReader:
             if kind in (rec.SWITCH, rec.SWITCH_CPU_WIDE):
                 append_switch(position)
             elif (handler := handlers.get(kind)) is not None:
-                if kind == rec.HEADER_ATTR and starts:
-                    self._take(buffer, end, starts)
-                    starts.clear()
+                if kind == rec.HEADER_ATTR:
+                    self._take_samples(buffer, end, starts)
                 try:
                     handler(misc, bytes(buffer[position + 8 : following]))
                 except (struct.error, IndexError):
@@ -112,18 +124,26 @@ class RecordReader:
             walked += 1
             if self._skip or self._broken:
                 break
-        if starts:
-            self._take(buffer, end, starts)
+        self._take_samples(buffer, end, starts)
         if switches:
             self._take_switches(buffer, end, switches)
         self._starts = outer
         self._walked = walked
         return position
 
-    def _take(self, buffer: bytearray, end: int, starts: list[int]) -> None:
-        """Take in the samples at `starts`."""
+    def _take_samples(self, buffer: bytearray, end: int, starts: array[int]) -> None:
+        """Hand on the samples at `starts`, and forget these."""
+        if not starts:
+            return
+        records = bytes(buffer[:end]) if self._walking_inflated else FilePart(self._begin, end)
+        self._take(Chunk(records, np.array(starts, np.int32), self._layouts, self.samples), buffer)
+        self.samples += len(starts)
+        del starts[:]
 
-    def _take_switches(self, buffer: bytearray, end: int, starts: list[int]) -> None:
+    def _take(self, chunk: Chunk, buffer: bytearray) -> None:
+        """Take in samples; `buffer` begins with their records."""
+
+    def _take_switches(self, buffer: bytearray, end: int, starts: array[int]) -> None:
         """Take in the switch records at `starts`."""
 
     def _sources_changed(self) -> None:

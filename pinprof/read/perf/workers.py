@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import os
 import pickle
-import queue
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
+from itertools import cycle
 from pathlib import Path
 
-from pinprof.read.perf.chunk import Chunk, Reduced, reduced_chunk
+from pinprof.read.perf.chains import ChainGatherer
+from pinprof.read.perf.chunk import Reduced, Reducer
 from pinprof.read.perf.deferred import DeferredChains
 from pinprof.read.perf.mappings import SpaceTable
+from pinprof.read.perf.samples import Chunk
 
 _WORTH_IT = 400_000
 """Samples from which processes gain more than their start takes."""
@@ -28,30 +30,34 @@ _MOST = 8
 
 @contextmanager
 def reducing(
-    spaces: SpaceTable, deferred: DeferredChains, samples: int
+    file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer, samples: int
 ) -> Iterator[tuple[Callable[[Chunk], Callable[[], Reduced]], int]]:
-    """How chunks are reduced, and how many may be under way at a time; `samples` is how many there will be."""
-    here = partial(reduced_chunk, spaces=spaces, deferred=deferred)
+    """How chunks of an open file are reduced, and how many may be under way; `samples` is how many there are.
+
+    The recording's `chains` grow by those of chunks that are reduced here.
+    """
     count = min(len(os.sched_getaffinity(0)), _MOST) if samples >= _WORTH_IT and sys.executable else 1
     if count < 2:
-        yield (lambda chunk: partial(here, chunk)), 0
+        own = Reducer(file, spaces, deferred, chains)
+        yield (lambda chunk: partial(own.reduced, chunk)), 0
         return
+    here = Reducer(file, spaces, deferred)
     with ExitStack() as stack:
-        idle: queue.SimpleQueue[_Worker] = queue.SimpleQueue()
-        for _ in range(count):
-            idle.put(stack.enter_context(_worker(spaces, deferred)))
-        pool = stack.enter_context(ThreadPoolExecutor(count))
+        workers = [stack.enter_context(_worker(file, spaces, deferred)) for _ in range(count)]
+        # Of each worker the answers come in the order of the questions.
+        turns = cycle([(worker, stack.enter_context(ThreadPoolExecutor(1))) for worker in workers])
 
-        def reduce(chunk: Chunk) -> Reduced:
-            worker = idle.get()
-            try:
+        def reduce(worker: _Worker, chunk: Chunk) -> Reduced | None:
+            with suppress(OSError, EOFError, pickle.UnpicklingError):
                 return worker.reduced(chunk)
-            except (OSError, EOFError, pickle.UnpicklingError):
-                return here(chunk)
-            finally:
-                idle.put(worker)
+            return None
 
-        yield (lambda chunk: pool.submit(reduce, chunk).result), count + 1
+        def begin(chunk: Chunk) -> Callable[[], Reduced]:
+            worker, thread = next(turns)
+            answer = thread.submit(reduce, worker, chunk)
+            return lambda: answer.result() or here.reduced(chunk)
+
+        yield begin, 2 * count
 
 
 class _Worker:
@@ -72,21 +78,24 @@ class _Worker:
 
 
 @contextmanager
-def _worker(spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
+def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
     """A process that ends with the block."""
     package = str(Path(__file__).parents[3])
+    path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
     process = subprocess.Popen(
         # -P: not what lies in the current directory, where captures of others may be.
         [sys.executable, "-P", "-m", __spec__.name],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))},
+        pass_fds=(file,),
+        # Numpy's library for matrices would start threads that wait busily.
+        env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
     )
     try:
         worker = _Worker(process)
         with suppress(OSError):
-            pickle.dump((spaces, deferred), worker._to, 5)
+            pickle.dump((file, spaces, deferred), worker._to, 5)
         yield worker
     finally:
         process.kill()
@@ -96,13 +105,13 @@ def _worker(spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
 def _serve() -> None:
     """Answer chunks from standard input until it ends."""
     source, target = sys.stdin.buffer, sys.stdout.buffer
-    spaces, deferred = pickle.load(source)  # noqa: S301 — from the process that started this one
+    reducer = Reducer(*pickle.load(source))  # noqa: S301 — from the process that started this one
     while True:
         try:
             chunk = pickle.load(source)  # noqa: S301 — likewise
         except EOFError:
             return
-        pickle.dump(reduced_chunk(chunk, spaces, deferred), target, 5)
+        pickle.dump(reducer.reduced(chunk), target, 5)
         target.flush()
 
 

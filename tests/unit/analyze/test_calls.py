@@ -9,10 +9,12 @@ from functools import cache
 import numpy as np
 import pytest
 
+from pinprof.activity import ApiCallTable
 from pinprof.analyze import analyze, intervals
 from pinprof.analyze.activity.calls import CONTEXT_INIT_FACTOR, CONTEXT_INIT_NS, prepare_calls, purpose_of
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.activity.results import ActivityAnalysis, CallResult
+from pinprof.columns import narrowed
 from pinprof.cuda_functions import plain_name
 from pinprof.model import Capture, RangeTable
 from pinprof.read import ReadOptions, read
@@ -63,6 +65,19 @@ def joined(with_ranges: bool) -> ActivityAnalysis:
     found = analyze(join(perf, nsys)).activity
     assert found is not None
     return found
+
+
+def test_a_call_without_a_name_has_none_however_many_names_there_are() -> None:
+    names = tuple(f"call{number}" for number in range(128))
+    rows = narrowed(np.append(np.arange(128), -1))
+    table = ApiCallTable.of(129, start_ns=np.arange(129), end_ns=np.arange(129) + 1, name=rows, names=names)
+    calls = prepare_calls(replace(export("both").capture.activity, calls=replace(table, name=rows)))
+    assert [calls.names[name] for name in calls.name.tolist()] == [*names, "(no name)"]
+
+
+def test_the_names_of_calls_are_no_wider_than_needed() -> None:
+    calls = prepare_calls(export("both").capture.activity)
+    assert calls.name.dtype == np.int8
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ def test_groups_and_their_figures_are_those_of_plain_python(rows: list[tuple[int
     members = [expected[key] for key in keys]
     assert found.count.tolist() == [len(kept) for kept in members]
     assert found.sum(values).tolist() == [sum(kept) for kept in members]
+    assert found.sum_of(lambda part: values[part]).tolist() == [sum(kept) for kept in members]
     assert found.min(values).tolist() == [min(kept) for kept in members]
     assert found.max(values).tolist() == [max(kept) for kept in members]
     assert found.median(values).tolist() == [statistics.median_low(kept) for kept in members]

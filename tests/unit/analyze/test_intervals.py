@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import pinprof.columns
 from pinprof.analyze import intervals
 from pinprof.analyze.intervals import Intervals, difference, intersection, numbers, union, union_by_key, union_where
 
@@ -41,19 +44,43 @@ def test_a_union_holds_what_any_interval_holds(pairs: Pairs) -> None:
     assert found.span == (max(instants(pairs)) - min(instants(pairs)) + 1 if instants(pairs) else 0)
 
 
+def test_a_set_as_it_stands_is_no_copy() -> None:
+    start = np.arange(5) * 10
+    assert union_where(np.ones(5, np.bool_), start, start + 9).start is start
+    for end in (start, start + 10, np.roll(start, 1)):
+        found = union_where(np.ones(5, np.bool_), start, end)
+        assert found.start is not start
+        assert held(found) == instants(list(zip(start.tolist(), (end - start).tolist(), strict=True)))
+
+
 @given(PAIRS, st.lists(st.booleans(), min_size=12, max_size=12), st.sampled_from([1, 3, 1 << 17]))
 def test_a_union_in_pieces_is_that_of_the_chosen_intervals(pairs: Pairs, chosen: list[bool], piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(intervals, "_PIECE_ROWS", piece)
+        patch.setattr(pinprof.columns, "_AT_ONCE", piece)
         found = union_where(np.array(chosen[: len(pairs)], np.bool_), *columns(pairs))
     kept = [pair for pair, wanted in zip(pairs, chosen, strict=False) if wanted]
     assert held(found) == instants(kept)
 
 
-@given(PAIRS, PAIRS)
-def test_intersection_and_difference_are_those_of_sets(left: Pairs, right: Pairs) -> None:
-    assert held(intersection(of(left), of(right))) == instants(left) & instants(right)
-    assert held(difference(of(left), of(right))) == instants(left) - instants(right)
+@given(PAIRS, PAIRS, st.sampled_from([1, 3, 1 << 16]))
+def test_intersection_and_difference_are_those_of_sets(left: Pairs, right: Pairs, part: int) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pinprof.columns, "_AT_ONCE", part)
+        assert held(intersection(of(left), of(right))) == instants(left) & instants(right)
+        assert held(difference(of(left), of(right))) == instants(left) - instants(right)
+
+
+def test_sets_of_many_intervals_meet_in_little_more_memory_than_what_they_share() -> None:
+    start = np.arange(400_000) * 10
+    many, one = Intervals(start, start + 6), union(np.array([5]), np.array([10**9]))
+    for left, right in ((many, Intervals(start + 3, start + 9)), (many, one), (one, many)):
+        tracemalloc.start()
+        shared = intersection(left, right)
+        _, peak = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        assert len(shared) == len(start)
+        assert peak < 3 * 16 * len(shared)
 
 
 @given(PAIRS, PAIRS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import pickle
 from collections import Counter
 from pathlib import Path
 
@@ -13,10 +14,12 @@ from pinprof import read
 from pinprof.analyze import analyze
 from pinprof.columns import GrowingColumn, uniform
 from pinprof.model import Capture
-from pinprof.read.perf import stream, workers
+from pinprof.read.perf import chunk, stream, workers
+from pinprof.read.perf.samples import RawSamples
 from pinprof.report.export.document import to_json
 from pinprof.report.export.plain import write_folded
 from pinprof.report.gather import build
+from tests.support import perf_file as pf
 
 DATA = Path(__file__).parents[3] / "data"
 CAPTURES = ("h200/both.perf.data.xz", "h200/staged.pinprof.tar.xz", "cases/host_churn.pinprof.tar.xz")
@@ -30,6 +33,13 @@ def folded(capture: Capture) -> str:
     return lines.getvalue()
 
 
+def no_process_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks are handed to processes that end at once."""
+    monkeypatch.setattr(workers, "_WORTH_IT", 0)
+    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
+    monkeypatch.setattr(workers.sys, "executable", "/bin/true")
+
+
 @pytest.mark.parametrize("name", CAPTURES)
 def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / name)
@@ -37,6 +47,46 @@ def test_small_chunks_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch)
     pieces = read.read(DATA / name)
     assert folded(pieces) == folded(whole)
     assert to_json(build(analyze(pieces), drawn=False)) == to_json(build(analyze(whole), drawn=False))
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_reducers_that_forget_their_chains_change_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = read.read(DATA / name)
+    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    monkeypatch.setattr(chunk, "_REMEMBERED", 0)
+    no_process_starts(monkeypatch)
+    assert folded(read.read(DATA / name)) == folded(whole)
+
+
+def test_a_reducer_tells_of_each_chain_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    spec, path, told = pf.Spec(), tmp_path / "perf.data", []
+    path.write_bytes(pf.file_mode([spec], pf.mmap2(spec, *pf.MAPPED) + pf.sample(spec) * 5000))
+    reduced = chunk.Reducer.reduced
+
+    def noted(reducer: chunk.Reducer, records: chunk.Chunk) -> chunk.Reduced:
+        told.append(reduced(reducer, records))
+        return told[-1]
+
+    monkeypatch.setattr(stream, "CHUNK_BYTES", SMALLEST)
+    monkeypatch.setattr(chunk.Reducer, "reduced", noted)
+    no_process_starts(monkeypatch)
+    assert len(read.read(path).samples) == 5000
+    assert [len(answer.chains.length) for answer in told] == [1] + [0] * (len(told) - 1)
+    assert len(told) > 2
+
+
+def test_columns_of_one_value_stay_so_on_the_way_from_a_process() -> None:
+    table = RawSamples.of(3, tid=[1, 2, 3], pid=uniform(7, 3, np.int32))
+    again = pickle.loads(pickle.dumps(table))
+    assert (again.tid.tolist(), again.pid.tolist()) == ([1, 2, 3], [7, 7, 7])
+    assert again.pid.strides == (0,)
+
+
+def test_weights_of_one_event_take_no_memory(tmp_path: Path) -> None:
+    path = tmp_path / "perf.data"
+    path.write_bytes(pf.file_mode([pf.Spec()], pf.sample(pf.Spec()) * 3))
+    weight = read.read(path).samples.weight
+    assert (len(weight), weight.strides) == (3, (0,))
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -70,9 +120,7 @@ def test_modules_in_the_current_directory_are_not_imported(tmp_path: Path, monke
 
 def test_chunks_of_a_process_that_ends_are_reduced_here(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = read.read(DATA / CAPTURES[0])
-    monkeypatch.setattr(workers, "_WORTH_IT", 0)
-    monkeypatch.setattr(workers.os, "sched_getaffinity", lambda _: {0, 1})
-    monkeypatch.setattr(workers.sys, "executable", "/bin/true")
+    no_process_starts(monkeypatch)
     assert folded(read.read(DATA / CAPTURES[0])) == folded(whole)
 
 

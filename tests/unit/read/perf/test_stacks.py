@@ -6,9 +6,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pinprof.columns import GrowingColumn
 from pinprof.model import NO_NODE, Dso, Int32, UInt64
 from pinprof.read.perf import chains as chains_module
-from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, reduced
+from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable
 from pinprof.read.perf.records import CommRecord, MapRecord
 from pinprof.read.perf.stacks import Stacks, build_stacks
@@ -61,14 +62,18 @@ def build(chains: list[list[int]], versions: list[int], order: list[int]) -> Sta
 
 
 def build_from(flat: Int32, length: Int32, version: Int32, resolver: Resolver) -> Stacks:
-    """Stacks of samples whose chains lie end to end, gathered in chunks of three samples."""
+    """Stacks of samples whose chains lie end to end, gathered from two reducers' chunks of three samples."""
     known, gatherer, numbers = spaces(), ChainGatherer(), [np.zeros(0, np.int32)]
+    reducers = [(ChainGatherer(), GrowingColumn(np.int32)) for _ in range(2)]
     ends = np.append(0, np.cumsum(length))
     for first in range(0, len(length), 3):
         last = min(first + 3, len(length))
         entries = ADDRESSES[flat[ends[first] : ends[last]]]
-        chains, chain = reduced(entries, length[first:last], version[first:last], known)
-        numbers.append(np.append(gatherer.add(chains), np.int32(NO_CHAIN))[chain])
+        reducer, told = reducers[first % 2]
+        before = len(reducer)
+        chain = reducer.numbers_of(entries, length[first:last], version[first:last], known)
+        told.extend(gatherer.add(reducer.since(before)))
+        numbers.append(np.append(told.view, np.int32(NO_CHAIN))[chain])
     return build_stacks(gatherer.result(), np.concatenate(numbers), known, resolver)
 
 
