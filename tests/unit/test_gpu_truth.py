@@ -87,6 +87,7 @@ def test_growth_is_that_within_a_round() -> None:
     overhead.add(table, "copies", {NONE: plain, DEFAULT: traced, NSYS: [{}, {}, {}]})
     none, default = table.data
     assert (none["growth"], none["call_ns"]) == (0, 150)
+    assert (round(default["fastest"], 6), none["outside_ns"]) == (0.1, 1.5e9 - 150_000)
     assert (round(default["growth"], 6), default["call_growth"], default["call_ns"]) == (0.1, 0.5, 300)
     assert table.notes == ["copies grows by 10.0% under the default: more than 5%."]
 
@@ -168,7 +169,8 @@ def test_the_command_writes_three_tables(stand_in: list[tuple[str, str]], tmp_pa
     assert {row["program"] for row in costs} >= {"pageable", "pinned", "zerocopy", "uvm", "copies", "launches", "mine"}
     assert {row["recorder"] for row in costs} == set(RECORDERS)
     assert all(len(row["rounds"]) == 2 for row in costs)
-    first, second = stand_in[12:17], stand_in[17:22]
+    assert stand_in[12:32:2] == [(NONE, "start")] * 10, "the GPU is awake"
+    first, second = stand_in[13:23:2], stand_in[23:33:2]
     assert [name for name, _ in first] != [name for name, _ in second]
     assert {name for name, _ in first} == {name for name, _ in second} == set(RECORDERS)
     assert all(row["whole"] for row in document["tables"]["profilers"]["rows"])

@@ -105,7 +105,9 @@ def _overhead(given: argparse.Namespace, place: Path, size: int) -> Table:
     command = (sys.executable, script)
     scenarios = [Program(name, (*command, name, f"--size-bytes={size}", "--iterations=5")) for name in SCENARIOS]
     recorders = given.recorder or runs.RECORDERS
-    table = overhead.measure(_wanted(given, [*own, *scenarios, *given.case]), place, given.rounds, recorders)
+    wake = next((one for one in own if one.name == "start"), None)
+    wanted = _wanted(given, [*own, *scenarios, *given.case])
+    table = overhead.measure(wanted, place, given.rounds, recorders, wake)
     table.notes[:0] = notes
     return table
 
