@@ -121,7 +121,7 @@ class Probes:
         """By level, those counted in windows included."""
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
         self._cpu_ns = self._cpu_read_ns = 0
-        self._prices, self._priced = Prices(), False
+        self._prices = Prices()
         self.files = files
         """Those with the functions, where calls are traced once one of them is opened."""
         self.opening: Opening | None = None
@@ -226,7 +226,6 @@ class Probes:
 
     def _start(self) -> None:
         self._looked_ns = time.monotonic_ns()
-        # The program waits: what a call costs here is measured later, when it calls seldom.
         self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
@@ -240,12 +239,9 @@ class Probes:
         self._pending += written
         now = time.monotonic_ns()
         passed = now - self._looked_ns
-        quiet = self._pending < _FAST_BYTES
-        fast = not quiet and passed >= self._least_ns
+        fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
         if fast or passed >= _SELDOM_NS:
             self._look(now, passed)
-            if quiet:
-                self._measure()
         given_up = {name: kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED}
         if given_up and now - self._cpu_read_ns >= _CPU_READ_NS:
             self._read_cpu_time()
@@ -303,10 +299,12 @@ class Probes:
             os.close(self._anchors.pop())
 
     def _measure(self) -> None:
-        """Once: what a call costs here; the usual price stays where that cannot be measured."""
-        if self._priced or self._empty is None or self._empty.site.kind not in self._kinds:
+        """What a call costs here, once the program has ended: its threads and processes could not be started meanwhile.
+
+        The usual price stays where that cannot be measured.
+        """
+        if self._empty is None or self._empty.site.kind not in self._kinds:
             return
-        self._priced = True
         kind, specs = self._kinds[self._empty.site.kind], self._opened.specs
         try:
             full, bare = (self._empty.overhead([specs[enter], specs[kind.leave]]) for enter in (kind.enter, kind.bare))
@@ -315,7 +313,6 @@ class Probes:
         if full and bare:
             self._overhead = full
             self._prices = Prices(max(full["around"], 1), max(min(bare["around"], full["around"]), 1))
-            self._budget.prices = self._prices
 
     def _price(self, level: Level) -> int:
         # Counted, a call is entered through one trap instead of two, and nothing is written.

@@ -210,6 +210,26 @@ def test_what_cannot_be_opened_again_stays_given_up(watched: Watched, monkeypatc
     assert episode["to_ns"] == watched.kernel.now_ns
 
 
+def test_what_a_call_costs_is_measured_when_the_program_has_ended(watched: Watched) -> None:
+    """To open events on a function keeps the program from starting threads for a twentieth of a second."""
+    measured: list[int] = []
+
+    def overhead(specs: object) -> dict[str, int]:
+        measured.append(watched.kernel.now_ns)
+        return {"inside": 1000, "around": 2000}
+
+    empty: Any = SimpleNamespace(site=SimpleNamespace(kind="copies"), overhead=overhead)
+    watched.probes._empty = empty
+    watched.kernel.rate[11] = 100
+    for _ in range(20):
+        watched.kernel.passes(500 * MS)
+        watched.probes.look(0)
+    assert not measured
+    told = watched.finish()
+    assert set(measured) == {watched.kernel.now_ns}
+    assert (told["price_ns"], told["cost_ns"]) == ({"full": 2000, "bare": 2000}, 2000 * 1000)
+
+
 def test_no_event_stays_open(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[int] = []
     really = os.close
