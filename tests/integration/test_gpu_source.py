@@ -311,11 +311,11 @@ time.sleep(0.2)
 
 def test_a_burst_is_recorded(running: Running) -> None:
     code = f"""
-deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 2000)
+deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1200)
 time.sleep(0.7)
 """
     file = running(code, budget="30")
-    assert (file.state, len(file.records)) == (State.ENDED, 2000)
+    assert (file.state, len(file.records)) == (State.ENDED, 1200)
 
 
 OFTEN = f"""

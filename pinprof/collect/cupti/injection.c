@@ -237,10 +237,10 @@ enum { BUFFER = 1 << 17, MOST_BUFFERS = 256, BATCH = 512, NAMES = 1 << 14, LONGE
 enum { PERIOD_MS = 500 };
 enum { UNSEEN_MS = 20, TRIES = 50 }; /* for calls that began unseen to return; for another tool's first call */
 
-/* What a call of the program takes longer while CUPTI works, which is about one for each record: 200,000 launches took
- * 8.5 instead of 6.4 us each on an H200, and as many copies 4.0 instead of 2.7 us. */
-enum { CALL_COST_NS = 2100 };
-/* What calls may cost beyond their share of the time, in a burst: that of 2,400. */
+/* What a call of the program takes longer while CUPTI works, which is about one for each record: 1.3 us for copies of
+ * 4 KiB, 2.1 us for launches that the CPU limits, 5 to 8 us for each kernel of a training loop that the GPU limits. */
+enum { CALL_COST_NS = 4000 };
+/* What calls may cost beyond their share of the time, in a burst: that of 1,250. */
 enum { CREDIT_NS = 5000000 };
 
 /* ---- State ---- */

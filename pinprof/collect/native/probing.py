@@ -121,7 +121,7 @@ class Probes:
         """By level, those counted in windows included."""
         self._looked_ns, self._least_ns = 0, _OFTEN_NS
         self._cpu_ns = self._cpu_read_ns = 0
-        self._prices = Prices()
+        self._prices, self._priced = Prices(), False
         self.files = files
         """Those with the functions, where calls are traced once one of them is opened."""
         self.opening: Opening | None = None
@@ -299,12 +299,14 @@ class Probes:
             os.close(self._anchors.pop())
 
     def _measure(self) -> None:
-        """What a call costs here, once the program has ended: its threads and processes could not be started meanwhile.
+        """Once: what a call costs here; the usual price stays where that cannot be measured.
 
-        The usual price stays where that cannot be measured.
+        Meanwhile the program can start no thread and no process, for a twentieth of a second unless the kernel has just
+        waited for all processors: so it is done when a kind has been given up, or when the program has ended.
         """
-        if self._empty is None or self._empty.site.kind not in self._kinds:
+        if self._priced or self._empty is None or self._empty.site.kind not in self._kinds:
             return
+        self._priced = True
         kind, specs = self._kinds[self._empty.site.kind], self._opened.specs
         try:
             full, bare = (self._empty.overhead([specs[enter], specs[kind.leave]]) for enter in (kind.enter, kind.bare))
@@ -313,6 +315,7 @@ class Probes:
         if full and bare:
             self._overhead = full
             self._prices = Prices(max(full["around"], 1), max(min(bare["around"], full["around"]), 1))
+            self._budget.prices = self._prices
 
     def _price(self, level: Level) -> int:
         # Counted, a call is entered through one trap instead of two, and nothing is written.
@@ -352,6 +355,7 @@ class Probes:
             for file in (file for event in kind.events for file in opened.files[event]):
                 perf_event.disable(file)
             opened.let_go(kind.events)
+            self._measure()
             self._read_cpu_time()
             kind.counted_ns, kind.cpu_ns, kind.seen, kind.pause_ns = now, self._cpu_ns, False, _FIRST_PAUSE_NS
             kind.window_ns = now + kind.pause_ns

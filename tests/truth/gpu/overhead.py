@@ -3,12 +3,13 @@
 Recorders take turns, in another order each round, because the speed of a machine drifts. Figures are medians over the
 rounds, and growth is that within one round. Beside it stands that of the fastest run over the fastest one, which no
 stall of the machine disturbs. A GPU that has been idle for two seconds takes a tenth of a second longer to begin, and
-a recorder starts before its program does: so the GPU is woken before each run.
+a recorder starts before its program does: so each run waits until the GPU has been idle for so long.
 """
 
 from __future__ import annotations
 
 import statistics
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,8 @@ COLUMNS = (
     "program", "recorder", "ns a call", "growth of a call", "outside calls, ms", "whole program, s", "growth",
     "least … most", "of the fastest", "runs",
 )  # fmt: skip
+SETTLE_S = 2.5
+"""After which a GPU is idle."""
 LIMIT = 0.05
 """By which the default may make any of these programs longer."""
 
@@ -30,9 +33,9 @@ def measure(
     place: Path,
     rounds: int,
     recorders: Sequence[str] = runs.RECORDERS,
-    wake: Program | None = None,
+    settle_s: float = SETTLE_S,
 ) -> Table:
-    """Each program under each recorder, so many times; one of them is `NONE`. `wake`: what wakes the GPU."""
+    """Each program under each recorder, so many times; one of them is `NONE`."""
     table = Table("Overhead", COLUMNS)
     for program in programs:
         results: dict[str, list[dict[str, Any]]] = {name: [] for name in recorders}
@@ -40,8 +43,7 @@ def measure(
         for turn in range(rounds):
             first = turn % len(recorders)
             for recorder in (*recorders[first:], *recorders[:first]):
-                if wake:
-                    runs.run(NONE, wake.command, place / "wake")
+                time.sleep(settle_s)
                 # What failed once is not waited for again.
                 one = runs.Run() if recorder in failed else runs.run(recorder, program.command, place / "overhead")
                 if recorder not in failed and "whole_ns" not in one.result:

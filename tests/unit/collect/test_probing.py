@@ -210,24 +210,41 @@ def test_what_cannot_be_opened_again_stays_given_up(watched: Watched, monkeypatc
     assert episode["to_ns"] == watched.kernel.now_ns
 
 
-def test_what_a_call_costs_is_measured_when_the_program_has_ended(watched: Watched) -> None:
-    """To open events on a function keeps the program from starting threads for a twentieth of a second."""
-    measured: list[int] = []
+class Empty:
+    """Measures the price of a call, and notes when."""
 
-    def overhead(specs: object) -> dict[str, int]:
-        measured.append(watched.kernel.now_ns)
+    site = SimpleNamespace(kind="memory")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.measured_ns: set[int] = set()
+
+    def overhead(self, specs: object) -> dict[str, int]:
+        self.measured_ns.add(self._kernel.now_ns)
         return {"inside": 1000, "around": 2000}
 
-    empty: Any = SimpleNamespace(site=SimpleNamespace(kind="copies"), overhead=overhead)
+
+def test_what_a_call_costs_is_measured_when_the_program_has_ended(watched: Watched) -> None:
+    """To open events on a function keeps the program from starting threads for a twentieth of a second."""
+    empty: Any = Empty(watched.kernel)
     watched.probes._empty = empty
     watched.kernel.rate[11] = 100
     for _ in range(20):
         watched.kernel.passes(500 * MS)
         watched.probes.look(0)
-    assert not measured
+    assert not empty.measured_ns
     told = watched.finish()
-    assert set(measured) == {watched.kernel.now_ns}
+    assert empty.measured_ns == {watched.kernel.now_ns}
     assert (told["price_ns"], told["cost_ns"]) == ({"full": 2000, "bare": 2000}, 2000 * 1000)
+
+
+def test_what_counting_costs_is_known_before_calls_are_counted(watched: Watched) -> None:
+    empty: Any = Empty(watched.kernel)
+    watched.probes._empty = empty
+    watched.kernel.rate[11] = 200_000
+    watched.run(3)
+    (episode,) = watched.finish()["given_up"]
+    assert empty.measured_ns == {episode["from_ns"]}
 
 
 def test_no_event_stays_open(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
