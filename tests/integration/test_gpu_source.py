@@ -311,11 +311,20 @@ time.sleep(0.2)
 
 def test_a_burst_is_recorded(running: Running) -> None:
     code = f"""
-deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1200)
+deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 700)
 time.sleep(0.7)
 """
     file = running(code, budget="30")
-    assert (file.state, len(file.records)) == (State.ENDED, 1200)
+    assert (file.state, len(file.records)) == (State.ENDED, 700)
+
+
+def test_calls_count_before_their_buffer_is_full(running: Running) -> None:
+    code = f"""
+deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1100)
+time.sleep(0.3)
+assert counts.disabled
+"""
+    assert running(code, budget="30").state == State.OVER_BUDGET
 
 
 OFTEN = f"""

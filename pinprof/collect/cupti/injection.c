@@ -234,14 +234,14 @@ _Static_assert(sizeof(struct record) == 64 && sizeof(struct header) == 128, "lay
 #define LARGEST_FILE ((uint64_t)4 << 30)
 /* Small, so that a program that calls very often has filled one after a few milliseconds. */
 enum { BUFFER = 1 << 17, MOST_BUFFERS = 256, BATCH = 512, NAMES = 1 << 14, LONGEST_NAME = 4096 };
-enum { PERIOD_MS = 500 };
+enum { PERIOD_MS = 500, FIRST_PERIOD_MS = 50, FIRST_PERIODS = 40 };
 enum { UNSEEN_MS = 20, TRIES = 50 }; /* for calls that began unseen to return; for another tool's first call */
 
 /* What a call of the program takes longer while CUPTI works, which is about one for each record: 1.3 us for copies of
  * 4 KiB, 2.1 us for launches that the CPU limits, 5 to 8 us for each kernel of a training loop that the GPU limits. */
 enum { CALL_COST_NS = 4000 };
-/* What calls may cost beyond their share of the time, in a burst: that of 1,250. */
-enum { CREDIT_NS = 5000000 };
+/* What calls may cost beyond their share of the time, in a burst: that of 750. */
+enum { CREDIT_NS = 3000000 };
 
 /* ---- State ---- */
 
@@ -640,11 +640,11 @@ static void stop(enum state state)
 }
 
 /* Whether calls have cost more than they may by the end of a period, or earlier. */
-static int over_budget_soon(void)
+static int over_budget_within(long milliseconds)
 {
     struct timespec until;
     clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += PERIOD_MS * 1000000L;
+    until.tv_nsec += milliseconds * 1000000L;
     until.tv_sec += until.tv_nsec / 1000000000L;
     until.tv_nsec %= 1000000000L;
     pthread_mutex_lock(&lock);
@@ -659,8 +659,9 @@ static void *flusher(void *unused)
 {
     (void)unused;
     pthread_setname_np(pthread_self(), "pinprof-gpu");
-    while (atomic_load(&active)) {
-        if (over_budget_soon())
+    /* A program that calls often does so from its first calls on, and CUPTI may keep a buffer that is full. */
+    for (unsigned periods = 0; atomic_load(&active); periods++) {
+        if (over_budget_within(periods < FIRST_PERIODS && budget ? FIRST_PERIOD_MS : PERIOD_MS))
             stop(OVER_BUDGET);
         else if (atomic_load(&active) && atomic_exchange(&fresh, 0))
             cupti.flush_all(0);
