@@ -271,6 +271,17 @@ deliver({copy(1, 1, 3, 4096, 1000, 2000, 11)!r})
     assert mine.read_bytes() == b""
 
 
+def test_the_file_takes_no_larger_table_of_descriptors(running: Running) -> None:
+    """For one the kernel makes a program with threads wait for all processors."""
+    code = """
+folder = os.environ["PINPROF_GPU"]
+numbers = [entry for entry in os.listdir("/proc/self/fd") if entry != "3"]
+(mine,) = (int(number) for number in numbers if os.readlink(f"/proc/self/fd/{number}").startswith(folder))
+assert 3 < mine < 64, mine
+"""
+    running(code)
+
+
 def test_a_cupti_of_an_unknown_version_is_left_alone(running: Running) -> None:
     place = running.folder / "new"
     place.mkdir(exist_ok=True)
@@ -296,6 +307,24 @@ time.sleep(0.2)
     assert file.state == state
     assert len(file.records) == 40_000 or budget
     assert any("so often" in note for note in work_of(file).notes) == bool(budget)
+
+
+def test_a_burst_is_recorded(running: Running) -> None:
+    code = f"""
+deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 700)
+time.sleep(0.7)
+"""
+    file = running(code, budget="30")
+    assert (file.state, len(file.records)) == (State.ENDED, 700)
+
+
+def test_calls_count_before_their_buffer_is_full(running: Running) -> None:
+    code = f"""
+deliver({copy(1, 1, 3, 64, 1000, 2000, 1)!r} * 1100)
+time.sleep(0.3)
+assert counts.disabled
+"""
+    assert running(code, budget="30").state == State.OVER_BUDGET
 
 
 OFTEN = f"""

@@ -43,7 +43,7 @@ static uint8_t *buffer;
 static struct {
     uint8_t *buffer;
     size_t used;
-} held[64];
+} held[512];
 static unsigned holding, holds;
 static size_t room, used;
 

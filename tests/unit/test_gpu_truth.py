@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -87,6 +88,7 @@ def test_growth_is_that_within_a_round() -> None:
     overhead.add(table, "copies", {NONE: plain, DEFAULT: traced, NSYS: [{}, {}, {}]})
     none, default = table.data
     assert (none["growth"], none["call_ns"]) == (0, 150)
+    assert (round(default["fastest"], 6), none["outside_ns"]) == (0.1, 1.5e9 - 150_000)
     assert (round(default["growth"], 6), default["call_growth"], default["call_ns"]) == (0.1, 0.5, 300)
     assert table.notes == ["copies grows by 10.0% under the default: more than 5%."]
 
@@ -155,7 +157,11 @@ def stand_in(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     return seen
 
 
-def test_the_command_writes_three_tables(stand_in: list[tuple[str, str]], tmp_path: Path) -> None:
+def test_the_command_writes_three_tables(
+    stand_in: list[tuple[str, str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(overhead, "time", SimpleNamespace(sleep=waited.append))
     status = measure.main([str(tmp_path), "--case", "mine=./mine --fast", "--case", "bad=./x broken", "--rounds", "2"])
     text = (tmp_path / "results.md").read_text("utf-8")
     document = json.loads((tmp_path / "results.json").read_text("utf-8"))
@@ -169,6 +175,7 @@ def test_the_command_writes_three_tables(stand_in: list[tuple[str, str]], tmp_pa
     assert {row["recorder"] for row in costs} == set(RECORDERS)
     assert all(len(row["rounds"]) == 2 for row in costs)
     first, second = stand_in[12:17], stand_in[17:22]
+    assert waited == [overhead.SETTLE_S] * (sum(len(row["rounds"]) for row in costs) + 2 * len(RECORDERS))
     assert [name for name, _ in first] != [name for name, _ in second]
     assert {name for name, _ in first} == {name for name, _ in second} == set(RECORDERS)
     assert all(row["whole"] for row in document["tables"]["profilers"]["rows"])

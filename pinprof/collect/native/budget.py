@@ -11,6 +11,7 @@ the start of a program, may overdraw none of it. The kind that costs most is wha
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from enum import IntEnum
 
@@ -61,9 +62,9 @@ class Budget:
     """The level of each kind, by what its calls cost."""
 
     def __init__(self, percent: float, prices: Prices, kinds: Mapping[str, bool], now_ns: int) -> None:
-        """`kinds`: each, and whether another recorder sees it as well."""
+        """`kinds`: each, and whether another recorder sees it as well. `percent`: from 100 on, whatever it costs."""
         self.prices = prices
-        self._share = percent / 100
+        self._share = percent / 100 if percent < 100 else math.inf
         self._kinds = {name: _Kind(since_ns=now_ns) for name in kinds}
         self._weight = {name: SEEN_TWICE if twice else 1.0 for name, twice in kinds.items()}
         self._account: float = CREDIT_NS

@@ -33,7 +33,8 @@ FORMAT_RUNNING, FORMAT_ID, FORMAT_LOST = 1 << 1, 1 << 2, 1 << 4
 
 # The bits of perf_event_attr, in the order of its bit field.
 DISABLED, INHERIT, EXCLUDE_KERNEL, EXCLUDE_HV = 1 << 0, 1 << 1, 1 << 5, 1 << 6
-MMAP, COMM, FREQ, TASK, MMAP_DATA = 1 << 8, 1 << 9, 1 << 10, 1 << 13, 1 << 17
+MMAP, COMM, FREQ, ENABLE_ON_EXEC = 1 << 8, 1 << 9, 1 << 10, 1 << 12
+TASK, MMAP_DATA = 1 << 13, 1 << 17
 SAMPLE_ID_ALL, EXCLUDE_GUEST, EXCLUDE_CALLCHAIN_KERNEL = 1 << 18, 1 << 20, 1 << 21
 MMAP2, COMM_EXEC, USE_CLOCKID, CONTEXT_SWITCH = 1 << 23, 1 << 24, 1 << 25, 1 << 26
 BUILD_ID = 1 << 34

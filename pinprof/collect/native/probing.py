@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from pinprof.collect.native import events as ev
@@ -30,13 +30,16 @@ _OFTEN_NS, _SELDOM_NS = 5_000_000, 400_000_000
 _FAST_BYTES = 64 << 10
 _LOOK_SHARE = 20
 """A look may take a twentieth of the time between two."""
-_WINDOW_S = 0.005
+_WINDOW_S = 0.002
 _LEAST_RAN_NS = 200_000
 """From a shorter time on the processor within a window no rate is told."""
 _CPU_READ_NS, _CPU_TIME = 20_000_000, 2
 """Between two readings of the program's CPU time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
-_FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 40_000_000, 500_000_000
+_FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 100_000_000, 1_000_000_000
 """Between two windows in which the calls of a kind that is given up are counted: each twice as long, up to this."""
+_ANCHORED_AFTER_NS = 50_000_000
+"""Programs that end sooner have no anchors: these take the kernel time again when they are closed."""
+_NEVER_NS = 1 << 62
 _MOST_THREADS = 1024
 """Threads that are counted in a window, one event each."""
 _MOST_REOPENED = 16384
@@ -123,25 +126,30 @@ class Probes:
         """Those with the functions, where calls are traced once one of them is opened."""
         self.opening: Opening | None = None
         """Holds whoever opens these files."""
-        self.begun = False
+        self._anchor_at_ns = 0
+        """When anchors are due, while the files are watched."""
+        self.begun = not files
         """Events on the functions are open, or were."""
-        if not files:
+        if self.begun:
             self._anchor()
 
     @property
     def later(self) -> Collection[str]:
-        """The names of events that are opened by `begin`."""
-        return frozenset(spec.name for spec in ev.call_events(self._points)) if self.files else ()
+        """The names of events that are opened by `begin`, or for a kind that loses its stacks: each is one on every
+        processor, for which a thread that the program starts takes the kernel ten microseconds more.
+        """
+        return frozenset(spec.name for spec in ev.call_events(self._points) if self.files or spec.held_back)
 
     def _anchor(self) -> None:
-        self.begun = True
+        if self._anchors:
+            return
         try:
-            for point in (each for pair in self._points.values() for each in (pair.enter, pair.leave)):
+            for point in self._tracepoints():
                 spec = ev.counter(point)
                 attr = spec.having(flags=spec.attr.flags | perf_event.DISABLED).attr
                 self._anchors.append(perf_event.open_event(attr, os.getpid(), -1))
         except OSError:
-            self.close()
+            self._let_anchors_go()
             raise
 
     def govern(self, opened: Opened, recognise: Callable[[int, Sequence[int]], None]) -> None:
@@ -161,28 +169,30 @@ class Probes:
         if self.files and not self.begun:
             with contextlib.suppress(OSError):
                 self.opening = Opening(self.files)
+                self._anchor_at_ns = time.monotonic_ns() + _ANCHORED_AFTER_NS
         return self.opening
 
     def begin(self, tasks: Tasks) -> str:
         """Open the events for all that the program consists of; why not, if not.
 
-        The program waits meanwhile, and its threads are many where a library has a pool: two events for each kind.
+        Who opens a file waits until its own are open. The other threads' come right after that: they are many where a
+        library has a pool, two events for each kind and processor, and CUDA is not initialised so soon.
         """
+        self.begun = True
         try:
             self._anchor()
-            opened_ns: dict[int, int] = {}
-            mine = tasks.alive()
             events = [event for kind in self._kinds.values() for event in (kind.enter, kind.leave)]
-            for event in events:
-                self._recognise(event, self._opened.reopen(event, mine, on=True))
-                opened_ns[event] = time.monotonic_ns()
-            # Who was started meanwhile has inherited what was open in its parent by then.
-            for thread, started_ns in tasks.since():
-                for event in events:
-                    if started_ns < opened_ns[event]:
-                        with contextlib.suppress(ProcessLookupError):
-                            self._recognise(event, self._opened.also(event, [thread]))
+            begun = _Begun(self._opened, self._recognise, events)
+            waiting = self.opening.waiting() if self.opening else ()
+            threads = tasks.alive()
+            ahead = [thread for thread in threads if thread in waiting]
+            with self._unmapped(ahead):
+                begun.trace(ahead or threads)
             self._start()
+            self.let_open()
+            if ahead and len(threads) > len(ahead):
+                begun.trace([thread for thread in threads if thread not in waiting])
+            begun.complete(tasks.since())
         except (OSError, MemoryError) as error:
             self._opened.let_go([event for kind in self._kinds.values() for event in kind.events])
             self._kinds.clear()
@@ -193,6 +203,22 @@ class Probes:
             self.let_open()
         return ""
 
+    @contextlib.contextmanager
+    def _unmapped(self, threads: Sequence[int]) -> Iterator[None]:
+        """While events are opened for threads whose processes have none of the files mapped.
+
+        When a process gets its first event, the kernel looks for the functions in its memory, and waits for all
+        processors to do so; not if that event is one that an exec switches on (trace_uprobe_filter_add,
+        kernel/trace/trace_uprobe.c).
+        """
+        with contextlib.ExitStack() as opened:
+            for point in self._tracepoints() if threads else ():
+                spec = ev.counter(point)
+                flags = spec.attr.flags | perf_event.DISABLED | perf_event.ENABLE_ON_EXEC
+                for thread in threads:
+                    opened.callback(os.close, perf_event.open_event(spec.having(flags=flags).attr, thread, -1))
+            yield
+
     def let_open(self) -> None:
         """Nobody waits to open the files any more."""
         if self.opening:
@@ -200,22 +226,22 @@ class Probes:
 
     def _start(self) -> None:
         self._looked_ns = time.monotonic_ns()
-        # The program waits: what a call costs here is measured later, when it calls seldom.
         self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
-        """After so many bytes of records: see what calls cost, and give up or take back what the budget says."""
+        """While so many bytes of records wait: see what calls cost, and give up or take back what the budget says."""
         if not self._working:
+            if self.opening and not self.begun and time.monotonic_ns() >= self._anchor_at_ns:
+                self._anchor_at_ns = _NEVER_NS
+                with contextlib.suppress(OSError):  # `begin` tries again, and says why not
+                    self._anchor()
             return
         self._pending += written
         now = time.monotonic_ns()
         passed = now - self._looked_ns
-        quiet = self._pending < _FAST_BYTES
-        fast = not quiet and passed >= self._least_ns
+        fast = self._pending >= _FAST_BYTES and passed >= self._least_ns
         if fast or passed >= _SELDOM_NS:
             self._look(now, passed)
-            if quiet:
-                self._measure()
         given_up = {name: kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED}
         if given_up and now - self._cpu_read_ns >= _CPU_READ_NS:
             self._read_cpu_time()
@@ -225,6 +251,8 @@ class Probes:
 
     def wait_ms(self, longest: int) -> int:
         """How long nothing has to be done here, in milliseconds, `longest` at most."""
+        if self.opening and not (self.begun or self._anchors):
+            return min(max((self._anchor_at_ns - time.monotonic_ns()) // 1_000_000 + 1, 0), longest)
         if not self._working:
             return longest
         given_up = [kind for name, kind in self._kinds.items() if self._budget.level(name) == Level.COUNTED]
@@ -261,11 +289,21 @@ class Probes:
     def close(self) -> None:
         """Let go of the anchors, last of all events."""
         self.let_open()
+        self._let_anchors_go()
+
+    def _tracepoints(self) -> list[int]:
+        return [each for pair in self._points.values() for each in (pair.enter, pair.leave)]
+
+    def _let_anchors_go(self) -> None:
         while self._anchors:
             os.close(self._anchors.pop())
 
     def _measure(self) -> None:
-        """Once: what a call costs here; the usual price stays where that cannot be measured."""
+        """Once: what a call costs here; the usual price stays where that cannot be measured.
+
+        Meanwhile the program can start no thread and no process, for a twentieth of a second unless the kernel has just
+        waited for all processors: so it is done when a kind has been given up, or when the program has ended.
+        """
         if self._priced or self._empty is None or self._empty.site.kind not in self._kinds:
             return
         self._priced = True
@@ -317,6 +355,7 @@ class Probes:
             for file in (file for event in kind.events for file in opened.files[event]):
                 perf_event.disable(file)
             opened.let_go(kind.events)
+            self._measure()
             self._read_cpu_time()
             kind.counted_ns, kind.cpu_ns, kind.seen, kind.pause_ns = now, self._cpu_ns, False, _FIRST_PAUSE_NS
             kind.window_ns = now + kind.pause_ns
@@ -409,6 +448,31 @@ class Probes:
         kind.window_ns = now + kind.pause_ns
         kind.pause_ns = min(2 * kind.pause_ns, _LONGEST_PAUSE_NS)
         self._budget.counted(name, by_the_second)
+
+
+class _Begun:
+    """The events of the program's threads while they are opened, one event after another."""
+
+    def __init__(self, opened: Opened, recognise: Callable[[int, Sequence[int]], None], events: Sequence[int]) -> None:
+        self._opened, self._recognise = opened, recognise
+        self._since: dict[int, dict[int, int]] = {event: {} for event in events}
+        """Event → thread → when it had it."""
+
+    def trace(self, threads: Sequence[int]) -> None:
+        """Open all of them for these."""
+        for event, since in self._since.items():
+            self._recognise(event, self._opened.also(event, threads))
+            since.update(dict.fromkeys(threads, time.monotonic_ns()))
+
+    def complete(self, started: Iterable[tuple[int, int, int]]) -> None:
+        """Threads that were started meanwhile, by whom and when: they have inherited what that one had by then."""
+        for thread, parent, started_ns in started:
+            for event, since in self._since.items():
+                since[thread] = started_ns
+                if since.get(parent, started_ns) >= started_ns:
+                    with contextlib.suppress(ProcessLookupError):
+                        self._recognise(event, self._opened.also(event, [thread]))
+                    since[thread] = time.monotonic_ns()
 
 
 def _holds_something(folder: str) -> bool:

@@ -39,6 +39,11 @@ class Ring:
         self._tail = self._words[_DATA_TAIL]
         self._head = self._tail
 
+    @property
+    def waiting_bytes(self) -> int:
+        """How much the kernel has written since the last `release`."""
+        return self._words[_DATA_HEAD] - self._tail
+
     def pending(self) -> list[memoryview]:
         """What the kernel has written since the last `release`, in one piece or, at the ring's end, in two."""
         head = self._words[_DATA_HEAD]

@@ -166,9 +166,10 @@ class Sampler:
                     # Its task has ended, which poll would tell repeatedly.
                     self._poll.unregister(file)
                     self._interval_ms = _POLL_BLIND_MS
-            written = self._drain()
+            # Before the records are written, which takes as long as some hundred more calls.
             if self._probes:
-                self._probes.look(written)
+                self._probes.look(sum(ring.waiting_bytes for ring in self._opened.rings))
+            self._drain()
             if self._wakeups:
                 self._wakeups.look()
 
@@ -215,13 +216,12 @@ class Sampler:
             times_ns=(self._first_ns, self._last_ns),
         )
 
-    def _drain(self) -> int:
-        """Write what all rings hold, in one go; how many bytes that was in the rings."""
+    def _drain(self) -> None:
+        """Write what all rings hold, in one go."""
         rings, now = self._opened.rings, time.monotonic_ns()
         pieces: list[bytes | memoryview] = []
         for ring in rings:
             pieces += ring.pending()
-        size = sum(map(len, pieces))
         if pieces:
             if self._unwinder:
                 pieces = [self._unwinder.rewrite(*pieces)]
@@ -229,7 +229,6 @@ class Sampler:
             for ring in rings:
                 ring.release()
             self._rounds += 1
-        return size
 
     def _recognise(self, event: int, numbers: Sequence[int]) -> None:
         """An event that was opened again: its records carry these ids as well."""

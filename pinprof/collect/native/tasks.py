@@ -29,11 +29,11 @@ class Tasks:
             pass
         return sorted(self._alive)
 
-    def since(self) -> list[tuple[int, int]]:
-        """Threads that have begun since the last look, and when (CLOCK_MONOTONIC); some may have ended."""
-        return [(thread, begun) for thread, begun in self._read() if thread in self._alive]
+    def since(self) -> list[tuple[int, int, int]]:
+        """Threads that have begun since the last look, by whom, and when (CLOCK_MONOTONIC); some may have ended."""
+        return [begun for begun in self._read() if begun[0] in self._alive]
 
-    def _read(self) -> Iterator[tuple[int, int]]:
+    def _read(self) -> Iterator[tuple[int, int, int]]:
         end = self._written()
         with open(self._path, "rb", buffering=_PIECE) as file:  # noqa: PTH123 - a buffer of this size
             file.seek(self._place)
@@ -44,9 +44,9 @@ class Tasks:
                 self._place += size
                 if kind not in (perf_event.RECORD_FORK, perf_event.RECORD_EXIT) or len(body) < _TASK.size:
                     continue
-                _, _, thread, _, when = _TASK.unpack_from(body)
+                _, _, thread, parent, when = _TASK.unpack_from(body)
                 if kind == perf_event.RECORD_EXIT:
                     self._alive.pop(thread, None)
                 else:
                     self._alive[thread] = when
-                    yield thread, when
+                    yield thread, parent, when

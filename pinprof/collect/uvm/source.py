@@ -40,7 +40,7 @@ BUDGET = 0.03
 """The part of the program's time that events may cost, where it is kept."""
 MIGRATION_S = 4e-6
 """What a migration takes longer while somebody listens: on an H200, 0.09 s with 9,200 of them became 0.13 s, whichever
-kinds of events were enabled. Faults add nothing to that."""
+kinds of events were enabled. A fault of the CPU waits until events are delivered, about 20 µs, which is not counted."""
 PERIOD_S = 1.0
 """For how long a cost is summed up; how often the clocks are compared."""
 

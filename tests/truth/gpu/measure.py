@@ -40,6 +40,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--recorder", action="append", choices=runs.RECORDERS)
     parser.add_argument("--only", type=chosen, default=TABLES, metavar=",".join(TABLES))
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--settle", type=float, default=overhead.SETTLE_S, help="seconds before each run")
     parser.add_argument("--count", type=int, default=200_000, help="calls of the programs that make so many")
     parser.add_argument("--size", default="256MiB", help="of the scenarios' buffers")
     given = parser.parse_args(arguments)
@@ -105,7 +106,8 @@ def _overhead(given: argparse.Namespace, place: Path, size: int) -> Table:
     command = (sys.executable, script)
     scenarios = [Program(name, (*command, name, f"--size-bytes={size}", "--iterations=5")) for name in SCENARIOS]
     recorders = given.recorder or runs.RECORDERS
-    table = overhead.measure(_wanted(given, [*own, *scenarios, *given.case]), place, given.rounds, recorders)
+    wanted = _wanted(given, [*own, *scenarios, *given.case])
+    table = overhead.measure(wanted, place, given.rounds, recorders, given.settle)
     table.notes[:0] = notes
     return table
 

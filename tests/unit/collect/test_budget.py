@@ -39,6 +39,13 @@ def test_a_flood_is_counted_at_once() -> None:
     assert budget.level("memory") == Level.FULL
 
 
+def test_a_budget_of_everything_traces_whatever_it_costs() -> None:
+    """The price is only the usual one while the program runs: by it these calls take all of the time and more."""
+    budget = Budget(100, PRICES, KINDS, 0)
+    budget.seen_twice("copies")
+    assert list(run(budget, {"copies": 400_000}, 10)) == []
+
+
 def test_stacks_go_first_where_that_is_enough() -> None:
     budget = Budget(3, PRICES, KINDS, 0)
     # 8,000 calls a second: 4 % with their stacks, 2.4 % without.

@@ -8,6 +8,8 @@ import struct
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -403,3 +405,17 @@ def test_a_family_is_a_process_with_its_descendants() -> None:
         assert existing.family(2**22 + 1) == []
     finally:
         child.communicate(b"\n")
+
+
+def test_what_calls_cost_is_looked_at_before_records_are_written() -> None:
+    """Writing them takes as long as some hundred more calls."""
+    happened: list[object] = []
+    recording: Any = object.__new__(sampler.Sampler)
+    stopped: list[int] = []
+    recording._probes = SimpleNamespace(opening=None, wait_ms=lambda longest: longest, look=happened.append)
+    recording._wakeups, recording._ended, recording._interval_ms = None, False, 500
+    recording._opened = SimpleNamespace(rings=[SimpleNamespace(waiting_bytes=size) for size in (3, 4)])
+    recording._poll = SimpleNamespace(register=lambda *_: None, poll=lambda _: [])
+    recording._drain = lambda: (happened.append("written"), stopped.append(2))
+    recording.run(0, stopped)
+    assert happened == [7, "written"]

@@ -33,9 +33,13 @@ class Kernel:
         self.ran: dict[int, float] = {}
         self.on: set[int] = set()
         self.made = {11: 0.0, 21: 0.0}
+        self.happened: list[object] = []
+        """Tracepoint and thread of each event of the program, and when files may be opened."""
 
     def open_event(self, attr: EventAttr, pid: int, cpu: int) -> int:
         file = os.open("/dev/null", os.O_RDONLY)
+        if pid != os.getpid():
+            self.happened.append((attr.config, pid))
         self.points[file], self.counts[file], self.ran[file] = attr.config, 0.0, 0.0
         self.opened += 1
         if not attr.flags & perf_event.DISABLED:
@@ -206,6 +210,43 @@ def test_what_cannot_be_opened_again_stays_given_up(watched: Watched, monkeypatc
     assert episode["to_ns"] == watched.kernel.now_ns
 
 
+class Empty:
+    """Measures the price of a call, and notes when."""
+
+    site = SimpleNamespace(kind="memory")
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        self.measured_ns: set[int] = set()
+
+    def overhead(self, specs: object) -> dict[str, int]:
+        self.measured_ns.add(self._kernel.now_ns)
+        return {"inside": 1000, "around": 2000}
+
+
+def test_what_a_call_costs_is_measured_when_the_program_has_ended(watched: Watched) -> None:
+    """To open events on a function keeps the program from starting threads for a twentieth of a second."""
+    empty: Any = Empty(watched.kernel)
+    watched.probes._empty = empty
+    watched.kernel.rate[11] = 100
+    for _ in range(20):
+        watched.kernel.passes(500 * MS)
+        watched.probes.look(0)
+    assert not empty.measured_ns
+    told = watched.finish()
+    assert empty.measured_ns == {watched.kernel.now_ns}
+    assert (told["price_ns"], told["cost_ns"]) == ({"full": 2000, "bare": 2000}, 2000 * 1000)
+
+
+def test_what_counting_costs_is_known_before_calls_are_counted(watched: Watched) -> None:
+    empty: Any = Empty(watched.kernel)
+    watched.probes._empty = empty
+    watched.kernel.rate[11] = 200_000
+    watched.run(3)
+    (episode,) = watched.finish()["given_up"]
+    assert empty.measured_ns == {episode["from_ns"]}
+
+
 def test_no_event_stays_open(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
     closed: list[int] = []
     really = os.close
@@ -224,3 +265,108 @@ def test_no_event_stays_open(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) ->
     made.probes.close()
     made.opened.close()
     assert len(closed) == kernel.opened
+
+
+POINT_NUMBERS = {11, 12, 21, 22}
+
+
+class Guard:
+    """Files that thread 8 waits to open."""
+
+    file = -1
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+
+    def waiting(self) -> frozenset[int]:
+        return frozenset({8})
+
+    def close(self) -> None:
+        self._kernel.happened.append("open")
+
+
+class Beginning:
+    """Probes of a program that has not opened a library of CUDA."""
+
+    def __init__(self, kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(probing, "Opening", lambda _: Guard(kernel))
+        self.kernel = kernel
+        self.probes = Probes(POINTS, 7, 3.0, None, files=["/lib/libcuda.so.1"])
+        specs = [mappings(), *call_events(POINTS)]
+        ring: Any = SimpleNamespace(close=lambda: None)
+        self.opened = Opened(specs, [[] for _ in specs], [ring], [], [0], [0] * len(specs))
+        self.probes.govern(self.opened, lambda event, _: None)
+        self.probes.watch()
+
+
+@pytest.fixture
+def beginning(kernel: Kernel, monkeypatch: pytest.MonkeyPatch) -> Iterator[Beginning]:
+    made = Beginning(kernel, monkeypatch)
+    yield made
+    made.probes.close()
+    made.opened.close()
+
+
+def test_events_that_are_seldom_wanted_are_opened_when_they_are(kernel: Kernel) -> None:
+    probes = Probes(POINTS, 7, 3.0, None)
+    assert set(probes.later) == {"call-enter-bare/copies", "call-enter-bare/memory"}
+    probes.close()
+    waits = Probes(POINTS, 7, 3.0, None, files=["/lib/libcuda.so.1"])
+    assert set(waits.later) == {spec.name for spec in call_events(POINTS)}
+
+
+def test_anchors_are_there_before_a_library_is_opened_but_not_for_short_programs(beginning: Beginning) -> None:
+    probes, kernel = beginning.probes, beginning.kernel
+    for _ in range(4):
+        assert 0 < probes.wait_ms(500) <= 51
+        kernel.passes(10 * MS)
+        probes.look(0)
+    assert kernel.opened == 0
+    kernel.passes(20 * MS)
+    probes.look(0)
+    assert kernel.opened == len(POINT_NUMBERS)
+    assert probes.wait_ms(500) == 500
+    probes.look(0)
+    tasks: Any = SimpleNamespace(alive=lambda: [7], since=list)
+    assert probes.begin(tasks) == ""
+    assert kernel.opened == 2 * len(POINT_NUMBERS), "no second anchor"
+
+
+def test_anchors_that_cannot_be_set_early_do_not_keep_it_busy(
+    beginning: Beginning, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> int:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(perf_event, "open_event", refused)
+    beginning.kernel.passes(60 * MS)
+    beginning.probes.look(0)
+    assert beginning.probes.wait_ms(500) == 500
+    assert beginning.probes.opening is not None
+    assert "open" not in beginning.kernel.happened, "it still guards the files"
+    tasks: Any = SimpleNamespace(alive=lambda: [7], since=list)
+    assert beginning.probes.begin(tasks) == "Operation not permitted"
+
+
+def test_who_opens_a_library_waits_for_its_own_events_only(beginning: Beginning) -> None:
+    started = [(20, 8, 10), (21, 7, 10), (22, 20, 11), (23, 99, 5)]
+    tasks: Any = SimpleNamespace(alive=lambda: [7, 8, 9], since=lambda: started)
+    beginning.kernel.now_ns = 8
+    assert beginning.probes.begin(tasks) == ""
+    happened = beginning.kernel.happened
+    ahead = happened[: happened.index("open")]
+    # One that an exec would switch on comes first: the kernel does not look for functions in the process.
+    assert sorted(ahead) == sorted([(point, 8) for point in POINT_NUMBERS] * 2)
+    after: list[Any] = [each for each in happened if each != "open"][len(ahead) :]
+    # 20 and its child 22 have inherited all of 8's; 21 was started by 7 after its events were there.
+    assert sorted(after) == sorted((point, thread) for point in POINT_NUMBERS for thread in (7, 9, 23))
+
+
+def test_what_was_started_before_its_parents_events_gets_its_own(beginning: Beginning) -> None:
+    started = [(21, 7, 10), (22, 21, 11), (23, 22, 100)]
+    tasks: Any = SimpleNamespace(alive=lambda: [7, 8], since=lambda: started)
+    beginning.kernel.now_ns = 50
+    assert beginning.probes.begin(tasks) == ""
+    after = [each for each in beginning.kernel.happened if each != "open"][2 * len(POINT_NUMBERS) :]
+    assert {thread for _, thread in after} == {7, 21, 22}  # type: ignore[misc]
+    assert len(after) == 3 * len(POINT_NUMBERS)

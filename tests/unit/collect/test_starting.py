@@ -112,6 +112,8 @@ def test_who_opens_a_guarded_file_waits(tmp_path: Path) -> None:
             held = own_readable(opening.file)
             assert held
             assert reader.poll() is None
+            assert opening.waiting() == {reader.pid}
+            assert reader.poll() is None, "to have looked lets nobody go on"
         finally:
             opening.close()
         assert reader.stdout is not None
@@ -140,7 +142,7 @@ def test_threads_of_a_program_are_known_by_what_the_kernel_told(tmp_path: Path) 
     assert 1 << 22 not in alive
     with path.open("ab") as more:
         more.write(told(fork, (1 << 22) + 2, 8) + told(fork, (1 << 22) + 3, 9))
-    assert tasks.since() == [((1 << 22) + 2, 8), ((1 << 22) + 3, 9)]
+    assert tasks.since() == [((1 << 22) + 2, 1, 8), ((1 << 22) + 3, 1, 9)]
 
 
 def test_ids_that_come_later_are_in_the_head_of_a_file_without_an_end(tmp_path: Path) -> None:
