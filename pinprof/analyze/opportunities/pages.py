@@ -13,6 +13,7 @@ import numpy as np
 
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
+from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.lazy_dataclass import dataclass
@@ -91,7 +92,10 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
     marks = _Marks.of(scene)
     rows = rows[~scene.caused_by("sys.proc")[rows] | marks.fork[rows]]
     least = LEAST_SHARE * scene.undisturbed_ns("work")
-    for made, group in _with_their_frees(scene, marks, scene.by_place(rows)):
+    # Other programs also delay the end of a process; it takes long by itself only where its fork has a price.
+    shares = scene.ns(rows[(marks.fork | marks.copies)[rows]]) >= least
+    ends = _unseen_ends(scene) if shares else np.zeros(0, np.int64)
+    for made, group in _with_their_frees(scene, marks, scene.by_place(rows), ends):
         if scene.ns(group) < least:
             continue
         kind = _kind(scene, marks, group, *_made_again(scene, marks, made, group, rows))
@@ -103,7 +107,8 @@ def page_costs(scene: Scene) -> Iterator[Candidate]:
         if (high if kind.unknown else likely) < least:
             continue
         cost = small + huge
-        yield _candidate(scene, kind, made, group, Estimate(cost - likely, cost - high, cost - low, RUN))
+        remains = Estimate(cost - likely, cost - high, cost - low, RUN)
+        yield _candidate(scene, kind, made, group, remains, scene.ns(np.intersect1d(group, ends)))
 
 
 @dataclass(frozen=True)
@@ -138,14 +143,39 @@ class _Marks:
         )
 
 
-def _with_their_frees(scene: Scene, marks: _Marks, groups: Iterable[Int64]) -> Iterator[tuple[Int64, Int64]]:
+def _unseen_ends(scene: Scene) -> Int64:
+    """The wall rows of the work in which the thread waits for a forked process that the kernel records no longer.
+
+    Kernels may stop recording a process that ends before they take its memory apart. The wait for it goes on.
+    """
+    wall, samples, exits = scene.course.wall, scene.capture.samples, scene.capture.exits
+    rows = np.flatnonzero(scene.caused_by("wait.child") & (wall.waiting == wall.sample))
+    ended = np.flatnonzero((exits.pid == exits.tid) & (exits.pid != scene.course.pid))
+    if not len(rows) or not len(ended):
+        return np.zeros(0, np.int64)
+    started = samples.pid[marked(scene.capture.stacks, STARTS_PROGRAM)[samples.stack]]
+    forked = ~np.isin(exits.pid[ended], [*np.unique(started), *(pid for pid, _ in scene.capture.renamed)])
+    start, end = wall.time_ns[rows], (samples.time_ns + samples.weight)[wall.sample[rows]]
+    # Whoever was waited for is the last that ended before the wait did, and after the wait before.
+    place = np.searchsorted(exits.time_ns[ended], end, "right") - 1
+    last = exits.time_ns[ended[place]]
+    unseen = (place >= 0) & forked[place] & (last > np.append(0, end[:-1]))
+    unseen &= 2 * (end - np.maximum(start, last)) > end - start
+    return np.asarray(rows[unseen & scene.in_work()[rows]])
+
+
+def _with_their_frees(
+    scene: Scene, marks: _Marks, groups: Iterable[Int64], ends: Int64
+) -> Iterator[tuple[Int64, Int64]]:
     """The groups in which pages are made, and with what gives them back elsewhere: that counts for the heaviest.
 
-    What a forked process does while it becomes another program, or ends, counts for the place that forks.
+    What a forked process does while it becomes another program, or ends, counts for the place that forks; so do waits
+    for its end (`ends`).
     """
     faulting: list[Int64] = []
     freeing: list[Int64] = []
     places, parent, children = _by_parent(scene, marks, list(groups))
+    children = np.concatenate([children, ends])
     makes = [scene.ns(group[~marks.frees[group]]) for group in places]
     for group, made in zip(places, makes, strict=True):
         # A few pages of a large mapping cost less than to map it and to give it back: the place that makes most, makes.
@@ -232,7 +262,7 @@ def _forks(scene: Scene) -> bool:
     return bool(len(pids[pids > 0]) > 1)
 
 
-def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Estimate) -> Candidate:
+def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Estimate, ends_ns: int) -> Candidate:
     site, cost = scene.site_of(made), scene.ns(group)
     causes = scene.causes(group)
     first = ", ".join(f"{name} {format_ns(ns)}" for name, ns in list(causes.items())[:4])
@@ -244,10 +274,17 @@ def _candidate(scene: Scene, kind: _Kind, made: Int64, group: Int64, remains: Es
         cost_ns=cost,
         remains=remains,
         cure=cure(kind.cure, scene.framework),
-        basis=(f"Page handling costs {format_ns(cost)} here: {first}.",),
+        basis=(f"Page handling costs {format_ns(cost)} here: {first}.", *_of_ends(ends_ns)),
         evidence=(Evidence(f"This is {format_share(cost, max(scene.phase_ns('work'), 1))} of the work."),),
         unknown=kind.unknown,
     )
+
+
+def _of_ends(ns: int) -> tuple[str, ...]:
+    """That waits for processes count as page handling, where they do."""
+    if not ns:
+        return ()
+    return (f"{format_ns(ns)} of it are waits for forked processes while the kernel frees their memory.",)
 
 
 def _inside_calls(scene: Scene) -> Bool:

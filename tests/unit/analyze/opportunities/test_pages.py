@@ -10,7 +10,7 @@ import pytest
 
 from pinprof.analyze.opportunities import pages
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.model import MemoryLog, ProcessMemory
+from pinprof.model import ExitTable, MemoryLog, ProcessMemory
 from tests.support.scenes import COPIED, FREE, HUGE, MAPPED, MS, SMALL, Traced, ran, recorded, scene, to_gpu, waited
 from tests.support.stacks import Sample
 
@@ -160,6 +160,72 @@ def test_children_that_become_programs_cost_what_their_forks_do() -> None:
     child = ran(20, 60, ("child@/app", *becomes), pid=200, tid=200)
     (one,) = pages.page_costs(scene(recorded([*samples, *child])))
     assert (one.site.place, one.cure.id, one.cost_ns) == ("begin", "spawn", 60 * MS)
+
+
+JOIN = ("finish@/app", "wait4@/libc.so.6", "__x64_sys_wait4", "kernel_wait4", "do_wait", "schedule", "__schedule")
+
+
+def joined(
+    *exits: tuple[int, int], child: Sequence[str] = ("child@/app",), forks: int = 20, renamed: bool = False
+) -> list[Candidate]:
+    """What is found where the program forks, computes, waits from 60 to 100 ms for a child, and goes on; `exits` are
+    the processes that end, and when.
+    """
+    samples = [*ran(0, forks, FORK), *ran(forks, 60), *waited(60, 100, JOIN), *ran(100, 200)]
+    samples += ran(20, 24, child, pid=200, tid=200)
+    made = recorded(samples)
+    table = ExitTable.of(
+        len(exits),
+        time_ns=[when * MS for _, when in exits],
+        pid=[pid for pid, _ in exits],
+        tid=[pid for pid, _ in exits],
+    )
+    names = {(200, 200): ((21 * MS, "other"),)} if renamed else {}
+    return list(pages.page_costs(scene(replace(made, exits=table, renamed=names))))
+
+
+def test_a_wait_for_a_forked_child_that_is_recorded_no_longer_costs_what_its_fork_does() -> None:
+    (one,) = joined((200, 61))
+    assert (one.site.place, one.cure.id, one.cost_ns) == ("fork", "spawn", 60 * MS)
+    assert any("40 ms of it are waits for forked processes" in words for words in one.basis)
+    (before,) = joined((200, 59))
+    assert before.cost_ns == 60 * MS
+
+
+@pytest.mark.parametrize(
+    ("exits", "renamed", "child"),
+    [
+        ([], False, ("child@/app",)),
+        ([(200, 90)], False, ("child@/app",)),
+        ([(200, 120)], False, ("child@/app",)),
+        ([(100, 61)], False, ("child@/app",)),
+        ([(200, 61)], True, ("child@/app",)),
+        ([(200, 61)], False, ("child@/app", "__x64_sys_execve", "begin_new_exec")),
+        ([(200, 61), (201, 95)], False, ("child@/app",)),
+        ([(201, 61), (200, 62)], True, ("child@/app",)),
+    ],
+    ids=[
+        "not recorded",
+        "worked until then",
+        "ends later",
+        "itself",
+        "another name",
+        "another program",
+        "another child",
+        "another program after it",
+    ],
+)
+def test_other_waits_for_children_are_no_cost_of_a_fork(
+    exits: list[tuple[int, int]], renamed: bool, child: Sequence[str]
+) -> None:
+    (one,) = joined(*exits, child=child, renamed=renamed)
+    assert one.cost_ns == 20 * MS
+    assert len(one.basis) == 1
+
+
+@pytest.mark.parametrize("forks", [0, 9])
+def test_the_end_of_a_child_costs_nothing_where_its_fork_costs_little(forks: int) -> None:
+    assert joined((200, 61), forks=forks) == []
 
 
 def test_run_without_faults_has_nothing_to_cure() -> None:
