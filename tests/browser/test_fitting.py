@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from pinprof.ranks.engine import explain
 from pinprof.report.bench.page import render as bench_page
 from pinprof.report.compare.page import render as compare_page
 from pinprof.report.data import ReportData
@@ -21,13 +22,15 @@ from tests.browser.test_activity import joined
 from tests.browser.test_fleet_page import fleet
 from tests.support.activities import export
 from tests.support.differences import difference
+from tests.support.launches import MS, launch
 from tests.support.sample_report import sample_report
 from tests.support.trials import cure_result, no_difference, trial_result
+from tests.unit.ranks.test_engine import noisy
 from tests.unit.report.test_bench_page import report as measured
-from tests.unit.report.test_launch_outputs import evil
 
 Open = Callable[..., Opened]
 WIDTHS = (400, 768, 1280, 1400, 1920)
+LATE = [(1, step) for step in range(30)]
 PAGES: dict[str, Callable[[], str]] = {
     "report": lambda: report_page(build(export("uvm"))),
     "collection": lambda: collection_page([sample_report(), sample_report()]),
@@ -35,7 +38,9 @@ PAGES: dict[str, Callable[[], str]] = {
     "try": lambda: trial_page(trial_result(cure_result(), no_difference())),
     "bench": lambda: bench_page(measured()),
     "fleet": lambda: fleet_page(fleet("train.py", 30)),
-    "ranks": lambda: ranks_page(evil(), {}),
+    "ranks": lambda: ranks_page(
+        explain(launch(noisy(3, 30), {(1, step): 10 * MS for step in range(30)}), "job.ranks", {}), {}
+    ),
 }
 TOO_FAINT = """() => {
   const dot = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
@@ -64,6 +69,9 @@ TOO_FAINT = """() => {
   }
   return [...faint];
 }"""
+SCROLLING = """() => [...document.querySelectorAll("h1, h3, p")]
+  .filter((one) => getComputedStyle(one).overflowY !== "visible" && one.scrollHeight > one.clientHeight + 2)
+  .map((one) => one.textContent)"""
 OVERLAPPING = """() => [...document.querySelectorAll("svg")].flatMap((picture) => {
   const boxes = [...picture.querySelectorAll("text")]
     .filter((text) => text.checkVisibility({ visibilityProperty: true }))
@@ -106,6 +114,7 @@ def test_every_page_fits_any_window_and_is_legible_in_both_themes(pages: Pages, 
         page.wait_for_timeout(100)
         assert page.evaluate("document.scrollingElement.scrollWidth") <= width
         assert page.evaluate(OVERLAPPING) == []
+        assert page.evaluate(SCROLLING) == []
         assert page.evaluate(
             "[...document.querySelectorAll('.together, .word')].every((one) => one.getClientRects().length <= 1)"
         )
