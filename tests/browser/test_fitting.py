@@ -69,6 +69,7 @@ TOO_FAINT = """() => {
   }
   return [...faint];
 }"""
+THEME = "document.documentElement.dataset.theme"
 SCROLLING = """() => [...document.querySelectorAll("h1, h3, p")]
   .filter((one) => getComputedStyle(one).overflowY !== "visible" && one.scrollHeight > one.clientHeight + 2)
   .map((one) => one.textContent)"""
@@ -118,8 +119,12 @@ def test_every_page_fits_any_window_and_is_legible_in_both_themes(pages: Pages, 
         assert page.evaluate(
             "[...document.querySelectorAll('.together, .word')].every((one) => one.getClientRects().length <= 1)"
         )
-    for _ in range(2):
+    for theme in ("light", "dark"):
         assert page.evaluate(TOO_FAINT) == []
+        page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
+        assert page.evaluate(THEME) == "light", "on paper"
+        page.evaluate("window.dispatchEvent(new Event('afterprint'))")
+        assert page.evaluate(THEME) == theme
         page.click("#theme")
     page.set_viewport_size({"width": 1280, "height": 900})
     pages.give_back(page, 1280, "light", "reduce")
@@ -134,6 +139,13 @@ def test_numbers_keep_their_units_and_options_their_words(open_page: Open) -> No
     page.evaluate("navigator.clipboard.writeText = text => { window.copied = text; return Promise.resolve(); }")
     page.click("[data-copies=command-line]")
     assert page.evaluate("window.copied") == "pinprof run pinned --size 256MiB alloc"
+
+
+def test_paper_has_no_hints_for_the_pointer(open_page: Open) -> None:
+    page = open_page(build(export("uvm")), own=True, width=400).page
+    page.emulate_media(media="print")
+    assert page.locator(".scroll.wider").count()
+    assert page.evaluate("getComputedStyle(document.querySelector('.scroll.wider'), '::before').display") == "none"
 
 
 def test_the_timeline_names_the_colours_of_causes(open_page: Open) -> None:

@@ -155,7 +155,7 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str
     return [row for row in rows if row[1]]
 
 
-_LABELS = {"page_bytes": "page size", "huge_page_bytes": "huge page size", "gpus": "GPU"}
+_LABELS = {"page_bytes": "page size", "huge_page_bytes": "huge page size", "gpus": "GPU", "cpus": "CPUs", "os": "OS"}
 _ABBREVIATIONS = re.compile(r"\b(cpu|cuda|gpu|iommu|numa|nvidia|pci|thp)\b")
 
 
