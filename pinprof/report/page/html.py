@@ -233,13 +233,16 @@ def level_rules() -> str:
 
 
 _COMMAND = re.compile("`([^`]+)`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 _QUANTITY = re.compile(r"(?<=\d) (?=(?:[num\u00b5]?s|[KMGTP]?i?B|GB/s|%)\b|%)")
 
 
 def prose(text: object) -> Markup:
-    """A sentence: what stands between backticks as code; no line ends between a number and its unit outside code."""
+    """A sentence: what stands between backticks as code; no line ends inside an option or between number and unit."""
     parts = _COMMAND.split(str(escape(printable(str(text)))))
-    parts[::2] = [_QUANTITY.sub("\u00a0", part) for part in parts[::2]]
+    parts[::2] = [
+        _OPTION.sub(r'<span class="together">\g<0></span>', _QUANTITY.sub("\u00a0", part)) for part in parts[::2]
+    ]
     parts[1::2] = [f"<code>{part}</code>" for part in parts[1::2]]
     return Markup("".join(parts))  # noqa: S704  # escaped above
 

@@ -147,4 +147,5 @@ def test_sentences_have_code_and_keep_numbers_with_their_units() -> None:
     assert prose("run `pinprof bench` <b>`x`") == "run <code>pinprof bench</code> &lt;b&gt;<code>x</code>"
     assert prose("70.3 ms of 1.5 GiB, 12 % of 3 runs") == "70.3\u00a0ms of 1.5\u00a0GiB, 12\u00a0% of 3 runs"
     assert prose("2 s: `--until 2 s`") == "2\u00a0s: <code>--until 2 s</code>"
+    assert prose("use --no-x.") == 'use <span class="together">--no-x</span>.'
     assert prose("`a`&`") == "<code>a</code>&amp;`"
