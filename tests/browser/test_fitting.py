@@ -38,9 +38,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "try": lambda: trial_page(trial_result(cure_result(), no_difference())),
     "bench": lambda: bench_page(measured()),
     "fleet": lambda: fleet_page(fleet("train.py", 30)),
-    "ranks": lambda: ranks_page(
-        explain(launch(noisy(3, 30), {(1, step): 10 * MS for step in range(30)}), "job.ranks", {}), {}
-    ),
+    "ranks": lambda: ranks_page(explain(launch(noisy(3, 30), dict.fromkeys(LATE, 10 * MS)), "job.ranks", {}), {}),
 }
 TOO_FAINT = """() => {
   const dot = document.createElement("canvas").getContext("2d", { willReadFrequently: true });
