@@ -213,8 +213,8 @@ def _headline(answer: Answer) -> str:
     if alone:
         parts.append(f"{format_counted(alone, 'capture stands', 'captures stand')} out alone")
     if not parts:
-        what = "There are no outliers" if answer.compared else "No captures can be compared"
-        parts = [f"{what} among {format_counted(answer.captures, 'capture', 'captures')}"]
+        captures = format_counted(answer.captures, "capture", "captures")
+        parts = [f"no outliers among {captures}" if answer.compared else f"{captures}, none of them comparable"]
     first = "; ".join(parts) + "."
     if not answer.savings or not answer.savings[0].saving_ns:
         return _capital(first)

@@ -201,8 +201,8 @@ def _late(meetings: Meetings, choice: Bool, by_others: Float64, least: float, wo
     if steady and worth_telling(net.value * len(_blocks(losses)), work_ns):
         how, every = _pattern(held, release_ns)
         tested = (
-            f"{theirs} of the {theirs + rest} meetings that lose notable time are {'its' if size == 1 else 'theirs'},"
-            f" which is not due to chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
+            f"{'It delays' if size == 1 else 'They delay'} {theirs} of the {theirs + rest} meetings that lose notable"
+            f" time. That is not due to chance (p {_p(max(chance, net.p))}, corrected for every choice of ranks)."
         )
         return Late(_numbers(choice), rows, release_ns, losses, held, how, every, max(chance, net.p), tested)
     return _outliers(losses, by_others, choice, rows, release_ns, ranks, work_ns)

@@ -18,7 +18,7 @@ _EVENT_LABELS = {
     "page-faults": "page faults",
     "off-cpu": "waits",
     "idle-threads": "idle threads",
-    "recorder": "overhead of the recorder",
+    "recorder": "recorder overhead",
 }
 """Event without its rate → what a reader calls it."""
 

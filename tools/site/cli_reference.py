@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 
 import click
@@ -37,7 +38,8 @@ def markdown() -> str:
 
 def _section(name: str, command: click.Command, context: click.Context) -> str:
     usage = " ".join(["pinprof", name, *command.collect_usage_pieces(context)])
-    options = [_row(record) for each in command.get_params(context) if (record := each.get_help_record(context))]
+    records = [each.get_help_record(context) for each in command.get_params(context)]
+    options = [_row(*record) for record in records if record and record[1]]
     table = "".join(("| option | meaning |\n|---|---|\n", *options)) if options else ""
     more = f"More: [{PAGES[name]}]({PAGES[name]}.md).\n" if name in PAGES else ""
     return f"## pinprof {name}\n\n```console\n$ {usage}\n```\n\n{_prose(command.help or '')}\n\n{more}\n{table}"
@@ -55,10 +57,16 @@ def _prose(text: str) -> str:
     return "\n\n".join(found)
 
 
-def _row(record: tuple[str, str]) -> str:
-    """One option; a name in the words of click, such as `-o, --output PATH`."""
-    name, text = (_cell(each) for each in record)
-    return f"| `{name}` | {text} |\n"
+def _row(name: str, text: str) -> str:
+    """One option; a name in the words of click, such as `-o, --output PATH`. Only choices may end a line."""
+    words = [_code(word) for word in name.split()]
+    return f"| {' '.join(words)} | {_cell(text)} |\n"
+
+
+def _code(word: str) -> str:
+    escaped = html.escape(word).replace("*", "&#42;")
+    kind = "choice" if "|" in word else "word"
+    return f'<code class="{kind}">{escaped.replace("|", "&#124;<wbr>")}</code>'
 
 
 def _cell(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Draw the pictures of the documentation in Chromium, from the committed captures.
+"""Draw the pictures of the documentation and of the README in Chromium, from the committed captures.
 
 python tools/site/pictures.py [--images FOLDER]
 """
@@ -20,10 +20,17 @@ from pinprof.report.gather import build
 from pinprof.report.page.html import write_html
 
 ROOT = Path(__file__).parents[2]
-CASES = ROOT / "tests" / "data" / "cases"
-STORIES = {"story-pytorch": "dataloader_fresh", "story-cuda": "fresh_h2d", "story-service": "pool_start"}
+DATA = ROOT / "tests" / "data"
+PICTURES = {
+    "story-pytorch": ("cases/dataloader_fresh", ""),
+    "story-cuda": ("cases/fresh_h2d", ""),
+    "story-service": ("cases/pool_start", ""),
+    "summary": ("cases/weights_offload", ""),
+    "managed-memory-storm": ("h200/uvm-perf-nsys", "#uvm"),
+}
+"""Picture → the capture whose page it shows, and which part of the page; none: what a window shows first."""
 SIZE = {"width": 1180, "height": 900}
-ANNOTATED = "fresh_h2d"
+ANNOTATED = "story-cuda"
 MARKS = (
     "h1",
     ".facts",
@@ -59,14 +66,22 @@ def main() -> int:
         chromium = playwright.chromium.launch(
             executable_path=shutil.which("chromium"), args=["--no-sandbox", "--disable-gpu"]
         )
-        for story, capture in STORIES.items():
-            path = Path(folder) / f"{capture}.html"
-            write_html(build(analyze(read.read(CASES / f"{capture}.pinprof.tar.xz"))), path)
+        for picture, (capture, part) in PICTURES.items():
+            path = Path(folder) / f"{picture}.html"
+            write_html(build(analyze(read.read(DATA / f"{capture}.pinprof.tar.xz"))), path)
             page = chromium.new_page(viewport=SIZE, color_scheme="light", reduced_motion="reduce")
             page.goto(path.as_uri())
             page.wait_for_timeout(500)
-            page.screenshot(path=images / f"{story}.png")
-            if capture == ANNOTATED:
+            if part:
+                place = page.locator(part)
+                place.scroll_into_view_if_needed()
+                page.wait_for_timeout(500)
+                # What stays at the top of the window would cover it.
+                page.add_style_tag(content=".top { position: static !important; }")
+                place.screenshot(path=images / f"{picture}.png")
+            else:
+                page.screenshot(path=images / f"{picture}.png")
+            if picture == ANNOTATED:
                 for number, selector in enumerate(MARKS, 1):
                     page.evaluate(_NUMBER, [selector, str(number)])
                 page.screenshot(path=images / "annotated-page.png")

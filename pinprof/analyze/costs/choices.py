@@ -98,7 +98,7 @@ def _prefault(rates: Rates, times: Times) -> Answer | None:
     best, threads = min(zip(prefaults, counts, strict=True))
     figures = (
         f"{format_bytes(size)} take {format_ns(alloc)} as a pinned allocation and {format_ns(best)} when "
-        f"{_counted(threads, 'thread touches', 'threads touch')} huge pages and the memory is registered then"
+        f"{_counted(threads, 'thread touches', 'threads touch')} huge pages and the memory is then registered"
     )
     question = "Does a large pinned allocation delay the start of the program?"
     if best >= alloc:

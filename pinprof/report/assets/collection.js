@@ -2,6 +2,7 @@
 
 import { byId, inflatedText } from "./core/dom.js";
 import { startFitting } from "./core/fitting.js";
+import { startPrinting } from "./core/pages.js";
 import { startTheme } from "./core/theme.js";
 
 const PLOT_PLACE = "@plot-script@";
@@ -37,6 +38,7 @@ function choose(number) {
 startFitting();
 
 startTheme(byId("theme"), () => {});
+startPrinting(() => {});
 for (const button of document.querySelectorAll("[data-page]")) {
   button.addEventListener("click", () => choose(Number(button.dataset.page)));
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -42,8 +43,6 @@ _PREFAULT = ("rm", "square", "dot")
 
 _HEIGHT = 400
 _LEGEND = {"showlegend": True}
-_LOGARITHMIC: dict[str, Any] = {"type": "log", "dtick": "D2"}
-"""Labels at 1, 2 and 5 of each decade."""
 
 
 def figures(study: Study) -> dict[str, Any]:
@@ -85,8 +84,16 @@ def _curves(
             traces.append(trace)
     if not traces:
         return None
-    axis: dict[str, Any] = _LOGARITHMIC if logarithmic else {"rangemode": "tozero"}
+    axis = _logarithmic(traces) if logarithmic else {"rangemode": "tozero"}
     return {"data": traces, "layout": layout(_size_axis(study.sizes), axis | title(unit), _HEIGHT) | _LEGEND}
+
+
+def _logarithmic(traces: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """A logarithmic axis with labels at 1, 2 and 5 of each decade."""
+    values = [value for trace in traces for value in trace["y"] if value > 0] or [1]
+    decades = range(math.floor(math.log10(min(values))), math.ceil(math.log10(max(values))) + 1)
+    ticks = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    return {"type": "log", "tickvals": ticks, "ticktext": [f"{tick:,.10g}" for tick in ticks]}
 
 
 def _hover(cost: Cost, unit: str) -> str:
@@ -193,7 +200,7 @@ def _break_even(study: Study) -> dict[str, Any] | None:
             traces.append(trace)
     if not traces:
         return None
-    y = _LOGARITHMIC | title("copies to the device")
+    y = _logarithmic(traces) | title("copies to the device")
     return {"data": traces, "layout": layout(_size_axis(study.sizes), y, _HEIGHT) | _LEGEND}
 
 

@@ -11,8 +11,8 @@ from pinprof.units import format_counted, format_ns, format_share, format_weight
 
 FAMILY_TITLES: Mapping[Family, str] = {
     "phase": "Phases",
-    "range": "Ranges, by their own clocks",
-    "call": "CUDA calls, by their own clocks",
+    "range": "Ranges, measured",
+    "call": "CUDA calls, measured",
     "cause": "Causes of the work",
     "line": "Lines of the work",
     "event": "Events",
@@ -116,10 +116,11 @@ def unmatched_words(stacks: ComparedStacks) -> str:
     """How much of an event's weight could not be laid side by side; empty where that is little."""
     apart, whole = unmatched(stacks), (float(stacks.before.sum()), float(stacks.after.sum()))
     words = [
-        f"{format_share(part, of)} of {side} in functions that only this side has"
+        f"{format_share(part, of)} of the weight {side} is in functions that exist only {side}"
         for side, part, of in zip(("before", "after"), apart["only"], whole, strict=True)
         if part > _LEAST_UNMATCHED * of
     ]
-    if apart["renamed"][1] > _LEAST_UNMATCHED * whole[1]:
-        words.append(f"{format_share(apart['renamed'][1], whole[1])} of the weight after, in functions with a new name")
+    renamed = apart["renamed"][1]
+    if renamed > _LEAST_UNMATCHED * whole[1]:
+        words.append(f"{format_share(renamed, whole[1])} of the weight after is in functions with a new name")
     return f"Stacks of {stacks.event}: {', '.join(words)}." if words else ""

@@ -67,6 +67,8 @@ def change(one: Change) -> str:
 
 def tested(answer: Answer) -> str:
     """How much was compared."""
+    if not answer.compared:
+        return "Comparing needs several captures of one program."
     compared = format_counted(answer.compared, "capture is", "captures are")
     tests = format_counted(answer.tests, "test", "tests")
     return f"{compared} compared with others of the same program; p is corrected for {tests}."

@@ -139,7 +139,7 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str
     """(label, text) of every fact, nested ones joined by `›`; empty ones are left out."""
     rows = []
     for key, value in facts.items():
-        label = f"{prefix}{str(key).replace('_', ' ')}"
+        label = prefix + _label(str(key), value)
         if isinstance(value, Mapping):
             rows += flattened(value, f"{label} › ")
         elif isinstance(value, list | tuple):
@@ -153,6 +153,18 @@ def flattened(facts: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str
         elif value not in (None, ""):
             rows.append((label, _quantity(str(key), value)))
     return [row for row in rows if row[1]]
+
+
+_LABELS = {"page_bytes": "page size", "huge_page_bytes": "huge page size", "gpus": "GPU", "cpus": "CPUs", "os": "OS"}
+_ABBREVIATIONS = re.compile(r"\b(cpu|cuda|gpu|iommu|numa|nvidia|pci|thp)\b")
+
+
+def _label(key: str, value: Any) -> str:
+    """A fact's name as a reader knows it, without the unit, which the figure has."""
+    if isinstance(value, int | float):
+        key = _LABELS.get(key, key.removesuffix("_bytes").removesuffix("_ns"))
+    words = _LABELS.get(key, key).replace("_", " ")
+    return _ABBREVIATIONS.sub(lambda match: match[0].upper(), words)
 
 
 def _quantity(key: str, value: Any) -> str:
@@ -221,14 +233,23 @@ def level_rules() -> str:
 
 
 _COMMAND = re.compile("`([^`]+)`")
+_OPTION = re.compile(r"(?<![\w-])--[a-z][\w-]*")
 _QUANTITY = re.compile(r"(?<=\d) (?=(?:[num\u00b5]?s|[KMGTP]?i?B|GB/s|%)\b|%)")
 
 
-def prose(text: object, *, unbroken: bool = False) -> Markup:
-    """A sentence: what stands between backticks as code; `unbroken`, no line ends between a number and its unit."""
-    escaped = str(escape(printable(str(text))))
-    whole = _QUANTITY.sub("\u00a0", escaped) if unbroken else escaped
-    return Markup(_COMMAND.sub(r"<code>\1</code>", whole))  # noqa: S704  # escaped above
+def prose(text: object) -> Markup:
+    """A sentence: what stands between backticks as code; no line ends inside an option or between number and unit."""
+    parts = _COMMAND.split(str(escape(printable(str(text)))))
+    parts[::2] = [
+        _OPTION.sub(r'<span class="together">\g<0></span>', _QUANTITY.sub("\u00a0", part)) for part in parts[::2]
+    ]
+    parts[1::2] = [f"<code>{part}</code>" for part in parts[1::2]]
+    return Markup("".join(parts))  # noqa: S704  # escaped above
+
+
+def words(command: str) -> Markup:
+    """A command line whose lines end between its words only, not after the hyphens of an option."""
+    return Markup(" ").join(Markup('<span class="word">{}</span>').format(word) for word in command.split(" "))
 
 
 def environment() -> jinja2.Environment:
@@ -248,6 +269,7 @@ def environment() -> jinja2.Environment:
     environment.filters |= {
         "show": lambda value: printable(str(value)),
         "prose": prose,
+        "words": words,
         "weight": units.format_weight,
         "ns": units.format_ns,
         "count": units.format_count,

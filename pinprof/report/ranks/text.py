@@ -60,7 +60,7 @@ def _parts(launch: Launch, console: Console) -> Iterator[RenderableType]:
 def _hold(hold: Hold, console: Console) -> Iterator[RenderableType]:
     cost = f"{format_ns(hold.cost_ns)} ({format_share(hold.share, 1)} of the work)"
     within = words.interval(hold)
-    told = f"Costs {cost}{f', with 95 % within {within}' if within else ''}. {hold.tested}"
+    told = f"Costs {cost}{f'; 95 % interval {within}' if within else ''}. {hold.tested}"
     parts: list[RenderableType] = [sentence(printable(told))]
     parts.append(sentence(printable(" ".join(filter(None, (words.where(hold), words.shown(hold))))), "dim"))
     own, others = words.rank_names(hold.ranks), "others"

@@ -94,7 +94,8 @@ def _event_fact(event: EventResult) -> str:
     if event.name == event.unit:
         # Counts of which nothing is known: the event has no name but its unit.
         return units.format_counted(event.samples, "weighted stack", "weighted stacks")
-    count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {event.name}"
+    name = event.name if re.search("[/:]", event.name) else event_label(event.name) or event.name
+    count = f"{units.format_counted(event.samples, 'sample', 'samples')} of {name}"
     sampled = sampling(event.event)
     rate = re.search(r"\d+", sampled.replace(",", ""))
     in_name = rate is None or re.search(rf"={rate[0]}\b", event.name)

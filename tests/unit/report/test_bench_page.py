@@ -38,7 +38,7 @@ def report(rates: Rates | None = None) -> BenchReport:
 
 def test_page_is_one_file_that_asks_for_nothing() -> None:
     page = render(report())
-    assert "5 copies repay pinning 4 GiB" in page
+    assert "5 copies repay pinning 4\u00a0GiB" in page
     assert "default-src &#39;none&#39;" in page or "default-src 'none'" in page
     assert not re.search(r"""(src|href)=["'](https?:)?//""", page)
     found = re.search(r'id="page-data">(.*?)</script>', page, re.DOTALL)

@@ -55,7 +55,7 @@ def test_a_fixed_period_is_told_in_its_unit_and_not_twice() -> None:
     clock, faults = Event("cpu-clock", "ns", 2_000_000, None), Event("page-faults/period=4096/", "faults", 4096, None)
     data = gather.build(analyze(capture([*stacks, Sample(["main@/app"], 4096, event=1)], events=(clock, faults))))
     assert [sampling(event.event) for event in data.events] == ["every 2 ms", "every 4,096 faults"]
-    assert facts(data) == ("30 samples of cpu-clock, every 2 ms", "1 sample of page-faults/period=4096/")
+    assert facts(data) == ("30 samples of CPU time, every 2 ms", "1 sample of page-faults/period=4096/")
 
 
 def test_events_have_the_name_that_readers_know_them_by() -> None:

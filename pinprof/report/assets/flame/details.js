@@ -75,7 +75,7 @@ export class Details {
       this.line.textContent = "";
       return;
     }
-    const text = this.facts(graph, node).map(([term, value]) => `${term} ${value}`);
+    const text = this.facts(graph, node).map(([term, value]) => `${term}${term === "rule" ? ":" : ""} ${value}`);
     this.line.textContent = `${this.panel.frames.nameOf(frame)} — ${text.join(" · ")}`;
   }
 

@@ -7,6 +7,10 @@ import { plotStyle, startPlotly, whenSeen } from "./plotly.js";
 // As report/plots.py sizes its marks.
 const SMALLEST_PX = 11;
 const LARGEST_PX = 26;
+// A legend whose names are long stands below its plot, else it takes the plot's place.
+const LEGEND_SHARE = 0.25;
+const LETTER_PX = 6.8;
+const KEY_PX = 60;
 
 export class Plots {
   constructor(figures) {
@@ -45,19 +49,31 @@ export class Plots {
     });
     const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
     const narrow = host.clientWidth <= 640;
+    const below = narrow || longest(data) > host.clientWidth * LEGEND_SHARE;
+    if (below) for (const trace of data) trace.name = shortened(trace.name, (host.clientWidth - KEY_PX) / LETTER_PX);
     const layout = {
       ...figure.layout,
       ...plotStyle(),
       xaxis: { ...figure.layout.xaxis, ...axis },
       yaxis: { ...figure.layout.yaxis, ...axis },
-      legend: { ...figure.layout.legend, ...(narrow ? { orientation: "h", x: 0, y: -0.22, yanchor: "top" } : {}) },
-      height: figure.layout.height + (narrow ? 90 : 0),
+      legend: { ...figure.layout.legend, ...(below ? { orientation: "h", x: 0, y: -0.22, yanchor: "top" } : {}) },
+      height: figure.layout.height + (narrow ? 90 : below ? 50 : 0),
     };
     if (narrow) layout.xaxis.nticks = 4;
     window.Plotly.react(host, data, layout, { displayModeBar: false, responsive: true }).then(() => {
       host.dataset.ready = "true";
     });
   }
+}
+
+function longest(data) {
+  return Math.max(...data.map(({ name }) => (name ?? "").length)) * LETTER_PX;
+}
+
+// Without its middle where it has more letters than that.
+function shortened(name = "", letters) {
+  const ends = Math.floor(letters / 2) - 1;
+  return name.length > letters ? `${name.slice(0, ends)}…${name.slice(-ends)}` : name;
 }
 
 // The figure with other points; traces without any left stay in the legend.

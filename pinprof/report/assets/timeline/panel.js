@@ -10,7 +10,7 @@ import { GPU_KINDS } from "./rows.js";
 
 const SHORTEST_VIEW_NS = 200;
 const NAMED_CAUSES = 3;
-const LEGEND_CAUSES = 8;
+const LEGEND_CAUSES = 16;
 const GESTURE_MS = 900;
 
 /** A span in ns since the timeline's start as one in µs since the first sample: whole steps where samples lie in such. */

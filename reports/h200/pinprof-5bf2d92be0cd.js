@@ -99,7 +99,7 @@ return false;
 const PADDING = 16;
 function fitLabels(bar) {
 const whole = bar.clientWidth || bar.getBoundingClientRect().width;
-for (const label of bar.querySelectorAll(".label")) {
+for (const label of bar.querySelectorAll(".label, .parts > svg")) {
 const room = (whole * Number.parseFloat(label.getAttribute("width"))) / 100 - PADDING;
 for (const text of label.querySelectorAll("text")) {
 text.style.visibility = text.getComputedTextLength() > room ? "hidden" : "";
@@ -109,12 +109,18 @@ text.style.visibility = text.getComputedTextLength() > room ? "hidden" : "";
 function startFitting() {
 const watch = new ResizeObserver((entries) => {
 for (const { target } of entries) {
-if (target.matches(".bar")) fitLabels(target);
+if (target.matches(".bar, .parts")) fitLabels(target);
 else target.classList.toggle("wider", target.scrollWidth > target.clientWidth + 1);
 }
 });
-for (const bar of document.querySelectorAll(".bar:has(.label)")) watch.observe(bar);
-for (const place of document.querySelectorAll(".scroll")) watch.observe(place);
+for (const bar of document.querySelectorAll(".bar:has(.label), .parts")) watch.observe(bar);
+for (const place of document.querySelectorAll(".scroll, .sections")) watch.observe(place);
+}
+function startFramed() {
+if (window.parent === window) return;
+new ResizeObserver(() => {
+window.parent.postMessage({ pinprofHeight: Math.ceil(document.body.getBoundingClientRect().height) }, "*");
+}).observe(document.body);
 }
 function sizesOf(page) {
 const { dsos, frames, threads } = page.flame.facts;
@@ -308,7 +314,7 @@ const dark = window.matchMedia("(prefers-color-scheme: dark)");
 const apply = (theme) => {
 root.dataset.theme = theme;
 const other = theme === "dark" ? "light" : "dark";
-button.textContent = other === "dark" ? "Dark" : "Light";
+button.textContent = other === "dark" ? "Dark theme" : "Light theme";
 button.title = `Switch to the ${other} theme`;
 button.setAttribute("aria-label", button.title);
 changed();
@@ -2071,7 +2077,9 @@ part,
 overrides.set(part.querySelector(".strong"), formatShare(level.weight, total));
 level = { start: at, weight: 0 };
 }
-fitLabels(block.querySelector(".bar"));
+}
+fit() {
+for (const bar of document.querySelectorAll(".causes .bar:has(.label)")) fitLabels(bar);
 }
 }
 class Overrides {
@@ -2333,6 +2341,7 @@ if (this.asked !== state) return;
 this.overrides.restore();
 this.rows = rangeRows(this.page, state, weights, instances);
 if (weights) this.causes.show(state, weights);
+this.causes.fit();
 if (active) this.ranges.show(state, this.rows, { sampled: Boolean(weights) });
 if (instances && OF_INSTANCES.some((key) => differs(state, key))) this.activity.show(state, instances);
 else this.activity.plots.filter("transfers", null);
@@ -2759,7 +2768,7 @@ if (node < 0) {
 this.line.textContent = "";
 return;
 }
-const text = this.facts(graph, node).map(([term, value]) => `${term} ${value}`);
+const text = this.facts(graph, node).map(([term, value]) => `${term}${term === "rule" ? ":" : ""} ${value}`);
 this.line.textContent = `${this.panel.frames.nameOf(frame)} — ${text.join(" · ")}`;
 }
 openMenu(at) {
@@ -4522,6 +4531,9 @@ return `${formatShare(weight, total)} · ${count ? formatWeight(weight / count, 
 }
 const SMALLEST_PX = 11;
 const LARGEST_PX = 26;
+const LEGEND_SHARE = 0.25;
+const LETTER_PX = 6.8;
+const KEY_PX = 60;
 class Plots {
 constructor(figures) {
 this.figures = figures;
@@ -4555,19 +4567,28 @@ return { ...trace, ...drawn, marker: { ...trace.marker, color: colour, line: edg
 });
 const axis = { gridcolor: line, zerolinecolor: line, linecolor: line };
 const narrow = host.clientWidth <= 640;
+const below = narrow || longest(data) > host.clientWidth * LEGEND_SHARE;
+if (below) for (const trace of data) trace.name = shortened(trace.name, (host.clientWidth - KEY_PX) / LETTER_PX);
 const layout = {
 ...figure.layout,
 ...plotStyle(),
 xaxis: { ...figure.layout.xaxis, ...axis },
 yaxis: { ...figure.layout.yaxis, ...axis },
-legend: { ...figure.layout.legend, ...(narrow ? { orientation: "h", x: 0, y: -0.22, yanchor: "top" } : {}) },
-height: figure.layout.height + (narrow ? 90 : 0),
+legend: { ...figure.layout.legend, ...(below ? { orientation: "h", x: 0, y: -0.22, yanchor: "top" } : {}) },
+height: figure.layout.height + (narrow ? 90 : below ? 50 : 0),
 };
 if (narrow) layout.xaxis.nticks = 4;
 window.Plotly.react(host, data, layout, { displayModeBar: false, responsive: true }).then(() => {
 host.dataset.ready = "true";
 });
 }
+}
+function longest(data) {
+return Math.max(...data.map(({ name }) => (name ?? "").length)) * LETTER_PX;
+}
+function shortened(name = "", letters) {
+const ends = Math.floor(letters / 2) - 1;
+return name.length > letters ? `${name.slice(0, ends)}…${name.slice(-ends)}` : name;
 }
 function copiesShown(figure, instances, state) {
 const { group, size, busy, count } = instances.copy;
@@ -4673,28 +4694,117 @@ else return;
 event.preventDefault();
 event.stopPropagation();
 }
+class DensityLevels {
+constructor({ bin, cause, weight }, step) {
+this.levels = [{ step, bin: summed(bin, Float64Array), cause, weight }];
+}
+at(least) {
+let level = this.levels[0];
+for (let number = 0; level.step < least && level.bin.length > 1; number += 1) {
+this.levels[number + 1] ??= coarserDensity(level);
+level = this.levels[number + 1];
+}
+return level;
+}
+}
+function coarserDensity({ step, bin, cause, weight }) {
+const made = { step: 2 * step, bin: [], cause: [], weight: [] };
+const place = new Map();
+let current = -1;
+for (let at = 0; at < bin.length; at += 1) {
+const wide = Math.floor(bin[at] / 2);
+if (wide !== current) place.clear();
+current = wide;
+const known = place.get(cause[at]);
+if (known === undefined) {
+place.set(cause[at], made.bin.length);
+made.bin.push(wide);
+made.cause.push(cause[at]);
+made.weight.push(weight[at]);
+} else made.weight[known] += weight[at];
+}
+return made;
+}
+const FINEST_PART = 2 ** 16;
+class SpanLevels {
+constructor(spans, whole) {
+this.finest = withReach(spans);
+this.step = 2 ** Math.max(Math.ceil(Math.log2(whole / FINEST_PART)), 0);
+this.levels = [];
+}
+at(most) {
+let level = this.finest;
+for (let number = 0, step = this.step; step <= most; number += 1, step *= 2) {
+this.levels[number] ??= withReach(coarserSpans(level, step));
+level = this.levels[number];
+}
+return level;
+}
+}
+function coarserSpans(spans, step) {
+const names = ["start", "length", "style", "name", "depth", "size", "count", "busy"];
+const made = Object.fromEntries(names.map((name) => [name, []]));
+const open = new Map();
+for (let at = 0; at < spans.start.length; at += 1) {
+const cell = Math.floor(spans.start[at] / step);
+const key = spans.depth[at] * 4096 + spans.style[at];
+const known = open.get(key);
+if (spans.length[at] < step && known?.cell === cell) {
+const { place } = known;
+const end = Math.max(made.start[place] + made.length[place], spans.start[at] + spans.length[at]);
+made.length[place] = end - made.start[place];
+for (const name of ["size", "count", "busy"]) made[name][place] += spans[name][at];
+made.name[place] = -1;
+continue;
+}
+if (spans.length[at] < step) open.set(key, { cell, place: made.start.length });
+for (const name of names) made[name].push(spans[name][at]);
+}
+return made;
+}
+function withReach(spans) {
+let latest = 0;
+const reach = spans.start.map((start, at) => (latest = Math.max(latest, start + spans.length[at])));
+return { ...spans, reach };
+}
+function rowsIn({ start, reach }, [from, to]) {
+return [firstAt(reach, from), firstAt(start, to + 1)];
+}
+function firstAt(values, least) {
+let low = 0;
+let high = values.length;
+while (low < high) {
+const middle = (low + high) >> 1;
+if (values[middle] < least) low = middle + 1;
+else high = middle;
+}
+return low;
+}
 const REACH_PX = 3;
 const CAUSES_OF_A_STEP = 6;
 function hitAt(painter, x, y) {
 if (x < painter.gutter) return null;
 const row = painter.rowAt(y);
 const time = painter.time(x);
-const { bin } = painter.timeline;
-if (row?.kind === "density") return { row, start: Math.floor(time / bin) * bin, length: bin };
-if (!row?.spans) return null;
+if (!row?.levels) return null;
+const level = painter.levelOf(row);
+const { step } = level;
+if (row.kind === "density") return { row, level, start: Math.floor(time / step) * step, length: step };
 const [from, to] = painter.shown.view;
 const reach = ((to - from) / painter.width) * REACH_PX;
 const line = Math.floor((y - row.top) / row.line);
-const { start, length, depth } = row.spans;
-let last = -1;
-for (let at = 0; at < start.length && start[at] <= time + reach; at += 1) {
-if (depth[at] === line && start[at] + length[at] >= time - reach) last = at;
+const { start, length, depth } = level;
+const [first, end] = rowsIn(level, [time - reach, time + reach]);
+for (let at = end - 1; at >= first; at -= 1) {
+if (depth[at] === line && start[at] + length[at] >= time - reach) {
+return { row, level, at, start: start[at], length: length[at] };
 }
-return last < 0 ? null : { row, at: last, start: start[last], length: length[last] };
+}
+return null;
 }
 function wordsOf(page, timeline, hit) {
 if (!hit) return [];
-if (hit.row.density) return densityWords(page, timeline, hit);
+if (hit.row.kind === "density") return densityWords(page, timeline, hit);
 return [...spanWords(timeline, hit), ...holdersOf(timeline, hit)];
 }
 function holdersOf({ arrows }, { row, start, length }) {
@@ -4704,18 +4814,17 @@ const inside = arrows.filter(
 );
 return [...new Set(inside.map(({ holder }) => holder))].map((holder) => `for ${holder}`);
 }
-function densityWords(page, { bin: step, unit }, { row, start, length }) {
-const { bin, weight, cause } = row.density;
+function densityWords(page, { unit }, { level, start, length }) {
+const { step, bin, weight, cause } = level;
 const parts = [];
-bin.forEach((at, index) => {
-if (at * step === start) parts.push([weight[index], page.causes[cause[index]].key]);
-});
+for (let at = firstAt(bin, Math.round(start / step)); bin[at] * step === start; at += 1) {
+parts.push([weight[at], page.causes[cause[at]].key]);
+}
 parts.sort((one, other) => other[0] - one[0]);
 const lines = parts.slice(0, CAUSES_OF_A_STEP).map(([amount, key]) => `${key} ${formatWeight(amount, unit)}`);
 return [`${formatNs(length)} on CPU`, `at ${formatNs(start)}`, ...lines];
 }
-function spanWords({ styles, names }, { row, at, start, length }) {
-const { spans } = row;
+function spanWords({ styles, names }, { row, level: spans, at, start, length }) {
 const [many, size, busy] = [spans.count[at], spans.size[at], spans.busy[at]];
 const { label } = styles[spans.style[at]];
 const name = spans.name[at] >= 0 ? names[spans.name[at]] : label;
@@ -4724,7 +4833,7 @@ const words = [many > 1 ? `${formatCount(many)} × ${label}` : name];
 words.push(row.kind === "mark" ? since : `${formatNs(length)}, ${since}`);
 if (row.kind === "fault") words.push(`${formatCount(size)} faults`);
 else if (size) words.push(`${formatBytes(size)}, ${(size / Math.max(busy, 1)).toFixed(1)} GB/s`);
-if (many > 1) words.push(`total ${formatNs(busy)}; zoom in to separate short items`);
+if (many > 1) words.push(`total ${formatNs(busy)}`);
 return words;
 }
 function heaviestCauses(densities) {
@@ -4740,14 +4849,13 @@ return [...weights.keys()]
 .filter((cause) => weights.get(cause) >= 0.01 * total)
 .sort((one, other) => weights.get(other) - weights.get(one));
 }
-function causesIn({ densities, bin: step }, [from, to]) {
+function causesIn(densities, [from, to]) {
 const weights = new Map();
-for (const { bin, weight, cause } of densities) {
-bin.forEach((at, index) => {
-const covered = Math.min(to, (at + 1) * step) - Math.max(from, at * step);
-if (covered <= 0) return;
-weights.set(cause[index], (weights.get(cause[index]) ?? 0) + weight[index] * (covered / step));
-});
+for (const { step, bin, weight, cause } of densities) {
+for (let at = firstAt(bin, Math.floor(from / step)); at < bin.length && bin[at] * step < to; at += 1) {
+const covered = Math.min(to, (bin[at] + 1) * step) - Math.max(from, bin[at] * step);
+weights.set(cause[at], (weights.get(cause[at]) ?? 0) + weight[at] * (covered / step));
+}
 }
 const total = [...weights.values()].reduce((sum, weight) => sum + weight, 0);
 const heaviest = [...weights].sort((one, other) => other[1] - one[1]);
@@ -4783,7 +4891,8 @@ const addLane = (lane) => {
 const spans = unpackSpans(lane);
 const depth = spans.depth.reduce((most, value) => Math.max(most, value), 0);
 const line = LANE_PX[lane.kind];
-add({ kind: lane.kind, title: lane.title, heading: lane.heading, spans, line }, line * (depth + 1));
+const levels = new SpanLevels(spans, timeline.span);
+add({ kind: lane.kind, title: lane.title, heading: lane.heading, levels, line }, line * (depth + 1));
 };
 timeline.lanes.filter((lane) => lane.kind === "phase").forEach(addLane);
 for (const heading of headingsOf(timeline)) {
@@ -4791,7 +4900,8 @@ const lanes = timeline.lanes.filter((lane) => lane.heading === heading);
 addHeading(heading);
 lanes.filter((lane) => lane.kind === "range").forEach(addLane);
 for (const density of timeline.densities.filter((one) => one.heading === heading)) {
-add({ kind: "density", title: density.title, density, most: fullHeight(timeline, density) }, DENSITY_PX);
+const levels = new DensityLevels(density, timeline.bin);
+add({ kind: "density", title: density.title, levels, full: fullHeight(timeline.unit, density) }, DENSITY_PX);
 }
 lanes.filter((lane) => lane.kind !== "range").forEach(addLane);
 }
@@ -4822,16 +4932,24 @@ return headings.sort(
 function isHeaded({ kind }) {
 return kind !== "phase";
 }
-function fullHeight({ unit, bin: step }, { bin, weight, threads }) {
-if (unit === "ns" && threads === 1) return step;
-const sums = new Map();
-bin.forEach((at, index) => {
-sums.set(at, (sums.get(at) ?? 0) + weight[index]);
-});
-return Math.max(1, ...sums.values());
+function fullHeight(unit, { threads }) {
+if (unit === "ns" && threads === 1) return ({ step }) => step;
+return (level) => {
+level.most ??= heaviestStep(level);
+return level.most;
+};
+}
+function heaviestStep({ bin, weight }) {
+let most = 1;
+for (let at = 0, sum = 0; at < bin.length; at += 1) {
+sum = bin[at] === bin[at - 1] ? sum + weight[at] : weight[at];
+most = Math.max(most, sum);
+}
+return most;
 }
 const LEAST_ARROW_PX = 8;
 const ARROW_PX = 6;
+const COARSE_PX = 8;
 const INKS = { ink: "--ink", soft: "--soft", line: "--line", on: "--on-cause", card: "--card", accent: "--accent" };
 class TimelinePainter {
 constructor(page, timeline) {
@@ -4843,6 +4961,7 @@ const [context, width] = fitCanvas(canvas, this.height);
 if (!width) return;
 const gutter = width < 640 ? 84 : 150;
 Object.assign(this, { shown, context, gutter, width: width - gutter, right: width });
+this.coarse = false;
 this.ink = Object.fromEntries(Object.entries(INKS).map(([name, property]) => [name, themed(property)]));
 this.colours = this.timeline.styles.map((style) => themed(`--level-${style.level}`));
 this.causeColours = this.page.causes.map((cause) => themed(`--cause-${cause.slug}`));
@@ -4857,8 +4976,8 @@ context.beginPath();
 context.rect(gutter, 0, this.width, this.height);
 context.clip();
 for (const row of this.rows) {
-if (row.spans) this.#spans(row);
-else if (row.kind === "density") this.#density(row);
+if (row.kind === "density") this.#density(row);
+else if (row.levels) this.#spans(row);
 else if (row.kind === "memory") this.#memory(row);
 }
 this.#arrows();
@@ -4874,6 +4993,10 @@ return this.gutter + ((time - from) / (to - from)) * this.width;
 time(x) {
 const [from, to] = this.shown.view;
 return from + Math.min(Math.max((x - this.gutter) / this.width, 0), 1) * (to - from);
+}
+levelOf(row) {
+const [from, to] = this.shown.view;
+return row.levels.at((to - from) / this.width);
 }
 rowAt(y) {
 return this.rows.find((row) => y >= row.top && y < row.top + row.height);
@@ -4911,9 +5034,11 @@ context.fillText(fitText(context, row.title, this.gutter - 12), 0, row.top + Mat
 }
 #spans(row) {
 const { context, gutter, right, ink } = this;
-const { spans, line } = row;
+const { line } = row;
+const spans = this.levelOf(row);
 const drawn = new Map();
-for (let at = 0; at < spans.start.length; at += 1) {
+const [first, end] = rowsIn(spans, this.shown.view);
+for (let at = first; at < end; at += 1) {
 const from = this.x(spans.start[at]);
 const to = this.x(spans.start[at] + spans.length[at]);
 if (to < gutter - 1 || from > right) continue;
@@ -4923,6 +5048,7 @@ if (to - from < 1 && (drawn.get(key) ?? -1) >= from) continue;
 const box = Math.max(to - from, row.kind === "mark" ? 2 : 1);
 drawn.set(key, from + box);
 const busy = spans.busy[at] / Math.max(spans.length[at], 1);
+if (spans.count[at] > 1 && box >= COARSE_PX) this.coarse = true;
 context.globalAlpha = spans.count[at] > 1 ? Math.min(1, 0.3 + 0.7 * busy) : 1;
 context.fillStyle = row.kind === "range" ? ink.line : this.colours[spans.style[at]];
 context.fillRect(from, y, box, line - 1);
@@ -4940,19 +5066,23 @@ context.fillRect(to - 0.5, y, 0.5, line - 1);
 }
 }
 #density(row) {
-const { context, gutter } = this;
-const { bin, weight, cause } = row.density;
-const { causes } = this.shown;
+const { context } = this;
+const level = this.levelOf(row);
+const { step, bin, weight, cause } = level;
+const { causes, view } = this.shown;
+const full = row.full(level);
+if (step === this.timeline.bin && !this.timeline.finest && this.x(step) - this.x(0) >= COARSE_PX)
+this.coarse = true;
 const floor = this.#floor(row);
 let current = -1;
 let height = 0;
-for (let at = 0; at < bin.length; at += 1) {
+for (let at = firstAt(bin, Math.floor(view[0] / step)); at < bin.length && bin[at] * step <= view[1]; at += 1) {
 if (bin[at] !== current) height = 0;
 current = bin[at];
-const from = Math.round(this.x(current * this.timeline.bin));
-const to = Math.max(Math.round(this.x((current + 1) * this.timeline.bin)), from + 1);
-const share = Math.min(weight[at] / row.most, 1 - height);
-if (to >= gutter && from <= this.right && share > 0) {
+const from = Math.round(this.x(current * step));
+const to = Math.max(Math.round(this.x((current + 1) * step)), from + 1);
+const share = Math.min(weight[at] / full, 1 - height);
+if (share > 0) {
 context.globalAlpha = causes.length && !causes.includes(cause[at]) ? 0.16 : 1;
 context.fillStyle = this.causeColours[cause[at]];
 context.fillRect(from, floor - (height + share) * row.height, to - from, share * row.height);
@@ -5056,8 +5186,12 @@ context.fillRect(to, TIME_AXIS_PX - 6, 1.5, height);
 }
 const SHORTEST_VIEW_NS = 200;
 const NAMED_CAUSES = 3;
-const LEGEND_CAUSES = 8;
+const LEGEND_CAUSES = 16;
 const GESTURE_MS = 900;
+function wholeSteps(span, samplesStart, step) {
+const [from, to] = span.map((end) => Math.round((end - samplesStart) / 1000 / (step || 1)) * (step || 1));
+return [from, step ? Math.max(to, from + step) : to];
+}
 class TimelinePanel {
 constructor(page, store, timeline, views) {
 Object.assign(this, { page, store, timeline });
@@ -5084,21 +5218,29 @@ this.canvas.dataset.ready = "true";
 }
 #legend() {
 const { densities, lanes, memory, styles } = this.timeline;
-const add = (className, text) =>
-byId("timeline-legend").append(swatchEntry("legend-entry", className, element("span", "", text)));
-for (const cause of heaviestCauses(densities).slice(0, LEGEND_CAUSES)) {
-add(`c-${this.page.causes[cause].slug}`, this.page.causes[cause].key);
-}
-const used = new Set(lanes.filter((lane) => !["range", "phase"].includes(lane.kind)).flatMap((lane) => lane.style));
-for (const use of memory) used.add(use.style);
+const causes = heaviestCauses(densities).slice(0, LEGEND_CAUSES);
+const kinds = causes.map((cause) => [`c-${this.page.causes[cause].slug}`, this.page.causes[cause].key]);
+const used = (chosen) => {
 const labels = new Map();
-for (const style of used) {
+for (const style of new Set(chosen)) {
 const { level, label } = styles[style];
-labels.set(level, [...(labels.get(level) ?? []), label]);
+labels.set(`l-${level}`, [...(labels.get(`l-${level}`) ?? []), label]);
 }
-for (const [level, names] of labels) {
-add(`l-${level}`, names.join(" · "));
+return [...labels].map(([colour, names]) => [colour, names.join(" · ")]);
+};
+const lanesOf = (wanted) => lanes.filter(({ kind }) => wanted.includes(kind)).flatMap(({ style }) => style);
+this.#legendOf("CPU time", kinds);
+this.#legendOf("Waits", used(lanesOf(["wait"])));
+this.#legendOf("CUDA calls", used(lanesOf(["call"])));
+this.#legendOf("GPU", used(lanesOf(GPU_KINDS)));
+this.#legendOf("Marks", used(lanesOf(["mark"])));
+this.#legendOf("Memory", used(memory.map(({ style }) => style)));
 }
+#legendOf(title, entries) {
+if (!entries.length) return;
+const line = byId("timeline-legend").appendChild(element("p", "legend"));
+line.append(element("b", "legend-title", title));
+for (const [colour, text] of entries) line.append(swatchEntry("legend-entry", colour, element("span", "", text)));
 }
 get span() {
 if (!this.restricts) return this.measured;
@@ -5111,8 +5253,7 @@ this.measured = span;
 this.draw();
 return;
 }
-const sampled = (end) => Math.round((end - this.timeline.samplesStart) / 1000);
-this.store.set({ span: span ? span.map(sampled) : null });
+this.store.set({ span: span ? wholeSteps(span, this.timeline.samplesStart, this.page.step) : null });
 }
 get view() {
 const { time } = this.store.state;
@@ -5127,6 +5268,15 @@ const { threads, causes: chosen, opportunity } = this.store.state;
 const causes = chosen.length || opportunity < 0 ? chosen : this.page.opportunities[opportunity].causes;
 this.painter.draw(this.canvas, { view, threads, causes, within, brush: this.dragged ?? this.span });
 this.#summary();
+this.#more();
+}
+#more() {
+const { before, recording } = this.timeline;
+const place = byId("timeline-more");
+place.hidden = !this.painter.coarse || before === null;
+if (place.hidden) return;
+const [after, until] = this.view.map((end) => `${+((before + end) / 1e9).toFixed(6)}s`);
+byId("timeline-command").textContent = `pinprof report ${recording} --after ${after} --until ${until}`;
 }
 #summary() {
 const { span } = this;
@@ -5140,7 +5290,8 @@ byId("timeline-clear").disabled = !span;
 }
 #leading(span) {
 if (this.restricts) return "";
-const leading = causesIn(this.timeline, span).slice(0, NAMED_CAUSES);
+const densities = this.painter.rows.filter(({ kind }) => kind === "density").map(({ levels }) => levels.at(0));
+const leading = causesIn(densities, span).slice(0, NAMED_CAUSES);
 const parts = leading.map(([cause, share]) => `${this.page.causes[cause].key} ${share}`);
 return parts.length ? `: ${parts.join(", ")} of the sampled time` : "";
 }
@@ -5152,7 +5303,8 @@ this.draw();
 stretch(part) {
 const [from, to] = this.view;
 const [start, end] = this.span ?? [(from + to) / 2, (from + to) / 2];
-const moved = Math.min(Math.max(end + part * (to - from), 0), this.timeline.span);
+const way = Math.sign(part) * Math.max(Math.abs(part) * (to - from), this.page.step * 1000);
+const moved = Math.min(Math.max(end + way, 0), this.timeline.span);
 this.span = [Math.min(start, moved), Math.max(start, moved)];
 }
 show(from, to, gesture = true) {
@@ -5211,6 +5363,7 @@ for (const panel of drawn) panel.draw();
 chart?.draw();
 };
 startFitting();
+startFramed();
 startTheme(byId("theme"), redraw);
 startPrinting(redraw);
 startEvents(store);
