@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -53,7 +54,7 @@ def test_a_measurement_prints_writes_and_stores(measured: subprocess.CompletedPr
     assert "touch.first" in measured.stdout
     assert "uvm.prefetch: only a GPU can do it" in measured.stdout
     page = (home / "out" / "run.html").read_text("utf-8")
-    assert "pinprof bench --quick --size-min 64KiB" in page
+    assert "pinprof bench --quick --size-min 64KiB" in re.sub("<[^>]*>", "", page)
     assert str(home) not in page
     (stored,) = (home / "data" / "pinprof" / "rates").iterdir()
     found = rates.read(stored)

@@ -231,7 +231,7 @@ def test_a_part_of_a_programs_run_is_recorded_and_the_program_goes_on(
     command = [sys.executable, "-m", "pinprof", "record", *asked, "-o", "part", "--", sys.executable, "work.py", "6"]
     ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (3, "done\n"), ended.stderr
-    assert "Recorded for 1 s. The program goes on" in ended.stderr
+    assert "Recorded for 1 s. The program continues" in ended.stderr
     capture = read(tmp_path / "part.pinprof")
     times = capture.samples.time_ns
     assert least < (times.max() - times.min()) / 1e9 < most

@@ -67,7 +67,7 @@ def test_pairs_cancel_what_slows_a_whole_round() -> None:
     assert paired is not None
     assert apart is not None
     assert paired.p < 0.001 < apart.p
-    with pytest.raises(ValueError, match="no pairs"):
+    with pytest.raises(ValueError, match="not pairs"):
         paired_ratio([1.0, 2.0], [1.0])
 
 
