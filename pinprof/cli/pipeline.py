@@ -87,15 +87,17 @@ def page_of(output: Path | None, default: str) -> Path:
     return output or Path(default)
 
 
-def default_page(path: Path) -> Path:
+def default_page(path: Path, *, part: bool = False) -> Path:
     """`NAME.html` beside the recording, or in the current directory where that place is read-only or standard input.
 
-    An absolute path for one that is absolute, otherwise a relative one.
+    An absolute path for one that is absolute, otherwise a relative one. `part`: `NAME-part.html`, so that a page of a
+    part leaves the page of the whole recording alone.
     """
+    end = "-part.html" if part else ".html"
     if str(path) in ("-", "/dev/stdin"):
-        return Path("stdin.html")
+        return Path("stdin" + end)
     name = _PACKED.sub("", path.resolve().name)
-    name = name.removesuffix(".partial").removesuffix(".pinprof").removesuffix(".ranks") + ".html"
+    name = name.removesuffix(".partial").removesuffix(".pinprof").removesuffix(".ranks") + end
     beside = path.resolve().parent
     if not os.access(beside, os.W_OK):
         return Path(name)

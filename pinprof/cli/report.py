@@ -137,7 +137,7 @@ def command(
         print_explanation(analyze.explain(analyses[0], explain))
     elif form in ("html", None):
         several = pipeline.default_page(folder) if folder else Path("pinprof-report.html")
-        page = output or (pipeline.default_page(paths[0]) if len(paths) == 1 else several)
+        page = output or (pipeline.default_page(paths[0], part=bool(selection)) if len(paths) == 1 else several)
         if quiet:
             pipeline.write_page(analyses, page, shared_assets)
         else:

@@ -62,6 +62,7 @@ def test_a_port_is_one_of_those_that_exist(recording: Path, capsys: pytest.Captu
 def test_the_page_of_standard_input_has_a_name() -> None:
     assert pipeline.default_page(Path("-")).name == "stdin.html"
     assert pipeline.default_page(Path("run.pinprof")) == Path("run.html")
+    assert pipeline.default_page(Path("run.pinprof"), part=True) == Path("run-part.html")
     assert pipeline.default_page(Path("run.pinprof").absolute()) == Path("run.html").absolute()
 
 
