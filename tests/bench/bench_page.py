@@ -20,25 +20,15 @@ from __future__ import annotations
 import argparse
 import base64
 import gzip
-import json
-import os
-import shutil
-import signal
-import statistics
 import subprocess
 import sys
 import tempfile
-import threading
-import time
-from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Page
 
 from pinprof.analyze import analyze
 from pinprof.read import ReadOptions, read
@@ -48,9 +38,8 @@ from pinprof.report.page.html import write_html
 sys.path.insert(0, str(Path(__file__).parent))
 
 import make_perf_data
-
-PATIENCE_S = 150
-ROUNDS = 3
+from page_peers import measure_peers
+from page_visits import FRAMES, HEAD, ZOOM, Taken, cells, visit
 
 READY = """
 new MutationObserver((_, observer) => {
@@ -67,36 +56,6 @@ SEARCH = """async word => {
   input.dispatchEvent(new Event('input', { bubbles: true }));
   await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
   return performance.now() - begin;
-}"""
-
-FRAMES = """
-const request = window.requestAnimationFrame;
-window.spent = 0;
-window.requestAnimationFrame = (callback) => request.call(window, (time) => {
-  const begin = performance.now();
-  try { callback(time); } finally { window.spent += performance.now() - begin; }
-});
-window.frames = (count) => new Promise((done) => {
-  const step = (left) => (left ? request.call(window, () => setTimeout(step, 0, left - 1)) : done());
-  step(count);
-});
-"""
-
-ZOOM = """async ([x, y]) => {
-  const costs = [];
-  const place = document.elementFromPoint(x, y);
-  if (place.tagName !== 'CANVAS') throw new Error(`no canvas at ${x}, ${y}`);
-  for (let step = 0; step < 40; step += 1) {
-    await window.frames(1);
-    window.spent = 0;
-    const begin = performance.now();
-    place.dispatchEvent(new WheelEvent('wheel', { deltaY: step < 20 ? -120 : 120,
-      ctrlKey: true, bubbles: true, cancelable: true, clientX: x, clientY: y }));
-    const handled = performance.now() - begin;
-    await window.frames(2);
-    costs.push(handled + window.spent);
-  }
-  return costs;
 }"""
 
 SHOWN = """
@@ -132,112 +91,6 @@ LEAF_UP = """async () => {
   }
   return times;
 }"""
-
-D3_PAGE = """<!DOCTYPE html><meta charset="utf-8"><div id="chart"></div>
-<script src="D3"></script><script src="CHART"></script><script src="DATA"></script><script>
-const chart = (window.flamegraph.default ?? window.flamegraph)().width(1200).minFrameSize(0);
-d3.select('#chart').datum(data).call(chart);
-requestAnimationFrame(() => setTimeout(() => { window.readyAt = performance.now(); }));
-</script>"""
-
-D3_SEARCH = """async word => {
-  const begin = performance.now();
-  chart.search(word);
-  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-  return performance.now() - begin;
-}"""
-
-D3_ZOOM = """async () => {
-  const nodes = d3.selectAll('.d3-flame-graph g').data();
-  const begin = performance.now();
-  chart.zoomTo(nodes[Math.min(nodes.length - 1, 12)]);
-  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-  return [performance.now() - begin];
-}"""
-
-SPEEDSCOPE_READY = """setInterval(() => {
-  if (window.readyAt || !document.body?.innerText.includes('Left Heavy')) return;
-  requestAnimationFrame(() => setTimeout(() => { window.readyAt ??= performance.now(); }));
-}, 5);"""
-
-SPEEDSCOPE_SEARCH = """async word => {
-  const input = document.querySelector('input');
-  const told = new Promise(done => new MutationObserver((_, observer) => {
-    if (!document.body.innerText.match(/[0-9?][/][0-9]+/)) return;
-    observer.disconnect();
-    done();
-  }).observe(document.body, { subtree: true, childList: true, characterData: true }));
-  const begin = performance.now();
-  input.value = word;
-  input.dispatchEvent(new Event('input', { bubbles: true }));
-  await told;
-  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-  return performance.now() - begin;
-}"""
-
-SVG_READY = """
-window.addEventListener('load', () => requestAnimationFrame(() => setTimeout(() => {
-  window.readyAt = performance.now();
-})));"""
-
-SVG_SEARCH = """async word => {
-  const begin = performance.now();
-  search(word);
-  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-  return performance.now() - begin;
-}"""
-
-SVG_ZOOM = """async () => {
-  const frames = document.getElementById('frames') ?? document;
-  const node = [...frames.querySelectorAll('g.func_g, g')].filter(g => g.querySelector('rect'))[40];
-  const begin = performance.now();
-  zoom(node);
-  await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
-  return [performance.now() - begin];
-}"""
-
-
-@dataclass
-class Taken:
-    """What one page took, in every round; empty where it cannot be measured."""
-
-    ready_s: list[float] = field(default_factory=list)
-    search_ms: list[float] = field(default_factory=list)
-    zoom_ms: list[float] = field(default_factory=list)
-    timeline_ms: list[float] = field(default_factory=list)
-    filter_ms: list[float] = field(default_factory=list)
-    leaf_up_ms: list[float] = field(default_factory=list)
-    peak_mb: list[float] = field(default_factory=list)
-    """After the first view, search and zoom."""
-    all_mb: list[float] = field(default_factory=list)
-    note: str = ""
-
-
-HEAD = [
-    "page", "MB", "ready s", "search ms", "zoom ms", "timeline ms", "filter ms", "leaf up ms", "renderer MB",
-    "after all MB", "",
-]  # fmt: skip
-
-
-def cells(name: str, megabytes: float, taken: Taken) -> list[str]:
-    """A row of the table: medians, and the largest of the peaks."""
-
-    def text(values: list[float], digits: int, of: Callable[[list[float]], float] = statistics.median) -> str:
-        return f"{of(values):,.{digits}f}" if values else "–"
-
-    return [
-        name,
-        f"{megabytes:,.1f}",
-        text(taken.ready_s, 2),
-        text(taken.search_ms, 0),
-        text(taken.zoom_ms, 1),
-        text(taken.timeline_ms, 1),
-        text(taken.filter_ms, 0),
-        text(taken.leaf_up_ms, 0),
-        text(taken.peak_mb, 0, max),
-        text(taken.all_mb, 0, max),
-        taken.note,
-    ]
 
 
 def main() -> None:
@@ -332,203 +185,6 @@ def count_nodes(folded: Path) -> int:
                 seen.add(stack)
                 stack = stack.rpartition(";")[0]
     return len(seen)
-
-
-def measure_peers(folder: Path, peers: Path, stem: Path) -> list[list[str]]:
-    """The peers' pages of the same folded stacks."""
-    folded = stem.with_name(f"{stem.name}.folded")
-    rows = []
-    if reason := install_npm(peers):
-        print(f"d3-flame-graph and speedscope left out: {reason}")
-    else:
-        rows += [d3_flame_graph(folder, peers, folded), speedscope(folder, peers, folded)]
-    if isinstance(script := flamegraph_pl(peers), str):
-        print(f"flamegraph.pl left out: {script}")
-    else:
-        rows.append(flamegraph_svg(folder, script, folded))
-    return rows
-
-
-def install_npm(peers: Path) -> str:
-    """Install the npm packages; the reason if that cannot be done."""
-    peers.mkdir(parents=True, exist_ok=True)
-    if (peers / "node_modules" / "speedscope").exists():
-        return ""
-    if shutil.which("npm") is None:
-        return "npm is not installed"
-    command = ["npm", "install", "--no-audit", "--no-fund", "--silent", "speedscope", "d3-flame-graph", "d3@7"]
-    done = subprocess.run(command, cwd=peers, capture_output=True, text=True, check=False)
-    return f"npm install failed: {done.stderr.strip()[:200]}" if done.returncode else ""
-
-
-def flamegraph_pl(peers: Path) -> Path | str:
-    """The script as Debian packages it with NYTProf, unpacked but not installed; the reason if that cannot be done."""
-    script = peers / "usr/share/perl5/Devel/NYTProf/flamegraph.pl"
-    if script.exists():
-        return script
-    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
-        return "no apt-get to fetch libdevel-nytprof-perl with"
-    got = subprocess.run(
-        ["apt-get", "download", "libdevel-nytprof-perl"], cwd=peers, capture_output=True, text=True, check=False
-    )
-    for package in peers.glob("libdevel-nytprof-perl*.deb"):
-        subprocess.run(["dpkg", "-x", package, peers], check=True)
-    return script if script.exists() else f"apt-get download failed: {got.stderr.strip()[:200]}"
-
-
-def d3_flame_graph(folder: Path, peers: Path, folded: Path) -> list[str]:
-    """All nodes as d3-flame-graph's hierarchy."""
-    root: dict[str, Any] = {"name": "all", "value": 0, "children": {}}
-    for line in folded.read_text().splitlines():
-        stack, _, weight = line.rpartition(" ")
-        root["value"] += int(weight)
-        node = root
-        for name in stack.split(";"):
-            node = node["children"].setdefault(name, {"name": name, "value": 0, "children": {}})
-            node["value"] += int(weight)
-
-    def listed(top: dict[str, Any]) -> None:
-        waiting = [top]
-        while waiting:
-            node = waiting.pop()
-            node["children"] = list(node["children"].values())
-            waiting += node["children"]
-
-    listed(root)
-    data = folder / "d3-data.js"
-    data.write_text(f"const data = {json.dumps(root, separators=(',', ':'))};")
-    modules = peers / "node_modules"
-    chart = modules / "d3-flame-graph/dist/d3-flamegraph.umd.min.js"
-    page = folder / "d3.html"
-    text = D3_PAGE
-    for word, file in (("D3", modules / "d3/dist/d3.min.js"), ("CHART", chart), ("DATA", data)):
-        text = text.replace(f'"{word}"', f'"{file.as_uri()}"')
-    page.write_text(text)
-
-    def use(tab: Page, taken: Taken) -> None:
-        taken.search_ms.append(tab.evaluate(D3_SEARCH, "level_17"))
-        taken.zoom_ms += tab.evaluate(D3_ZOOM)
-
-    name = f"d3-flame-graph {version(modules / 'd3-flame-graph')}, all nodes"
-    return cells(name, data.stat().st_size / 1e6, visit(page, use, rounds=1))
-
-
-def version(module: Path) -> str:
-    """An npm package's version."""
-    return str(json.loads((module / "package.json").read_text())["version"])
-
-
-def speedscope(folder: Path, peers: Path, folded: Path) -> list[str]:
-    """speedscope with the folded stacks, loaded as its command line does, and driven by its keys and the wheel."""
-    module = peers / "node_modules/speedscope"
-    page = module / "dist/release/index.html"
-    content = base64.b64encode(folded.read_bytes()).decode()
-    data = folder / "speedscope-data.js"
-    data.write_text(f"speedscope.loadFileFromBase64('big.folded', '{content}')")
-
-    def use(tab: Page, taken: Taken) -> None:
-        tab.keyboard.press("2")  # left heavy: the view of the others
-        tab.evaluate("window.frames(3)")
-        taken.zoom_ms += tab.evaluate(ZOOM, [420, 240])
-        tab.keyboard.press("Control+f")
-        tab.wait_for_selector("input", state="attached")
-        taken.search_ms.append(tab.evaluate(SPEEDSCOPE_SEARCH, "level_17"))
-
-    address = f"{page.as_uri()}#localProfilePath={data.as_uri().removeprefix('file:///')}"
-    taken = visit(page, use, SPEEDSCOPE_READY + FRAMES, address=address, rounds=1)
-    return cells(f"speedscope {version(module)}", data.stat().st_size / 1e6, taken)
-
-
-def flamegraph_svg(folder: Path, script: Path, folded: Path) -> list[str]:
-    """flamegraph.pl's SVG, with its usual least width of a node."""
-    page = folder / "flamegraph.svg"
-    with folded.open() as lines, page.open("w") as out:
-        subprocess.run(["perl", script], stdin=lines, stdout=out, stderr=subprocess.DEVNULL, check=True)
-    kept = page.read_text("utf-8", errors="replace").count("<rect")
-
-    def use(tab: Page, taken: Taken) -> None:
-        taken.search_ms.append(tab.evaluate(SVG_SEARCH, "level_17"))
-        taken.zoom_ms += tab.evaluate(SVG_ZOOM)
-
-    taken = visit(page, use, SVG_READY, rounds=1)
-    taken.note = "; ".join(filter(None, (f"{kept:,} boxes", taken.note)))
-    return cells("flamegraph.pl", page.stat().st_size / 1e6, taken)
-
-
-def visit(
-    page: Path,
-    use: Callable[[Page, Taken], None],
-    script: str = "",
-    *,
-    address: str = "",
-    rounds: int = ROUNDS,
-    more: Callable[[Page, Taken], None] | None = None,
-) -> Taken:
-    """Open a page in a fresh browser, several times. A page that fails is told of in the note."""
-    taken = Taken()
-    for _ in range(rounds):
-        with sync_playwright() as playwright:
-            browser = launch(playwright)
-            context = browser.new_context(viewport={"width": 1400, "height": 900}, reduced_motion="reduce")
-            tab = context.new_page()
-            guard = threading.Timer(PATIENCE_S, give_up, [renderers(browser), taken])
-            guard.start()
-            if script:
-                tab.add_init_script(script)
-            try:
-                tab.goto(address or page.resolve().as_uri(), wait_until="commit", timeout=1000 * PATIENCE_S)
-                taken.ready_s.append(wait_until_ready(tab))
-                use(tab, taken)
-                taken.peak_mb.append(peak_mb(renderers(browser)))
-                if more is not None:
-                    more(tab, taken)
-                    taken.all_mb.append(peak_mb(renderers(browser)))
-            except Exception as error:  # a peer that fails is a line in the table, not the end of the run
-                taken.note = taken.note or f"gave up: {str(error).splitlines()[0][:80]}"
-            guard.cancel()
-            browser.close()
-    return taken
-
-
-def wait_until_ready(tab: Page) -> float:
-    """Seconds from navigation to readiness; polled, because the page's policy forbids evaluated strings."""
-    deadline = time.monotonic() + PATIENCE_S
-    while time.monotonic() < deadline:
-        if at := tab.evaluate("window.readyAt ?? 0"):
-            return float(at) / 1000
-        time.sleep(0.05)
-    raise TimeoutError(f"not ready after {PATIENCE_S} s")
-
-
-def launch(playwright: Any) -> Browser:
-    """Debian's Chromium, headless, allowed to read the peers' files next to each other."""
-    arguments = ["--headless", "--no-sandbox", "--disable-gpu", "--allow-file-access-from-files"]
-    return playwright.chromium.launch(executable_path=shutil.which("chromium"), args=arguments)
-
-
-def renderers(browser: Browser) -> list[int]:
-    """Process ids of the browser's renderers."""
-    processes = browser.new_browser_cdp_session().send("SystemInfo.getProcessInfo")["processInfo"]
-    return [process["id"] for process in processes if process["type"] == "renderer"]
-
-
-def give_up(pids: list[int], taken: Taken) -> None:
-    """Note what renderers that never come back have used, and end them; what waits for them then fails."""
-    taken.peak_mb.append(peak_mb(pids))
-    taken.note = f"not ready, or no answer, after {PATIENCE_S} s"
-    for pid in pids:
-        with suppress(OSError):
-            os.kill(pid, signal.SIGKILL)
-
-
-def peak_mb(pids: list[int]) -> float:
-    """The largest peak resident size of these processes."""
-    peaks = [0.0]
-    for pid in pids:
-        with suppress(OSError):
-            status = Path(f"/proc/{pid}/status").read_text()
-            peaks += [int(line.split()[1]) / 1024 for line in status.splitlines() if line.startswith("VmHWM")]
-    return max(peaks)
 
 
 if __name__ == "__main__":
