@@ -9,12 +9,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Bool, GrowingColumn, Int32, Int64, Table, UInt64
+from pinprof.columns import Bool, Int32, Int64, Table, UInt64
 from pinprof.lazy_dataclass import dataclass
 from pinprof.read.interning import Interner
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
 from pinprof.read.perf.records import KERNEL_START
+from pinprof.read.perf.sequences import DistinctSequences, positions
 
 NO_CHAIN = -1
 KERNEL_DSO = -2
@@ -59,46 +60,18 @@ class Chains:
 
 
 class ChainGatherer:
-    """Grows distinct chains chunk by chunk, numbered in the order in which they first appear.
-
-    Chains are distinguished by a 64-bit hash and then compared in full; of two chains that meet in the hash without
-    being equal, the later one gets a number of its own each time it comes.
-    """
+    """Grows distinct chains chunk by chunk, numbered in the order in which they first appear."""
 
     def __init__(self) -> None:
         self._offsets, self._kinds, self._places = Interner(), Interner(), Interner()
-        self._hashes = Interner()
-        self._chain_of_hash = GrowingColumn(np.int32)
-        self._flat = GrowingColumn(np.int32)
-        self._start = GrowingColumn(np.int64)
-        self._length = GrowingColumn(np.int32)
+        self._chains = DistinctSequences()
 
     def __len__(self) -> int:
-        return len(self._length.view)
+        return len(self._chains)
 
     def add(self, chains: Chains) -> Int32:
         """The number of each of some chains, none of which is empty; they may repeat."""
-        if not len(chains.length):
-            return np.zeros(0, np.int32)
-        flat = self._number(chains.places)[chains.flat]
-        length = chains.length.astype(np.int64)
-        begins = np.cumsum(length) - length
-        known = len(self._hashes)
-        of_hash = self._hashes.ids(chain_hashes(flat, length))
-        new = np.flatnonzero(of_hash >= known)
-        # Of several chains with one hash the first is that of the hash; the others are found to be unequal below.
-        first = np.full(len(self._hashes) - known, len(length), np.int64)
-        np.minimum.at(first, of_hash[new] - known, new)
-        own = np.sort(first)
-        numbers = self._append(flat, begins[own], length[own])
-        self._chain_of_hash.extend(numbers[np.searchsorted(own, first)])
-        number = self._chain_of_hash.view[of_hash]
-        others = np.ones(len(number), np.bool_)
-        others[own] = False
-        rows = np.flatnonzero(others)
-        unequal = rows[self._differ(flat, begins[rows], length[rows], number[rows])]
-        number[unequal] = self._append(flat, begins[unequal], length[unequal])
-        return number
+        return self._chains.add(self._number(chains.places)[chains.flat], chains.length)
 
     def numbers_of(self, entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> Int32:
         """Per sample the number of its chain; NO_CHAIN without one.
@@ -114,17 +87,17 @@ class ChainGatherer:
 
     def result(self) -> Chains:
         """All chains; the gatherer must not be used afterwards."""
-        return Chains(self._meaning(self._places.keys), self._flat.view, self._length.view)
+        return Chains(self._meaning(self._places.keys), self._chains.flat, self._chains.length)
 
     def since(self, first: int) -> Chains:
         """The chains from a number on, with no places but theirs."""
         if first == len(self):
             return Chains(Places.empty(), np.zeros(0, np.int32), np.zeros(0, np.int32))
-        flat = self._flat.view[self._start.view[first] :]
+        flat = self._chains.flat[self._chains.start[first] :]
         seen = np.zeros(len(self._places), np.bool_)
         seen[flat] = True
         number = (np.cumsum(seen) - 1).astype(np.int32)
-        return Chains(self._meaning(self._places.keys[seen]), number[flat], self._length.view[first:])
+        return Chains(self._meaning(self._places.keys[seen]), number[flat], self._chains.length[first:])
 
     def _meaning(self, keys: UInt64) -> Places:
         kind = self._kinds.keys[(keys >> np.uint64(32)).astype(np.int64)]
@@ -140,21 +113,6 @@ class ChainGatherer:
         kind |= places.owner.astype(np.uint64) << np.uint64(1) | places.leaf.astype(np.uint64)
         keys = self._kinds.ids(kind).astype(np.uint64) << np.uint64(32)
         return self._places.ids(keys | self._offsets.ids(places.offset).astype(np.uint64))
-
-    def _append(self, flat: Int32, begins: Int64, length: Int64) -> Int32:
-        """Keep some chains; their numbers."""
-        first, filled = len(self), len(self._flat.view)
-        self._flat.extend(flat[positions(begins, length)])
-        self._start.extend(filled + np.cumsum(length) - length)
-        self._length.extend(length.astype(np.int32))
-        return np.arange(first, first + len(length), dtype=np.int32)
-
-    def _differ(self, flat: Int32, begins: Int64, length: Int64, number: Int32) -> Bool:
-        """Whether chains are not what is kept under their numbers."""
-        differs: Bool = length != self._length.view[number]
-        same = np.flatnonzero(~differs)
-        differs[same] = unequal(flat, begins[same], self._flat.view, self._start.view[number[same]], length[same])
-        return differs
 
 
 def _located(entries: UInt64, length: Int32, version: Int32, spaces: SpaceTable) -> tuple[Places, Int32]:
@@ -233,71 +191,6 @@ def _places(keys: UInt64, versions: Int32, spaces: SpaceTable, width: int) -> Pl
     return found
 
 
-def distinct_chains(flat: Int32, length: Int32) -> tuple[Int64, Int32]:
-    """The first sample of each distinct chain, ascending, and per sample the index of its chain; NO_CHAIN without one.
-
-    Chains are distinguished by a 64-bit hash and then compared in full; of two chains that meet in the hash without
-    being equal, the later samples each keep a chain of their own.
-    """
-    chained = np.flatnonzero(length > 0)
-    lengths = length[chained].astype(np.int64)
-    # Those without chain take no room.
-    begins = np.cumsum(lengths) - lengths
-    chain = Interner().ids(chain_hashes(flat, lengths)).astype(np.int64)
-    first = np.full(int(chain.max(initial=-1)) + 1, len(chained), np.int64)
-    np.minimum.at(first, chain, np.arange(len(chained)))
-    other = first[chain]
-    differs = lengths != lengths[other]
-    rows = np.flatnonzero(~differs & (other != np.arange(len(chained))))
-    differs[rows] = unequal(flat, begins[rows], flat, begins[other[rows]], lengths[rows])
-    apart = np.flatnonzero(differs)
-    chain[apart] = len(first) + np.arange(len(apart))
-    first = np.concatenate([first, apart])
-    rank = np.argsort(first)
-    place = np.empty(len(first), np.int32)
-    place[rank] = np.arange(len(first), dtype=np.int32)
-    of_sample = np.full(len(length), NO_CHAIN, np.int32)
-    of_sample[chained] = place[chain]
-    return chained[first[rank]], of_sample
-
-
-def chain_hashes(flat: Int32, length: Int64) -> UInt64:
-    """A sum of products (multilinear hashing) of each chain, none of which is empty."""
-    factors = _factors(int(length.max(initial=0)) + 1)
-    hashes = np.empty(len(length), np.uint64)
-    filled = 0
-    for block in range(0, len(length), _BLOCK):
-        lengths = length[block : block + _BLOCK]
-        ends = np.cumsum(lengths)
-        within = np.arange(int(ends[-1])) - np.repeat(ends - lengths, lengths)
-        entries = flat[filled : filled + int(ends[-1])].astype(np.uint64)
-        entries += np.uint64(1)
-        entries *= factors[within]
-        hashes[block : block + _BLOCK] = np.add.reduceat(entries, ends - lengths) ^ factors[lengths]
-        filled += int(ends[-1])
-    return hashes
-
-
-def unequal(flat: Int32, begins: Int64, others: Int32, other_begins: Int64, length: Int64) -> Bool:
-    """Per pair of chains of one length, neither of them empty, whether they differ."""
-    differs = np.zeros(len(length), np.bool_)
-    for block in range(0, len(length), _BLOCK):
-        part = slice(block, block + _BLOCK)
-        lengths = length[part]
-        different = flat[positions(begins[part], lengths)] != others[positions(other_begins[part], lengths)]
-        if different.any():
-            ends = np.cumsum(lengths, dtype=np.int64)
-            differs[part] = np.add.reduceat(different, ends - lengths, dtype=np.int64) > 0
-    return differs
-
-
-def positions(start: Int64, length: NDArray[np.integer]) -> Int64:
-    """Indices start, start+1, … of each interval, end to end."""
-    ends = np.cumsum(length, dtype=np.int64)
-    total = int(ends[-1]) if len(ends) else 0
-    return np.arange(total) + np.repeat(start - (ends - length), length)
-
-
 def by_value(column: NDArray[np.integer], rows: Int64) -> list[tuple[int, Int64]]:
     """Each value that a column has in these rows, ascending, with its rows in their order; linear in the rows."""
     values = column[rows]
@@ -305,11 +198,3 @@ def by_value(column: NDArray[np.integer], rows: Int64) -> list[tuple[int, Int64]
     ends = np.flatnonzero(np.diff(values[order])) + 1
     parts = np.split(rows[order], ends) if len(rows) else []
     return [(int(column[part[0]]), part) for part in parts]
-
-
-def _factors(count: int) -> UInt64:
-    """Fixed odd pseudo-random numbers (SplitMix64), one per place in a chain."""
-    mixed = np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ (mixed >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ (mixed >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return (mixed ^ (mixed >> np.uint64(31))) | np.uint64(1)

@@ -18,7 +18,7 @@ import numpy as np
 from pinprof.columns import PairIndex
 from pinprof.model import Int32, Int64, UInt64
 from pinprof.read.perf.addresses import address_chains
-from pinprof.read.perf.chains import positions
+from pinprof.read.perf.sequences import positions
 
 
 class DeferredChains:

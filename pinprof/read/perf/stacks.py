@@ -17,8 +17,9 @@ from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
 from pinprof.read.interning import Interner
 from pinprof.read.perf.addresses import GUEST
-from pinprof.read.perf.chains import KERNEL_DSO, Chains, Places, by_value, distinct_chains, positions
+from pinprof.read.perf.chains import KERNEL_DSO, Chains, Places, by_value
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
+from pinprof.read.perf.sequences import DistinctSequences, positions
 from pinprof.read.symbols.resolver import Resolver
 
 _BLOCK = 1 << 15
@@ -56,9 +57,9 @@ def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Res
         flat, length = _expanded(flat, length, count)
     flat_frames = frame_of_place[flat]
     unresolved = int(np.repeat(weight, length)[~resolved[flat_frames]].sum())
-    distinct, of_used = distinct_chains(flat_frames, length)
-    begins = np.cumsum(length, dtype=np.int64) - length
-    parent, frame, node = _tree(flat_frames, begins[distinct], length[distinct])
+    distinct = DistinctSequences()
+    of_used = distinct.add(flat_frames, length)
+    parent, frame, node = _tree(distinct.flat, distinct.start, distinct.length)
     node_of_chain = np.full(len(chains.length) + 1, NO_NODE, np.int32)
     node_of_chain[used] = node[of_used]
     return Stacks(StackTable(parent, frame, frames), node_of_chain[chain], unresolved)
