@@ -25,8 +25,15 @@ LIBRARY = b"7f0000000000-7f0000100000 r-xp 00000000 08:01 7      /usr/lib/libcud
 
 @pytest.fixture
 def with_driver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As if this process had CUDA's driver loaded."""
+    """As if this process had CUDA's driver loaded, and time for whole looks on a busy machine."""
     monkeypatch.setattr(placement, "_DRIVER", re.compile(b""))
+    monkeypatch.setattr(placement, "LIMIT_S", 60.0)
+
+
+def test_a_look_without_time_ends_without_pages(with_driver: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(placement, "LIMIT_S", 0.0)
+    with memory(64 * MIB, mmap.MADV_NOHUGEPAGE):
+        assert Placement().look({os.getpid(): 100 * MIB}, 1000.0) is None
 
 
 @contextmanager
