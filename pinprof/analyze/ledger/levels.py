@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pinprof.analyze.ledger.results import FOREVER, AllocationTable
 from pinprof.columns import Int64
@@ -50,9 +49,3 @@ class Level:
             reduced = np.maximum.reduceat(self.bytes, first[inside])
             most[inside] = np.maximum(most[inside], reduced)
         return most
-
-
-def live_at(table: AllocationTable, time_ns: int, pid: int = -1) -> NDArray[np.bool_]:
-    """Which allocations live at a moment, of one process or of all."""
-    alive = (table.start_ns <= time_ns) & (table.end_ns > time_ns)
-    return np.asarray(alive if pid < 0 else alive & (table.pid == pid))
