@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -177,6 +178,8 @@ def record(
     )  # fmt: skip
     launched = None if pid else ranks.this_rank(os.environ)
     rank = None if output else launched
+    # Of many ranks the first alone explains itself: the others would print into it.
+    unexplained = no_report or (rank is not None and rank.number > 0)
     recorded = recording.record(
         collect.resolve(request),
         output or (ranks.output(file_name(name), rank) if rank else default_name(name)),
@@ -186,7 +189,7 @@ def record(
         rank=launched.facts() if launched else None,
         labels=labels,
         kernel_symbols=not small,
-        told=_told(pid, duration_s, quiet=quiet),
+        told=replace(_told(pid, duration_s, quiet=quiet), recorders_end=_nothing if unexplained else _load_report),
         # Of many ranks one measures alone: several at a time would measure each other.
         calibrate=(_nothing if quiet else _say_dimly) if calibrate and not (rank and rank.number) else None,
     )
@@ -200,8 +203,6 @@ def record(
     with contextlib.redirect_stdout(sys.stdout if scenario else sys.stderr):
         # Of an error in a report there is no need to fail where the recording itself has, or holds nothing to report.
         keep_going = bool(outcome.exit_status) or outcome.failure is not None or not holds_recording(target)
-        # Of many ranks the first alone explains itself: the others would print into it.
-        unexplained = no_report or (rank is not None and rank.number > 0)
         places = [f"Capture: {target}"]
         if rank and not rank.number:
             places.append(f"All ranks, after they have ended: pinprof report {target.parent}")
@@ -269,7 +270,15 @@ def _told(pid: int, duration_s: float, *, quiet: bool) -> Told:
     )
 
 
-def _nothing(_text: str) -> None: ...
+def _nothing(*_: str) -> None: ...
+
+
+def _load_report() -> None:
+    """Import what explains a recording, a fifth of a second's work, while the recorders end."""
+    with contextlib.suppress(ModuleNotFoundError):  # which is said when the recording is explained
+        from pinprof.cli import pipeline
+
+        pipeline.load()
 
 
 def _write_page(target: Path, *, no_report: bool, keep_going: bool) -> None:

@@ -109,6 +109,8 @@ class Told:
 
     meanwhile: Callable[[], object] = lambda: None
     """While the recorders begin, and a program that pinprof starts waits."""
+    recorders_end: Callable[[], object] = lambda: None
+    """While the recorders end, after the recorded part of the program's run."""
     program_goes_on: Callable[[], object] = lambda: None
     """When the recording has ended and the program that pinprof started has not."""
 
@@ -144,7 +146,7 @@ def _recorded(run: Run, program: Program, signals: HeldSignals, told: Told) -> S
     finally:
         if not program.over:
             program.abandon()
-        session.finish_recorders()
+        session.finish_recorders(told.recorders_end)
         if not program.begun:
             run.discard()
         if program.wait_status is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from pinprof.collect.collector import Tool, Waiter
 from pinprof.collect.program import HeldSignals, Program
@@ -61,10 +61,14 @@ class Session(Waiter):
         while self.program.wait_status is None and (left := until - time.monotonic()) > 0:
             self.wait(min(left, 0.1 if self._pass_on else 1.0))
 
-    def finish_recorders(self) -> None:
-        """Ask the recorders to write what they still hold and wait; a second Ctrl-C, or their time-out, kills them."""
+    def finish_recorders(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """Ask the recorders to write what they still hold and wait; a second Ctrl-C, or their time-out, kills them.
+
+        `meanwhile` is called in between.
+        """
         for recorder in self.recorders:
             recorder.finish()
+        meanwhile()
         # Waited for, not passed: recorders that were paused together with pinprof had no more time than it had.
         waited_s = 0.0
         patience = self.interruptions + 2

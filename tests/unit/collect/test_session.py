@@ -157,7 +157,9 @@ def test_a_recorder_that_somebody_stopped_goes_on_and_finishes(tmp_path: Path) -
         session = Session(program, [_Started(recorder)], signals)
         program.abandon()
         begun = time.monotonic()
-        session.finish_recorders()
+        meanwhile: list[int | None] = []
+        session.finish_recorders(lambda: meanwhile.append(recorder.wait_status))
+    assert meanwhile == [None]
     assert recorder.wait_status == 0
     assert "written" in log.read_text()
     assert time.monotonic() - begun < recorder.finish_timeout_s / 2
