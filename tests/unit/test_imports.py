@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -131,6 +132,21 @@ def test_a_program_is_started_without_numpy() -> None:
     code += "heavy &= set(sys.modules)\nsys.exit(f'imported {sorted(heavy)}' if heavy else 0)\n"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stderr
+
+
+def test_numpy_starts_no_threads_for_the_command_line_and_programs_do_not_notice() -> None:
+    code = (
+        "import os, sys\n"
+        "from pinprof.__main__ import main\n"
+        "sys.argv = ['pinprof', '--version']\n"
+        "try: main()\n"
+        "except SystemExit as stop: assert not stop.code, stop\n"
+        "import numpy\n"
+        "assert len(os.listdir('/proc/self/task')) == 1\n"
+        "assert 'OPENBLAS_NUM_THREADS' not in os.environ\n"
+    )
+    without = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"}
+    subprocess.run([sys.executable, "-c", code], check=True, env=without)
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "workloads").rglob("*.py")), ids=lambda p: str(p.relative_to(ROOT)))
