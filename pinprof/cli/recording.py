@@ -265,8 +265,10 @@ def _told(pid: int, duration_s: float, *, quiet: bool) -> Told:
     length = f" for {format_ns(duration_s * 1e9)}" if duration_s else ""
     begins = f"Recording {pid}{length}; Ctrl-C ends the recording, not the program."
     return Told(
-        (lambda: _say_dimly(begins)) if pid else lambda: None,
-        lambda: _say_dimly(f"Recorded{length}. The program continues; the summary follows when it ends."),
+        meanwhile=(lambda: _say_dimly(begins)) if pid else lambda: None,
+        program_goes_on=lambda: _say_dimly(
+            f"Recorded{length}. The program continues; the summary follows when it ends."
+        ),
     )
 
 

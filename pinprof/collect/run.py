@@ -110,7 +110,7 @@ class Told:
     meanwhile: Callable[[], object] = lambda: None
     """While the recorders begin, and a program that pinprof starts waits."""
     recorders_end: Callable[[], object] = lambda: None
-    """While the recorders end, after the recorded part of the program's run."""
+    """While the recorders end, where the program has ended before them."""
     program_goes_on: Callable[[], object] = lambda: None
     """When the recording has ended and the program that pinprof started has not."""
 
@@ -146,7 +146,7 @@ def _recorded(run: Run, program: Program, signals: HeldSignals, told: Told) -> S
     finally:
         if not program.over:
             program.abandon()
-        session.finish_recorders(told.recorders_end)
+        session.finish_recorders(told.recorders_end if program.wait_status is not None else lambda: None)
         if not program.begun:
             run.discard()
         if program.wait_status is None:
