@@ -170,7 +170,10 @@ def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> Int64:
 
 def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:
     """The numbers in any of some columns of one type, ascending; fast where a column has one alone, as processes do."""
-    found = [column[:1] if is_uniform(column) else np.unique(column) for column in columns]
+    found = [columns[0][:0]]
+    for column in columns:
+        parts = (column[part] for part in slices(len(column)))
+        found += [column[:1]] if is_uniform(column) else map(np.unique, parts)
     return np.unique(np.concatenate(found))
 
 
@@ -242,6 +245,10 @@ class GrowingColumn:
         if self._uniform:
             return uniform(self._column[0], self._filled, self._column.dtype)
         return self._column[: self._filled]
+
+    def whole(self) -> NDArray[Any]:
+        """The column when all is appended."""
+        return self.view
 
     def extend(self, values: NDArray[Any]) -> None:
         """Append some values."""

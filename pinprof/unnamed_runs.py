@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.columns import Bool, Int32, Int64, pack, pairs_of, unpack
+from pinprof.columns import Bool, Int32, Int64, pack, pairs_of, slices, unpack
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, FrameTable, StackTable
 
@@ -48,7 +48,7 @@ def are_runs(frames: FrameTable) -> Bool:
     return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.symbol], np.bool_)
 
 
-def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
+def join_runs(stacks: StackTable, *ends: Int32) -> JoinedRuns | None:
     """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
     parent, frames = stacks.parent, stacks.frames
     unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.symbol], np.bool_)
@@ -63,7 +63,9 @@ def join_runs(stacks: StackTable, ends: Int32) -> JoinedRuns | None:
     goes_on[within] = True
     inside[parent[within]] = True
     inside[parent[~goes_on]] = False
-    inside[ends] = False
+    for nodes in ends:
+        for part in slices(len(nodes)):
+            inside[nodes[part]] = False
     kept = np.flatnonzero(~inside[:-1]).astype(np.int32)
     node = np.full(len(parent) + 1, NO_NODE, np.int32)
     node[kept] = np.arange(len(kept), dtype=np.int32)
@@ -109,7 +111,7 @@ def _runs(parent: Int32, within: Int64) -> tuple[Int32, Int32]:
 def with_runs_joined(capture: Capture) -> tuple[Capture, JoinedRuns | None]:
     """The capture with its runs as one frame, and how its nodes have moved; None where it has no runs."""
     ends = [capture.samples.stack, *([capture.wakeups.stack] if capture.wakeups is not None else [])]
-    joined = join_runs(capture.stacks, np.concatenate(ends))
+    joined = join_runs(capture.stacks, *ends)
     if joined is None:
         return capture, None
     place = np.append(joined.node, np.int32(NO_NODE))

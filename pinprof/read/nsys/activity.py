@@ -26,8 +26,8 @@ from pinprof.cuda_functions import plain_name
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Bool, Int32, Int64
 from pinprof.read.by_thread import outermost
+from pinprof.read.long_columns import ROWS_AT_ONCE, put_together
 from pinprof.read.nsys import schema
-from pinprof.read.nsys.long_columns import ROWS_AT_ONCE, put_together
 from pinprof.read.nsys.numbers import Numbers
 from pinprof.read.nsys.tables import Tables, address_column, amount_column, enum_column, id_column, time_order
 

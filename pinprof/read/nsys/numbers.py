@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.columns import uniform
-from pinprof.read.nsys.long_columns import LONG_ROWS, LongColumn
+from pinprof.read.long_columns import LONG_ROWS, LongColumn
 from pinprof.read.nsys.pages import TablePages, Unusual, Values
 from pinprof.read.nsys.schema import MISSING, Column, Part
 
@@ -71,10 +71,10 @@ class Growing:
                 return
             if (self._rows + rows) * growth >= LONG_ROWS:
                 self._long = LongColumn(DTYPES[self._column.bits])
-                self._long.append(uniform(self._value or 0, self._rows, DTYPES[self._column.bits]))
+                self._long.extend(uniform(self._value or 0, self._rows, DTYPES[self._column.bits]))
         end = self._rows + rows
         if self._long is not None:
-            self._long.append(np.broadcast_to(cut, rows))
+            self._long.extend(np.broadcast_to(cut, rows))
         else:
             if self._array is None or len(self._array) < end:
                 self._enlarge(max(int(end * growth), end) + end // 16)

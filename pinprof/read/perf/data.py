@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.columns import distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, taken, uniform
+from pinprof.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
 from pinprof.errors import FormatError, readable
 from pinprof.lazy_dataclass import dataclass
 from pinprof.manifest import Manifest
@@ -42,6 +42,7 @@ from pinprof.model import (
     Unit,
 )
 from pinprof.read.assembly import summable
+from pinprof.read.long_columns import put_together, taken
 from pinprof.read.perf import records as rec
 from pinprof.read.perf import wakeups
 from pinprof.read.perf.chains import Chains
@@ -111,7 +112,9 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         samples = samples.take(_may_wait(samples, spaces, off_cpu))
     woken = woken.of_program(samples, spaces, system_wide=is_system_wide(header.features.command) is True)
     chain = np.append(samples.chain, woken.samples.chain) if len(woken.samples) else samples.chain
+    samples.unload()
     stacks = stacks_of(chain, raw, resolver)
+    samples.unload()
     nodes, wakers = np.split(stacks.node, [len(samples)])
     events, event = _events(header.sources, samples.source, off_cpu)
     weights = _weights(header.sources, samples)
@@ -122,7 +125,9 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     weights, cut = summable(weights)
     sampled = pairs_of(distinct_pairs(samples.pid, samples.tid))
     threads, inherited = kernel_names(tasks, sampled)
+    samples.unload()
     order = in_order(samples.clock)
+    samples.unload()
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
@@ -136,13 +141,13 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
         manifest=facts,
         events=events,
         samples=SampleTable(
-            time_ns=samples.clock[order] if raw.timed else np.zeros_like(samples.clock),
+            time_ns=taken(samples.clock, order) if raw.timed else np.zeros_like(samples.clock),
             pid=taken(samples.pid, order),
             tid=taken(samples.tid, order),
             cpu=taken(samples.cpu, order),
             event=taken(packed(event), order),
             weight=taken(packed(weights), order),
-            stack=nodes[order],
+            stack=taken(nodes, order),
             ip=taken(samples.ip, order),
             address=taken(samples.addr, order),
             wait=None if wait is None else wait[order],
@@ -208,7 +213,7 @@ def _of_program(
 
     A recording of a program alone holds nothing else, so only system-wide ones are sifted.
     """
-    pids = np.unique(samples.pid).tolist()
+    pids = distinct(samples.pid).tolist()
     system_wide = is_system_wide(header.features.command)
     if system_wide is None:
         system_wide = IDLE_PID in pids
@@ -301,7 +306,13 @@ def _unit(attr: rec.Attr) -> Unit:
 def _weights(sources: list[EventSource], samples: RawSamples) -> Int64:
     """Per sample its weight in its event's unit; see the top of this module."""
     if len(samples) > 1 and all(is_uniform(column) for column in (samples.period, samples.source, samples.left_out)):
-        return uniform(_weights(sources, samples.take(slice(1)))[0], len(samples), np.int64)
+        return uniform(_weights_of(sources, samples.take(slice(1)))[0], len(samples), np.int64)
+    parts = (_weights_of(sources, samples.take(part)) for part in slices(len(samples)))
+    return put_together(parts, len(samples), np.int64)
+
+
+def _weights_of(sources: list[EventSource], samples: RawSamples) -> Int64:
+    """The same of a few samples."""
     weights = samples.period.copy()
     for index, source in enumerate(sources):
         attr = source.attr

@@ -10,6 +10,7 @@ import numpy as np
 from pinprof.columns import GrowingColumn
 from pinprof.cuda_functions import READ_PIECES
 from pinprof.model import Int32, Int64, UInt64
+from pinprof.read.long_columns import growing
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer, Chains
 from pinprof.read.perf.chunk import Reduced
 from pinprof.read.perf.samples import PAYLOAD_WORDS, Chunk, RawSamples
@@ -32,9 +33,7 @@ class SampleGatherer:
         self._reduce = reduce
         self._ahead = ahead
         self._pending: deque[Pending] = deque()
-        self._columns = {
-            name: GrowingColumn(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()
-        }
+        self._columns = {name: growing(column.dtype, samples) for name, column in vars(RawSamples.empty()).items()}
         self._chains = chains
         self._numbers: dict[int, GrowingColumn] = {}
         """Per reducer the numbers of its chains among those of the recording."""
@@ -55,7 +54,7 @@ class SampleGatherer:
 
     def result(self) -> tuple[RawSamples, Chains]:
         """All samples, and their distinct callchains; once, at the end."""
-        return RawSamples(**{name: column.view for name, column in self._columns.items()}), self._chains.result()
+        return RawSamples(**{name: column.whole() for name, column in self._columns.items()}), self._chains.result()
 
     def payload(self) -> UInt64:
         """Tracepoints' own fields as rows of PAYLOAD_WORDS, one for each sample where any event has them, else none."""

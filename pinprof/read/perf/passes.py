@@ -118,8 +118,7 @@ class TaskReader(RecordReader):
 
     def spaces(self) -> SpaceTable:
         """What is mapped where and when; once, at the end."""
-        times = {pid: np.sort(np.concatenate(parts)) for pid, parts in self._times.items()}
-        self._times.clear()
+        times = {pid: np.sort(np.concatenate(self._times.pop(pid))) for pid in list(self._times)}
         self._tasks.sort(key=lambda task: task[0])
         spaces = AddressSpaces(times)
         for time, record in self._tasks:

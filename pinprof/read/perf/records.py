@@ -299,7 +299,7 @@ def parse_mmap2(misc: int, body: bytes) -> MapRecord | None:
     (protection,) = struct.unpack_from("<I", body, 56)
     if misc & MISC_MMAP_DATA or not protection & PROT_EXEC or not _is_user_range(misc, start, length):
         return None
-    build_id = body[36 : 36 + min(id_size, 20)].hex() if misc & MISC_MMAP_BUILD_ID else ""
+    build_id = sys.intern(body[36 : 36 + min(id_size, 20)].hex()) if misc & MISC_MMAP_BUILD_ID else ""
     return MapRecord(pid, start, start + length, pgoff, sys.intern(c_string(body, 64)), build_id)
 
 
@@ -317,7 +317,7 @@ def _is_user_range(misc: int, start: int, length: int) -> bool:
 def parse_comm(misc: int, body: bytes) -> CommRecord:
     """COMM: `u32 pid, tid; char comm[]`."""
     pid, tid = struct.unpack_from("<ii", body)
-    return CommRecord(pid, tid, c_string(body, 8), bool(misc & MISC_COMM_EXEC))
+    return CommRecord(pid, tid, sys.intern(c_string(body, 8)), bool(misc & MISC_COMM_EXEC))
 
 
 def parse_fork(misc: int, body: bytes) -> ForkRecord:

@@ -16,6 +16,7 @@ from pinprof.columns import slices
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
 from pinprof.read.interning import Interner
+from pinprof.read.long_columns import put_together
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.chains import KERNEL_DSO, Chains, Places, by_value
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable
@@ -62,7 +63,8 @@ def build_stacks(chains: Chains, chain: Int32, spaces: SpaceTable, resolver: Res
     parent, frame, node = _tree(distinct.flat, distinct.start, distinct.length)
     node_of_chain = np.full(len(chains.length) + 1, NO_NODE, np.int32)
     node_of_chain[used] = node[of_used]
-    return Stacks(StackTable(parent, frame, frames), node_of_chain[chain], unresolved)
+    nodes = put_together((node_of_chain[chain[part]] for part in slices(len(chain))), len(chain), np.int32)
+    return Stacks(StackTable(parent, frame, frames), nodes, unresolved)
 
 
 def _expanded(flat: Int32, length: Int32, count: Int32) -> tuple[Int32, Int32]:

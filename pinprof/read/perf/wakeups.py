@@ -52,6 +52,8 @@ class Woken:
 
     def of_program(self, samples: RawSamples, spaces: SpaceTable, *, system_wide: bool) -> Self:
         """Those of the program's threads, each once; `samples` are the program's, of its other events."""
+        if not self.recorded:
+            return self
         threads = np.unique(samples.tid[samples.pid > 0])
         pids = np.unique(samples.pid[samples.pid > 0])
         if not system_wide:

@@ -10,8 +10,8 @@ import pytest
 from pinprof.activity import OpKind
 from pinprof.columns import rows_of
 from pinprof.model import Capture
-from pinprof.read import read
-from pinprof.read.nsys import long_columns, numbers, source
+from pinprof.read import long_columns, read
+from pinprof.read.nsys import numbers, source
 from tests.bench.make_nsys_sqlite import write
 
 ROWS = 3000
