@@ -31,6 +31,8 @@ STACK = pe.SAMPLE_CALLCHAIN
 
 CALL_ENTER, CALL_ENTER_BARE, CALL_LEAVE = "call-enter", "call-enter-bare", "call-leave"
 """Each with `/KIND` behind it."""
+_CALLS_AT_ONCE = 200
+"""Calls on one processor that wake the reader, who judges what they cost: a millisecond's worth, or two."""
 
 _COMMON = pe.SAMPLE_ID_ALL | pe.USE_CLOCKID | pe.EXCLUDE_GUEST | pe.EXCLUDE_HV
 
@@ -123,6 +125,7 @@ def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
             (CALL_LEAVE, points.leave, plain, 0),
         ):
             spec = event(f"{name}/{kind}", pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
+            spec = spec if name == CALL_LEAVE else spec.having(wakeup=_CALLS_AT_ONCE)
             specs.append(replace(spec, held_back=name == CALL_ENTER_BARE))
     return specs
 
@@ -141,7 +144,8 @@ def mappings(*, data: bool = False) -> EventSpec:
 def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
     """The same events as they are opened: off until told, in children as well or not.
 
-    Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init).
+    Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init); calls do so after
+    so many samples (perf_output_sample).
     """
     more = pe.INHERIT if inherit else 0
     return [spec.having(flags=spec.attr.flags | more | (0 if spec.always_on else pe.DISABLED)) for spec in specs]

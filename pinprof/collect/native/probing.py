@@ -25,17 +25,17 @@ from pinprof.collect.native.tracefs import Tracepoints
 from pinprof.collect.proc import tree
 from pinprof.lazy_dataclass import dataclass
 
-_OFTEN_NS, _SELDOM_NS = 5_000_000, 400_000_000
+_OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
-_FAST_BYTES = 64 << 10
-_LOOK_SHARE = 20
-"""A look may take a twentieth of the time between two."""
-_WINDOW_S = 0.002
+_FAST_BYTES = 32 << 10
+_LOOK_SHARE = 5
+"""A look may take a fifth of the time between two, while records come fast: later ones cost the program more."""
+_WINDOW_S = 0.001
 _LEAST_RAN_NS = 200_000
 """From a shorter time on the processor within a window no rate is told."""
 _CPU_READ_NS, _CPU_TIME = 20_000_000, 2
 """Between two readings of the program's CPU time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
-_FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 100_000_000, 1_000_000_000
+_FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 250_000_000, 1_000_000_000
 """Between two windows in which the calls of a kind that is given up are counted: each twice as long, up to this."""
 _ANCHORED_AFTER_NS = 50_000_000
 """Programs that end sooner have no anchors: these take the kernel time again when they are closed."""
