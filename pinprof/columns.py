@@ -96,17 +96,21 @@ class Table:
     def unload(self) -> None:
         """Give back the memory of columns that lie in files; whoever looks at them again reads them again."""
         for name in _columns(type(self)):
-            base = getattr(self, name)
-            while isinstance(base, np.ndarray):
-                base = base.base
-            if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
-                base.obj.madvise(mmap.MADV_DONTNEED)
+            _unload(getattr(self, name))
 
     def moved(self, offset_ns: int) -> Self:
         """The same at times that are later by `offset_ns`."""
         return replace(
             self, **{name: getattr(self, name) + offset_ns for name in _columns(type(self)) if name in _TIMES}
         )
+
+
+def _unload(column: Any) -> None:
+    base = column
+    while isinstance(base, np.ndarray):
+        base = base.base
+    if isinstance(base, memoryview) and isinstance(base.obj, mmap.mmap):
+        base.obj.madvise(mmap.MADV_DONTNEED)
 
 
 class _Uniform(NamedTuple):
@@ -164,7 +168,7 @@ def pairs_of(keys: Int64) -> list[tuple[int, int]]:
 
 def distinct_pairs(first: NDArray[Any], second: NDArray[Any]) -> Int64:
     """The packed keys of all pairs in two columns, ascending."""
-    parts = [np.unique(pack(first[part], second[part])) for part in slices(len(first))]
+    parts = [np.unique(pack(first[part], second[part])) for part in slices(len(first), first, second)]
     return np.unique(np.concatenate([np.zeros(0, np.int64), *parts]))
 
 
@@ -172,7 +176,7 @@ def distinct(*columns: NDArray[Integer]) -> NDArray[Integer]:
     """The numbers in any of some columns of one type, ascending; fast where a column has one alone, as processes do."""
     found = [columns[0][:0]]
     for column in columns:
-        parts = (column[part] for part in slices(len(column)))
+        parts = (column[part] for part in slices(len(column), column))
         found += [column[:1]] if is_uniform(column) else map(np.unique, parts)
     return np.unique(np.concatenate(found))
 
@@ -196,13 +200,20 @@ def taken(column: NDArray[Any], rows: NDArray[Any] | slice) -> NDArray[Any]:
 
 def in_order(start: Int64) -> Int64 | slice:
     """What puts rows in the order of `start`; nothing to move where they are so already."""
-    return slice(None) if bool((start[1:] >= start[:-1]).all()) else np.argsort(start, kind="stable")
+    pieces = (start[part.start : part.stop + 1] for part in slices(len(start), start))
+    ordered = all(bool((piece[1:] >= piece[:-1]).all()) for piece in pieces)
+    return slice(None) if ordered else np.argsort(start, kind="stable")
 
 
-def slices(rows: int) -> Iterator[slice]:
-    """All rows of a column, so many at a time that what lies between them stays in a processor's cache."""
+def slices(rows: int, *columns: NDArray[Any]) -> Iterator[slice]:
+    """All rows of a column, so many at a time that what lies between them stays in a processor's cache.
+
+    The memory of `columns` that lie in files is given back behind each.
+    """
     for first in range(0, rows, _AT_ONCE):
         yield slice(first, min(first + _AT_ONCE, rows))
+        for column in columns:
+            _unload(column)
 
 
 def rows_of(mask: Bool) -> Int64 | slice:

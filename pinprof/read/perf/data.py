@@ -125,9 +125,7 @@ def to_capture(recording: Recording, resolver: Resolver, manifest: Manifest | No
     weights, cut = summable(weights)
     sampled = pairs_of(distinct_pairs(samples.pid, samples.tid))
     threads, inherited = kernel_names(tasks, sampled)
-    samples.unload()
     order = in_order(samples.clock)
-    samples.unload()
     clock = clock_of(header.sources)
     notes = [*header.notes, *notes, *cut]
     if clock.source != "monotonic":
