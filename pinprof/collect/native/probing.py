@@ -28,9 +28,11 @@ from pinprof.lazy_dataclass import dataclass
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
 _FAST_BYTES = 32 << 10
+"""Records come fast when so many have come since the last look."""
 _LOOK_SHARE = 5
-"""A look may take a fifth of the time between two, while records come fast: later ones cost the program more."""
+"""A look may take a fifth of the time between two: a rarer one lets the program pay for traced calls for longer."""
 _WINDOW_S = 0.001
+"""In which calls are counted that are not traced; the kernel takes ten times as long to open and to close it."""
 _LEAST_RAN_NS = 200_000
 """From a shorter time on the processor within a window no rate is told."""
 _CPU_READ_NS, _CPU_TIME = 20_000_000, 2
