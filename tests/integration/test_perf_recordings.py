@@ -177,9 +177,12 @@ def test_copied_stacks_are_unwound_by_perf(program: Path) -> None:
     capture = read.read(path)
     counts = inclusive(capture)
     assert capture.clock.source == "monotonic"
-    assert counts[False, "main"] > 0.8 * len(capture.samples) > 10
-    assert counts[False, "leaf"] > 0.5 * len(capture.samples)
-    assert capture.samples.weight.sum() == 2_000_000 * len(capture.samples)
+    total = len(capture.samples)
+    assert counts[False, "main"] > 0.8 * total > 10
+    rows = perf_report(path, "--children")
+    theirs = {name: round(percent * total / 100) for percent, _, in_kernel, name in rows if not in_kernel}
+    assert {name: counts[False, name] for name in FUNCTIONS} == {name: theirs.get(name, 0) for name in FUNCTIONS}
+    assert capture.samples.weight.sum() == 2_000_000 * total
     assert capture.manifest.command[0] == str(program)
     assert any("perf script" in note for note in capture.losses.notes)
 
