@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import tempfile
@@ -32,6 +33,12 @@ settings.load_profile("same")
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     """Distribute the tests over the workers of --numprocesses."""
     return Groups(config, log)
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of collected tests are no garbage: without a look at them the unit tests take a tenth less time."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -19,7 +19,7 @@ from elftools.elf.elffile import ELFFile
 from pinprof.model import Dso, UInt64
 from pinprof.read.symbols.dwarf import DebugInformation, Run, TimeBudget, is_own_code, open_debug_information
 
-ROOT = Path(__file__).parents[4]
+ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests" / "data" / "lines"
 FOREVER = 2**63
 pytestmark = pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler")
@@ -243,7 +243,7 @@ from pathlib import Path
 import numpy as np
 from elftools.elf.elffile import ELFFile
 from pinprof.read.symbols.dwarf import open_debug_information
-from tests.unit.read.symbols.test_dwarf import code_of
+from tests.integration.test_dwarf import code_of
 
 source, folder, chance = Path(sys.argv[1]), Path(sys.argv[2]), random.Random(int(sys.argv[3]))
 whole = source.read_bytes()

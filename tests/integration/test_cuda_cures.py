@@ -11,7 +11,7 @@ import pytest
 
 from pinprof.libraries import CURE_CUDA, CURE_MEMORY, compiler
 
-SUPPORT = Path(__file__).parents[2] / "support"
+SUPPORT = Path(__file__).parents[1] / "support"
 pytestmark = pytest.mark.skipif(not compiler(), reason="there is no C compiler")
 PRELUDE = """
 import ctypes, os
