@@ -36,9 +36,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
 
 
 def pytest_collection_finish() -> None:
-    """Thousands of collected tests are no garbage: without a look at them the unit tests take a tenth less time."""
+    """Thousands of collected tests are no garbage: with fewer looks at them the unit tests take an eighth less time."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
