@@ -7,12 +7,13 @@ import importlib
 import os
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pinprof import analyze, read
 from pinprof.analyze import Analysis
-from pinprof.cli.progress import working
+from pinprof.cli.progress import measured, working
 from pinprof.errors import CollectError, UsageError
 from pinprof.read import machine_rates
 from pinprof.terminal import say
@@ -30,8 +31,8 @@ def explain(
     path: Path, options: read.ReadOptions, *, all_frames: bool = False, selection: analyze.Selection | None = None
 ) -> Analysis:
     """Read a recording, or a part of it, and give every sample its cause."""
-    with working(f"Reading {path.name}"):
-        capture = machine_rates.stored(read.read(path, options))
+    with measured(f"Reading {path.name}") as progress:
+        capture = machine_rates.stored(read.read(path, replace(options, progress=progress)))
     with working(f"Attributing the samples of {path.name}"):
         return analyze.analyze(capture, all_frames=all_frames, selection=selection)
 

@@ -10,7 +10,7 @@ import click
 
 from pinprof.cli import launch
 from pinprof.cli.part import part_alone, part_options, selected
-from pinprof.cli.progress import working
+from pinprof.cli.progress import measured, working
 from pinprof.cli.ranks import expanded
 from pinprof.errors import CaptureError, UsageError
 from pinprof.lazy_dataclass import dataclass
@@ -214,12 +214,14 @@ def _fold(
     all_frames: bool,
 ) -> None:
     """Folding needs no analysis: this way imports nothing but the reader. FlameGraph knows no runs of frames."""
+    from dataclasses import replace
+
     from pinprof import read
     from pinprof.report.export import plain, streams
     from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
 
-    with working(f"Reading {path.name}"):
-        capture = part_alone(read.read(path, options), selection)
+    with measured(f"Reading {path.name}") as progress:
+        capture = part_alone(read.read(path, replace(options, progress=progress)), selection)
         apart = all_frames or style == "flamegraph"
         capture = with_runs_apart(capture) if apart else with_runs_joined(capture)[0]
     with streams.text_output(output) as stream:

@@ -69,9 +69,12 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
         from pinprof.read import archive
 
         if not archive.is_archive(place):
-            return _with_side_files(path, place, options)
-        with archive.unpacked(place, str(path)) as directory, _shown_as(path, directory):
-            return replace(_with_side_files(directory, directory, options), path=str(path))
+            capture = _with_side_files(path, place, options)
+        else:
+            with archive.unpacked(place, str(path)) as directory, _shown_as(path, directory):
+                capture = replace(_with_side_files(directory, directory, options), path=str(path))
+    options.progress(1)
+    return capture
 
 
 def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:

@@ -8,6 +8,7 @@ from pathlib import Path
 from pinprof.errors import FormatError, readable
 from pinprof.lazy_dataclass import dataclass
 from pinprof.read.packed import PackedError, is_packed, plain_pieces
+from pinprof.read.reader import Progress, untold
 
 CHUNK = 4 << 20
 
@@ -17,6 +18,7 @@ class ByteSource:
     """A file to read once from its start; memory stays at one piece whatever the size or compression."""
 
     path: Path
+    progress: Progress = untold
     damage: str = ""
     """After reading: why the data ended early (`truncated gzip data`), empty when whole."""
 
@@ -30,9 +32,12 @@ class ByteSource:
         """Pieces of some CHUNK bytes, decompressed; broken compressed data end early and are named in `damage`."""
         with readable(self.path, "Check the path."), self.path.open("rb") as file:
             head = file.read(8)
+            size = max(file.seek(0, 2), 1)
             file.seek(0)
             try:
-                yield from plain_pieces(file, CHUNK) if is_packed(head) else iter(lambda: file.read(CHUNK), b"")
+                for piece in plain_pieces(file, CHUNK) if is_packed(head) else iter(lambda: file.read(CHUNK), b""):
+                    self.progress(file.tell() / size)
+                    yield piece
             except PackedError as error:
                 self.damage = str(error)
 

@@ -12,6 +12,18 @@ from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Capture
 from pinprof.read.symbols.kept import KeptSymbols
 
+Progress = Callable[[float], None]
+"""Is told which part of a work is done: from 0 to 1, and never less than before."""
+
+
+def untold(_part: float) -> None:
+    """The progress that nobody looks at."""
+
+
+def portion(progress: Progress, begin: float, end: float) -> Progress:
+    """The progress of a work that is one portion, from `begin` to `end`, of another."""
+    return lambda part: progress(begin + part * (end - begin))
+
 
 @dataclass(frozen=True)
 class ReadOptions:
@@ -27,6 +39,8 @@ class ReadOptions:
     """Keep the Python interpreter's own functions in stacks that have Python functions."""
     kept: KeptSymbols | None = None
     """Symbol tables that captures of this boot share; of captures without symbols of their own."""
+    progress: Progress = untold
+    """How far the reading is, as far as the format lets its reader tell."""
 
 
 class Certainty(IntEnum):

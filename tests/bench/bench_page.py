@@ -112,7 +112,7 @@ def main() -> None:
         if not options.ours:
             rows += measure_peers(folder, peers, stem)
         rows += measure_ours(folder, "pinprof, large", options.large, 0)
-        for seconds in (150, 3600):
+        for seconds in (150, 3600) if options.long else ():
             rows.append(measure_long(stem.with_name(f"{stem.name}.perf.data"), options.long, seconds))
         for row in (HEAD, ["---"] * len(HEAD), *rows):
             print(f"| {' | '.join(row)} |")

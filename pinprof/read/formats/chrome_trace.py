@@ -26,7 +26,7 @@ from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, 
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described
-from pinprof.read.reader import Reader, by_head
+from pinprof.read.reader import Progress, Reader, by_head, untold
 
 _NOT_RANGES = {
     "gpu_user_annotation",
@@ -57,9 +57,9 @@ def sniff(head: bytes) -> bool:
     return start[:1] == b"[" and b'"ph"' in head
 
 
-def read(path: Path) -> Capture:
+def read(path: Path, progress: Progress = untold) -> Capture:
     """Ranges and activity, no samples; FormatError when there is no event in the file."""
-    stream = ArrayStream(path, "traceEvents", "Trace Event Format")
+    stream = ArrayStream(path, "traceEvents", "Trace Event Format", progress)
     trace = _Trace()
     for event in stream.elements():
         trace.add(event)
@@ -360,4 +360,4 @@ def _difference(later: Any, earlier: Any) -> float | None:
     return None if end is None or start is None else (end - start) / 1000
 
 
-READER = Reader("Chrome trace", by_head(sniff), lambda path, _: read(path), streams=True)
+READER = Reader("Chrome trace", by_head(sniff), lambda path, options: read(path, options.progress), streams=True)

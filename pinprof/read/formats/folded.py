@@ -19,7 +19,7 @@ from pinprof.model import NO_NODE, Bool, Capture, Event, Int64, Losses
 from pinprof.read.assembly import StackBuilder, aggregated, check_sum, foreign_capture
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.formats.frame_names import FrameNames
-from pinprof.read.reader import Certainty, Reader, by_head
+from pinprof.read.reader import Certainty, Progress, Reader, by_head, untold
 
 NO_CALLCHAIN = "[no callchain]"
 """What pinprof's own export writes for samples that were recorded without a stack."""
@@ -38,9 +38,9 @@ def sniff(head: bytes) -> bool:
     return bool(lines) and b"\0" not in head and 2 * sum(fits) > len(lines)
 
 
-def read(path: Path) -> Capture:
+def read(path: Path, progress: Progress = untold) -> Capture:
     """One event in samples, one sample per distinct stack, no times; FormatError when no line has a count."""
-    source = ByteSource(path)
+    source = ByteSource(path, progress)
     tally = _Tally(str(path))
     carry = b""
     for chunk in source.chunks():
@@ -183,4 +183,9 @@ class _Tally:
         self.node_of |= nodes
 
 
-READER = Reader("folded stacks", by_head(sniff, Certainty.MAYBE), lambda path, _: read(path), streams=True)
+READER = Reader(
+    "folded stacks",
+    by_head(sniff, Certainty.MAYBE),
+    lambda path, options: read(path, options.progress),
+    streams=True,
+)

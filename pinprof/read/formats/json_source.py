@@ -13,6 +13,7 @@ from typing import Any
 from pinprof.errors import FormatError
 from pinprof.lazy_dataclass import dataclass
 from pinprof.read.byte_source import ByteSource
+from pinprof.read.reader import Progress, untold
 
 _WHOLE_LIMIT = 1 << 30
 _ELEMENT_LIMIT = 64 << 20
@@ -51,12 +52,13 @@ class ArrayStream:
     path: Path
     key: str
     what: str
+    progress: Progress = untold
     others: dict[str, Any] = field(default_factory=dict)
     damage: str = ""
     """After reading: why elements may be missing, empty when the document was whole."""
 
     def __post_init__(self) -> None:
-        self._source = ByteSource(self.path)
+        self._source = ByteSource(self.path, self.progress)
         self._decoder = json.JSONDecoder()
         self._buffer, self._at, self._consumed = "", 0, 0
         self._text: Iterator[str] = iter(())

@@ -48,7 +48,7 @@ def read(path: Path, options: ReadOptions, resolver: Resolver | None = None) -> 
 
     `resolver` names the kernel's addresses; without one, the kallsyms of the options does.
     """
-    with open_source(path) as source:
+    with open_source(path, options.progress) as source:
         _check_tables(source)
         return _read(source, options, resolver or Resolver(kallsyms=options.kallsyms, symfs=options.symfs))
 

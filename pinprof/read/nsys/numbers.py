@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -34,13 +34,17 @@ def missing(column: Column) -> int:
     return MISSING if column.bits == 64 else -1
 
 
-def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]]) -> Numbers:
-    """Columns of a table, each with its place and whether it is never NULL; Unusual where SQLite has to read them."""
+def from_pages(table: TablePages, columns: Sequence[tuple[Column, int, bool]], count: Callable[[int], None]) -> Numbers:
+    """Columns of a table, each with its place and whether it is never NULL; `count` is told of bytes that were read.
+
+    Unusual where SQLite has to read them.
+    """
     wanted = {place for _, place, _ in columns}
     growing = [Growing(column) for column, _, _ in columns]
     pages = 0
     for leaves, rows, values in table.read(wanted):
         pages += leaves
+        count(leaves * table.size_bytes // len(table.leaves))
         for column, (_, place, never_null) in zip(growing, columns, strict=True):
             if never_null and values[place].null is not False:
                 raise Unusual

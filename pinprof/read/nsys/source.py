@@ -25,6 +25,7 @@ from pinprof.model import Int32
 from pinprof.read.nsys.numbers import DTYPES, ID_MASK, SHIFT, Numbers, from_pages, missing
 from pinprof.read.nsys.pages import Layout, TablePages, Unusual
 from pinprof.read.nsys.schema import Column, Part
+from pinprof.read.reader import Progress, untold
 
 MAGIC = b"SQLite format 3\0"
 EXPORT_AGAIN = "Export it again: nsys export --type sqlite REPORT.nsys-rep."
@@ -63,8 +64,11 @@ class Source(Protocol):
 
 
 @contextmanager
-def open_source(path: Path) -> Iterator[Source]:
-    """An SQLite file, or a folder of .parquet files; CaptureError or FormatError if it cannot be read."""
+def open_source(path: Path, progress: Progress = untold) -> Iterator[Source]:
+    """An SQLite file, whose reading tells its progress, or a folder of .parquet files.
+
+    CaptureError or FormatError if it cannot be read.
+    """
     if path.is_dir():
         yield ParquetSource(path)
         return
@@ -72,7 +76,7 @@ def open_source(path: Path) -> Iterator[Source]:
     location = f"file:{quote(str(path.absolute()))}?mode=ro&immutable=1"
     with _readable(path), closing(sqlite3.connect(location, uri=True)) as base:
         base.text_factory = bytes
-        yield SqliteSource(path, base)
+        yield SqliteSource(path, base, progress)
 
 
 def check_whole(path: Path) -> None:
@@ -148,8 +152,10 @@ class _Stored:
 class SqliteSource:
     """An export of type sqlite. Views and virtual tables are not looked at: nsys makes none."""
 
-    def __init__(self, path: Path, base: sqlite3.Connection) -> None:
+    def __init__(self, path: Path, base: sqlite3.Connection, progress: Progress = untold) -> None:
         self.path = str(path)
+        self._progress = progress
+        self._size_bytes, self._read_bytes = path.stat().st_size, 0
         self._base = base
         base.execute("PRAGMA trusted_schema = OFF")
         query = "SELECT name, rootpage FROM sqlite_master WHERE type = 'table' AND rootpage > 0"
@@ -171,8 +177,13 @@ class SqliteSource:
                 pages = TablePages(Path(self.path), self._layout, stored.root, len(stored.columns))
                 if pages.size_bytes >= LEAST_BYTES:
                     places = [(column, stored.columns[name], name in stored.never_null) for column, name in columns]
-                    return from_pages(pages, places)
+                    return from_pages(pages, places, self._count)
         return self._selected(table, columns)
+
+    def _count(self, size_bytes: int) -> None:
+        """Take in that so much more of the file was read; a table may be read twice."""
+        self._read_bytes += size_bytes
+        self._progress(min(self._read_bytes / self._size_bytes, 1))
 
     def _selected(self, table: str, columns: Sequence[tuple[Column, str]]) -> Numbers:
         """The columns by SQL."""

@@ -52,7 +52,7 @@ _SCRIPT_FIELDS = (
 
 def read_file(path: Path, options: ReadOptions) -> Capture:
     """A bare perf.data; kernel symbols of this machine serve where they are those of the recording boot."""
-    recording = perf_data.load(path)
+    recording = perf_data.load(path, options.progress)
     kallsyms = options.kallsyms or own_kallsyms(recording)
     resolver = Resolver(kallsyms=kallsyms, symfs=options.symfs)
     ranges, notes = _ranges(options.ranges)
@@ -67,7 +67,7 @@ def read_script(path: Path, options: ReadOptions) -> Capture:
 
     resolver = Resolver(kallsyms=options.kallsyms, symfs=options.symfs) if options.kallsyms else None
     ranges, notes = _ranges(options.ranges)
-    source = ByteSource(path)
+    source = ByteSource(path, options.progress)
     capture = read_perf_script(_lines(source), str(path), resolver, ranges=ranges)
     if source.damage:
         notes = (*notes, f"The text ends early: {source.damage}.")
@@ -109,7 +109,7 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
             *notes,
             "Kernel addresses were hidden during the recording (kptr_restrict), so kernel functions have no names.",
         )
-    capture = _finish(perf_data.load(path), resolver, manifest, ranges.table, notes, options)
+    capture = _finish(perf_data.load(path, options.progress), resolver, manifest, ranges.table, notes, options)
     if calls := store.part(directory, store.CALLS_DATA):
         capture = _with_calls(capture, calls, resolver, manifest)
     if any((directory / folder).is_dir() for folder in (store.GPU, store.UVM)):

@@ -53,6 +53,7 @@ from pinprof.read.perf.passes import Raw, read_records
 from pinprof.read.perf.processes import IDLE_PID, is_system_wide, profiled_command, program_tree
 from pinprof.read.perf.samples import MAX_WEIGHT, RawSamples
 from pinprof.read.perf.stacks import Stacks, build_stacks
+from pinprof.read.reader import Progress, untold
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.read.thread_names import changed_names, kernel_names
 from pinprof.store import new_manifest
@@ -83,10 +84,10 @@ class Recording:
         return any(source.attr.needs_unwinding for source in self.header.sources)
 
 
-def load(path: Path) -> Recording:
+def load(path: Path, progress: Progress = untold) -> Recording:
     """Read the records of a perf.data file; CaptureError if it cannot be opened, FormatError if it is none."""
     with readable(path), path.open("rb", buffering=0) as file:
-        header, raw = read_records(file, path)
+        header, raw = read_records(file, path, progress)
     recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(

@@ -29,6 +29,10 @@ from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
 from pinprof.read.perf.workers import reducing
+from pinprof.read.reader import Progress, portion, untold
+
+_FIRST_PASS, _BOTH_PASSES = 0.3, 0.9
+"""Their part of the time that reading takes, about; what is left goes into stacks and symbols."""
 
 
 @dataclass
@@ -59,10 +63,10 @@ class Raw:
     """Whether samples carry times."""
 
 
-def read_records(file: BinaryIO, path: Path) -> tuple[Header, Raw]:
+def read_records(file: BinaryIO, path: Path, progress: Progress = untold) -> tuple[Header, Raw]:
     """The head of a file and all its records; no samples where perf has yet to make their call chains."""
     header = read_header(file, str(path))
-    tasks, chains = TaskReader(header), ChainGatherer()
+    tasks, chains = TaskReader(header, portion(progress, 0, _FIRST_PASS)), ChainGatherer()
     if any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
@@ -73,12 +77,15 @@ def read_records(file: BinaryIO, path: Path) -> tuple[Header, Raw]:
     spaces = tasks.spaces()
     with reducing(file.fileno(), spaces, tasks.deferred, chains, tasks.samples) as (reduce, ahead):
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
+        progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
         if tasks.inflated:
             file.seek(0)
-            SampleReader(read_header(file, str(path)), gatherer).run(file)
+            SampleReader(read_header(file, str(path)), gatherer, progress).run(file)
         else:
+            count = len(tasks.chunks)
             while tasks.chunks:
                 gatherer.take(tasks.chunks.popleft())
+                progress(1 - len(tasks.chunks) / count)
         gatherer.finish()
     return header, tasks.joined(spaces, gatherer)
 
@@ -86,8 +93,8 @@ def read_records(file: BinaryIO, path: Path) -> tuple[Header, Raw]:
 class SampleReader(RecordReader):
     """The pass over the samples of a file with compressed records; everything else is known."""
 
-    def __init__(self, header: Header, gatherer: SampleGatherer) -> None:
-        super().__init__(header)
+    def __init__(self, header: Header, gatherer: SampleGatherer, progress: Progress) -> None:
+        super().__init__(header, progress)
         self._gatherer = gatherer
 
     def _take(self, chunk: Chunk, buffer: bytearray) -> None:
@@ -97,8 +104,8 @@ class SampleReader(RecordReader):
 class TaskReader(RecordReader):
     """The pass over everything but samples, of which it takes in where they are and when each process has some."""
 
-    def __init__(self, header: Header) -> None:
-        super().__init__(header)
+    def __init__(self, header: Header, progress: Progress = untold) -> None:
+        super().__init__(header, progress)
         self.deferred = DeferredChains()
         self._switches = SwitchGatherer()
         self._tasks: list[tuple[int, TaskRecord]] = []

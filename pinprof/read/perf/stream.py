@@ -17,6 +17,7 @@ from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource, Header, name_sources
 from pinprof.read.perf.sample_runs import sample_runs
 from pinprof.read.perf.samples import Chunk, FilePart, Layouts
+from pinprof.read.reader import Progress, untold
 
 if TYPE_CHECKING:
     from pinprof.read.perf.inflate import Inflater
@@ -29,8 +30,9 @@ _LARGEST_PIECE = (1 << 16) - 17
 class RecordReader:
     """Walks records from a stream, and handles those that say how others are to be read; `run()` once."""
 
-    def __init__(self, header: Header) -> None:
+    def __init__(self, header: Header, progress: Progress = untold) -> None:
         self._header = header
+        self._progress = progress
         self._layouts = Layouts(header.sources)
         self._unknown = self._corrupt = 0
         self._skip = 0
@@ -49,7 +51,7 @@ class RecordReader:
         """Read records from the data section's start to its end, or to the end of the file."""
         offset, size = self._header.data_offset, self._header.data_size
         available = max(file.seek(0, 2) - offset, 0)
-        left = available if size is None else min(size, available)
+        left = whole = available if size is None else min(size, available)
         file.seek(offset if available else 0)
         buffer = bytearray(CHUNK_BYTES)
         view = memoryview(buffer)
@@ -60,6 +62,7 @@ class RecordReader:
             end = kept + count
             self._begin = file.tell() - end
             position = self._walk(buffer, end)
+            self._progress(1 - left / max(whole, 1))
             kept = end - position
             buffer[:kept] = buffer[position:end]
             if self._skip:
