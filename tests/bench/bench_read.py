@@ -1,13 +1,13 @@
-"""Time `pinprof report --format folded` against `perf script`, alone and with stackcollapse work, in one run.
+"""Time `pinprof report`, folded and JSON, against `perf script`, alone and with stackcollapse work, in one run.
 
     python tests/bench/bench_read.py [--samples 260000] [--scales 1,2,4] [--paths 4000] [--each N] [--rounds 3]
-                                     [--keep DIR]
+                                     [--no-collapse] [--keep DIR]
 
 With `--each`, recordings have short child processes of that many samples each (multiply_perf_data.py).
 
 The commands alternate, so that whatever else the machine does meets all of them. Printed per scale: user+system CPU
 seconds (the least of the rounds) with those of the processes that a command starts, the ratio to perf script alone,
-wall-clock seconds, and the peak resident size of the largest process.
+wall-clock seconds and their ratio to the CPU seconds, and the peak resident size of the largest process.
 """
 
 from __future__ import annotations
@@ -57,12 +57,17 @@ def main() -> None:
     parser.add_argument("--paths", type=int, default=4000)
     parser.add_argument("--each", type=int, default=0, help="samples of each child process (default: no children)")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--no-collapse", action="store_true", help="leave the work of stackcollapse out")
     parser.add_argument("--keep", type=Path, help="keep the recordings here, and use those that are there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.keep or Path(temporary)
         within = [
-            bench(folder, options.samples * int(scale), options.paths, options.each, options.rounds)
+            bench(
+                recording(folder, round(options.samples * float(scale)), options.paths, options.each),
+                options.rounds,
+                collapse=not options.no_collapse,
+            )
             for scale in options.scales.split(",")
         ]
     sys.exit(0 if all(within) else 1)
@@ -82,28 +87,31 @@ def recording(folder: Path, samples: int, paths: int, each: int) -> Path:
     return path
 
 
-def bench(folder: Path, samples: int, paths: int, each: int, rounds: int) -> bool:
-    """Time one recording; whether pinprof took no more CPU time than perf script alone."""
-    path = recording(folder, samples, paths, each)
+def bench(path: Path, rounds: int, *, collapse: bool) -> bool:
+    """Time one recording; whether pinprof took no more CPU time for folded stacks than perf script alone."""
     kallsyms = f"{path}.kallsyms"
     script = ["perf", "script", "-i", str(path), "--kallsyms", kallsyms, "-F", FIELDS]
-    report = [sys.executable, "-m", "pinprof", "report", str(path), "--kallsyms", kallsyms, "--format", "folded"]
+    report = [sys.executable, "-m", "pinprof", "report", str(path), "--kallsyms", kallsyms, "--format"]
     commands: dict[str, list[list[str]]] = {
-        "pinprof report --format folded": [report],
+        "pinprof report --format folded": [[*report, "folded"]],
+        "pinprof report --format json": [[*report, "json"]],
         "perf script": [script],
-        "perf script | stackcollapse": [script, ["awk", COLLAPSE]],
     }
+    if collapse:
+        commands["perf script | stackcollapse"] = [script, ["awk", COLLAPSE]]
     costs: dict[str, list[Cost]] = {name: [] for name in commands}
     for _ in range(rounds):
         for name, pipeline in commands.items():
             costs[name].append(run(pipeline))
-    print(f"\n{path.stat().st_size / 1e6:.0f} MB, about {samples:,} samples, {paths or 'all different'} paths")
+    samples, paths, _ = path.name.split(".")[0].split("-")
+    print(f"\n{path.stat().st_size / 1e6:.0f} MB, about {int(samples):,} samples, {paths} paths (0: all different)")
     base = min(cost.cpu_s for cost in costs["perf script"])
     for name, rows in costs.items():
         cpu, peak = min(cost.cpu_s for cost in rows), max(cost.peak_mib for cost in rows)
         wall = min(cost.wall_s for cost in rows)
         print(
-            f"  {name:32} {cpu:7.2f} s CPU   {cpu / base:5.2f} × perf script   {wall:7.2f} s   {peak:6.0f} MiB peak",
+            f"  {name:32} {cpu:7.2f} s CPU   {cpu / base:5.2f} × perf script   {wall:7.2f} s = {wall / cpu:4.2f} × CPU"
+            f"   {peak:6.0f} MiB peak",
             flush=True,
         )
     return min(cost.cpu_s for cost in costs["pinprof report --format folded"]) <= base

@@ -62,9 +62,8 @@ class Version:
         first = bisect_right(self.mappings, start, key=lambda mapping: mapping.end)
         return slice(first, max(first, bisect_left(self.mappings, end, key=lambda mapping: mapping.start)))
 
-    def put(self, new: Mapping) -> None:
-        """Lay a mapping over what is there."""
-        place = self.overlapping(new.start, new.end)
+    def put(self, new: Mapping, place: slice) -> None:
+        """Lay a mapping over what is there: what it overlaps is at `place`."""
         displaced = self.mappings[place]
         below = [old.cut(0, new.start) for old in displaced[:1] if old.start < new.start]
         above = [old.cut(new.end, old.end) for old in displaced[-1:] if old.end > new.end]
@@ -207,10 +206,11 @@ class AddressSpaces:
         shift = 0 if self.dsos[dso].kind in _ADDRESSED_BY_PROCESS else record.pgoff - record.start
         new = Mapping(record.start, record.end, shift, dso)
         version = self._current(record.pid) or self._begin(time, record.pid, [])
-        displaced = version.mappings[version.overlapping(new.start, new.end)]
+        place = version.overlapping(new.start, new.end)
+        displaced = version.mappings[place]
         if any((old.dso, old.shift) != (new.dso, new.shift) for old in displaced) and self._seen(record.pid, time):
             version = self._begin(time, record.pid, version.mappings)
-        version.put(new)
+        version.put(new, place)
 
     def _seen(self, pid: int, time: int) -> bool:
         """Whether a sample of the process falls between the start of its current version and `time`."""

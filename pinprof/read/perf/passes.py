@@ -28,7 +28,7 @@ from pinprof.read.perf.mappings import AddressSpaces, SpaceTable, TaskRecord
 from pinprof.read.perf.off_cpu import Switches, SwitchGatherer
 from pinprof.read.perf.samples import MAX_WEIGHT, Chunk, RawSamples, words_of
 from pinprof.read.perf.stream import CHUNK_BYTES, RecordReader, read_into
-from pinprof.read.perf.workers import reducing
+from pinprof.read.perf.workers import Workers
 from pinprof.read.reader import Progress, portion, untold
 
 _FIRST_PASS, _BOTH_PASSES = 0.3, 0.9
@@ -70,12 +70,14 @@ def read_records(file: BinaryIO, path: Path, progress: Progress = untold) -> tup
     if any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
-        with reducing(file.fileno(), spaces, tasks.deferred, chains, 0) as (reduce, ahead):
-            raw = tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains))
-        return header, replace(raw, kernel_reference=first)
-    tasks.run(file)
-    spaces = tasks.spaces()
-    with reducing(file.fileno(), spaces, tasks.deferred, chains, tasks.samples) as (reduce, ahead):
+        reduce, ahead = Workers(file.fileno()).reducing(spaces, tasks.deferred, chains)
+        return header, replace(tasks.joined(spaces, SampleGatherer(reduce, ahead, 0, chains)), kernel_reference=first)
+    with Workers(file.fileno()) as workers:
+        workers.expect(size_bytes=path.stat().st_size)
+        tasks.run(file)
+        workers.expect(tasks.samples)
+        spaces = tasks.spaces()
+        reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
         if tasks.inflated:

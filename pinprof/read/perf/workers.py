@@ -16,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from itertools import cycle
 from pathlib import Path
+from typing import Self
 
 from pinprof.read.perf.chains import ChainGatherer
 from pinprof.read.perf.chunk import Reduced, Reducer
@@ -25,27 +26,48 @@ from pinprof.read.perf.samples import Chunk
 
 _WORTH_IT = 400_000
 """Samples from which processes gain more than their start takes."""
+_SAMPLE_BYTES = 200
+"""What a sample takes in a file, about: it has a chain of some twenty addresses."""
 _MOST = 8
 
 
-@contextmanager
-def reducing(
-    file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer, samples: int
-) -> Iterator[tuple[Callable[[Chunk], Callable[[], Reduced]], int]]:
-    """How chunks of an open file are reduced, and how many may be under way; `samples` is how many there are.
+class Workers:
+    """The processes for one open file, started as soon as they are known to be worth it; they end with the block."""
 
-    The recording's `chains` grow by those of chunks that are reduced here.
-    """
-    count = min(len(os.sched_getaffinity(0)), _MOST) if samples >= _WORTH_IT and sys.executable else 1
-    if count < 2:
-        own = Reducer(file, spaces, deferred, chains)
-        yield (lambda chunk: partial(own.reduced, chunk)), 0
-        return
-    here = Reducer(file, spaces, deferred)
-    with ExitStack() as stack:
-        workers = [stack.enter_context(_worker(file, spaces, deferred)) for _ in range(count)]
+    def __init__(self, file: int) -> None:
+        self._file = file
+        self._stack = ExitStack()
+        self._each: list[_Worker] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def expect(self, samples: int = 0, *, size_bytes: int = 0) -> None:
+        """Start, if there are as many samples as make it worth it, or bytes that may be those of so many."""
+        if self._each or max(samples, size_bytes // _SAMPLE_BYTES) < _WORTH_IT or not sys.executable:
+            return
+        count = min(len(os.sched_getaffinity(0)), _MOST)
+        if count > 1:
+            self._each = [self._stack.enter_context(_worker(self._file)) for _ in range(count)]
+
+    def reducing(
+        self, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer
+    ) -> tuple[Callable[[Chunk], Callable[[], Reduced]], int]:
+        """How chunks of the file are reduced, and how many may be under way; once.
+
+        The recording's `chains` grow by those of chunks that are reduced here.
+        """
+        if not self._each:
+            own = Reducer(self._file, spaces, deferred, chains)
+            return (lambda chunk: partial(own.reduced, chunk)), 0
+        here = Reducer(self._file, spaces, deferred)
+        for worker in self._each:
+            worker.begin(self._file, spaces, deferred)
         # Of each worker the answers come in the order of the questions.
-        turns = cycle([(worker, stack.enter_context(ThreadPoolExecutor(1))) for worker in workers])
+        turns = cycle([(worker, self._stack.enter_context(ThreadPoolExecutor(1))) for worker in self._each])
 
         def reduce(worker: _Worker, chunk: Chunk) -> Reduced | None:
             with suppress(OSError, EOFError, pickle.UnpicklingError):
@@ -57,7 +79,7 @@ def reducing(
             answer = thread.submit(reduce, worker, chunk)
             return lambda: answer.result() or here.reduced(chunk)
 
-        yield begin, 2 * count
+        return begin, 2 * len(self._each)
 
 
 class _Worker:
@@ -67,6 +89,11 @@ class _Worker:
         assert process.stdin is not None
         assert process.stdout is not None
         self._to, self._from = process.stdin, process.stdout
+
+    def begin(self, file: int, spaces: SpaceTable, deferred: DeferredChains) -> None:
+        """Tell what is known of the whole recording."""
+        with suppress(OSError):
+            pickle.dump((file, spaces, deferred), self._to, 5)
 
     def reduced(self, chunk: Chunk) -> Reduced:
         """EOFError or OSError where the process is gone."""
@@ -78,7 +105,7 @@ class _Worker:
 
 
 @contextmanager
-def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator[_Worker]:
+def _worker(file: int) -> Iterator[_Worker]:
     """A process that ends with the block."""
     package = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, (package, os.environ.get("PYTHONPATH"))))
@@ -93,10 +120,7 @@ def _worker(file: int, spaces: SpaceTable, deferred: DeferredChains) -> Iterator
         env=os.environ | {"PYTHONPATH": path, "OPENBLAS_NUM_THREADS": "1"},
     )
     try:
-        worker = _Worker(process)
-        with suppress(OSError):
-            pickle.dump((file, spaces, deferred), worker._to, 5)
-        yield worker
+        yield _Worker(process)
     finally:
         process.kill()
         process.communicate()

@@ -36,7 +36,7 @@ def look_up(spaces: AddressSpaces, time: int, address: int, pid: int = PID) -> t
 def test_later_mappings_lie_over_earlier_ones(intervals: list[tuple[int, int]]) -> None:
     version, model = Version(PID), [NO_DSO] * 81
     for dso, (start, length) in enumerate(intervals):
-        version.put(Mapping(start, start + length, -start, dso))
+        version.put(Mapping(start, start + length, -start, dso), version.overlapping(start, start + length))
         model[start : start + length] = [dso] * length
     found, offsets = Mapped.of(version.mappings).find(np.arange(81, dtype=np.uint64))
     assert found.tolist() == model
