@@ -45,10 +45,10 @@ def calibration_of(
     Raises nothing but what interrupts it: Ctrl-C ends the measurement, any other signal goes on as KeyboardInterrupt.
     """
     command = [*worker, *(["--cuda"] if cuda else [])]
-    lines = b""
+    lines, status = b"", None
     try:
         with _started(command, environment) as process:
-            lines = _read(process, monotonic() + limit_s)
+            lines, status = _read(process, monotonic() + limit_s)
     except OSError as error:
         return Calibration(None, (f"This machine was not calibrated: {error.strerror}.",))
     except KeyboardInterrupt as error:
@@ -59,8 +59,9 @@ def calibration_of(
     if not found:
         return Calibration(None, (*notes, "This machine was not calibrated: no measurement finished in time."))
     with_gpu = any(rate.measure.startswith(("pin.", "h2d.", "d2h.")) for rate in found)
-    if cuda and not with_gpu and not notes:
-        notes = ("Calibration: CUDA was not measured, because the time was up.",)
+    if cuda and not (with_gpu or notes) and status != 0:
+        why = "the time was up" if status is None else f"its process ended with status {status}"
+        notes = (f"Calibration: CUDA was not measured, because {why}.",)
     now = datetime.now(UTC).isoformat(timespec="seconds")
     return Calibration(Rates(machine, "cuda" if with_gpu else "host", now, found, "calibration"), notes)
 
@@ -85,8 +86,8 @@ def _started(command: Sequence[str], environment: Mapping[str, str]) -> Any:
         process.wait()
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
-    """What it prints until it ends, or until the time is up."""
+def _read(process: subprocess.Popen[bytes], deadline: float) -> tuple[bytes, int | None]:
+    """What it prints until it ends or the time is up, and the status that it ended with, None if it did not."""
     assert process.stdout is not None
     read = b""
     with selectors.DefaultSelector() as ready:
@@ -94,9 +95,9 @@ def _read(process: subprocess.Popen[bytes], deadline: float) -> bytes:
         while (left := deadline - monotonic()) > 0 and ready.select(left):
             piece = os.read(process.stdout.fileno(), 1 << 16)
             if not piece:
-                break
+                return read, process.wait()
             read += piece
-    return read
+    return read, None
 
 
 def _parsed(lines: bytes) -> tuple[tuple[Rate, ...], tuple[str, ...]]:

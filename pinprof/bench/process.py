@@ -25,7 +25,7 @@ class Worker:
         # The first answer shows whether the process came up; its standard error is for the case that it did not.
         self._errors = os.memfd_create("pinprof-bench", os.MFD_CLOEXEC)
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "pinprof.bench.worker", f"--backend={backend}", f"--device={device}"],
+            [sys.executable, "-P", "-m", "pinprof.bench.worker", f"--backend={backend}", f"--device={device}"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._errors,

@@ -73,6 +73,6 @@ def command(
     arguments = [f"--iterations={iterations}", f"--warmup={warmup}", f"--backend={backend}", f"--device={device}"]
     arguments += [f"--variant={variant}"] if variant is not None else []
     arguments += [f"--threads={threads}"] if threads is not None else []
-    program = [sys.executable, "-m", "pinprof.scenario", name, f"--size-bytes={chosen.size_bytes}", *arguments]
+    program = [sys.executable, "-P", "-m", "pinprof.scenario", name, f"--size-bytes={chosen.size_bytes}", *arguments]
     shown = ["pinprof", "run", name, f"--size={size}", *arguments, f"--record={collectors}"]
     return record(collectors, program, name, options, scenario=True, shown=shown)

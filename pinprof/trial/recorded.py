@@ -53,7 +53,7 @@ def record(
     for left in (target, target.with_name(f"{_NAME}.partial")):
         shutil.rmtree(left, ignore_errors=True)
     settings = [f"{name}={value}" for name, value in changed.items()]
-    words = [sys.executable, "-m", "pinprof", "record", "--no-report", "-o", str(target)]
+    words = [sys.executable, "-P", "-m", "pinprof", "record", "--no-report", "-o", str(target)]
     words += [] if calibrate else ["--no-calibrate"]
     words += ["--", *(["env", *settings] if settings else []), *command]
     ended = processes.run(words, environment, folder, limit_s * _SLOWER + _MARGIN_S, gently=True)

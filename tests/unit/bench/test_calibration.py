@@ -120,6 +120,21 @@ def test_without_cuda_the_host_is_measured_and_a_note_says_why_unless_there_is_n
     assert [answer["note"] for answer in answers if "note" in answer] == notes
 
 
+@pytest.mark.parametrize(
+    ("then", "why"),
+    [
+        ("", []),
+        ("time.sleep(600)", ["Calibration: CUDA was not measured, because the time was up."]),
+        ("os._exit(9)", ["Calibration: CUDA was not measured, because its process ended with status 9."]),
+    ],
+)
+def test_a_note_says_why_there_are_rates_of_the_host_alone(then: str, why: list[str]) -> None:
+    code = f"import os, time; print({RATE!r}, flush=True); {then}"
+    found = calibration_of({}, os.environ, cuda=True, limit_s=1.5, worker=worker(code))
+    assert found.rates is not None
+    assert list(found.notes) == why
+
+
 def test_a_machine_without_room_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     from pinprof.workloads.backends import limits
 
