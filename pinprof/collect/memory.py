@@ -97,6 +97,8 @@ class MemoryWatch(Tool):
         now = time.monotonic()
         if now >= self._tree_due:
             self._tree, self._tree_due = tree(self._root, MOST_PROCESSES, MOST_THREADS), now + TREE_INTERVAL_S
+            self._names = {pid: name for pid, name in self._names.items() if pid in self._tree}
+            self._huge_due = {pid: due for pid, due in self._huge_due.items() if pid in self._tree}
         line: dict[str, Any] = {"t": time.monotonic_ns(), "machine": _machine(), "processes": []}
         for pid in self._tree:
             if facts := self._process(pid, now):

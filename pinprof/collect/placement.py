@@ -104,6 +104,7 @@ class Placement:
     def _chosen(self, resident: Mapping[int, int], now: float) -> int | None:
         """Of the processes that are due the one that was looked at longest ago."""
         due = []
+        self._processes = {pid: process for pid, process in self._processes.items() if pid in resident}
         for pid, size in resident.items():
             process = self._processes.setdefault(pid, _Process(now))
             settled = abs(size - process.before) < LEAST_BYTES

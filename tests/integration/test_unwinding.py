@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import gc
 import json
 import os
 import random
@@ -140,6 +142,47 @@ def test_a_record_may_be_divided_between_pieces() -> None:
     for place in range(0, len(records) + 1, 8):
         ring = memoryview(bytearray(records[place:]))
         assert bytes(Library().unwinder.rewrite(records[:place], b"", ring)) == whole
+
+
+def test_pieces_of_many_lengths_make_no_types() -> None:
+    library, other = Library(), struct.pack("<IHH", 3, 0, 24) + struct.pack("<ii", 9, 9) + b"name\0\0\0\0"
+    gc.disable()
+    try:
+        before = sum(isinstance(one, type) for one in gc.get_objects())
+        for count in range(1, 100):
+            library.rewrite(other * count)
+        assert sum(isinstance(one, type) for one in gc.get_objects()) < before + 5
+    finally:
+        gc.enable()
+
+
+class Mallinfo2(ctypes.Structure):
+    """What glibc 2.33 and later say of malloc: ten numbers (malloc.h)."""
+
+    _fields_ = tuple((f"number_{place}", ctypes.c_size_t) for place in range(10))
+
+    @property
+    def used(self) -> int:
+        """Bytes in use: `uordblks` and `hblkhd`."""
+        return int(self.number_7 + self.number_4)
+
+
+def test_processes_take_no_memory_once_they_are_gone() -> None:
+    library, libc = Library(), ctypes.CDLL(None)
+    if not hasattr(libc, "mallinfo2"):
+        pytest.skip("the C library has no mallinfo2")
+    libc.mallinfo2.restype = Mallinfo2
+    used = []
+    for number in range(60_000):
+        pid, now = 100 + number, 1000 * (1 + number)
+        library.rewrite(
+            told(7, 0, struct.pack("<IIIIQ", pid, 9, pid, 9, now), now)
+            + told(4, 0, struct.pack("<IIIIQ", pid, 9, pid, 9, now + 1), now + 1)
+        )
+        if number % 20_000 == 19_999:
+            used.append(libc.mallinfo2().used)
+    # A process has 40 bytes of a table at least.
+    assert used[2] - used[0] < 500_000
 
 
 def is_code(library: Library, pid: int, place: int) -> bool:

@@ -93,12 +93,12 @@ class Processes:
         process = self._held.get(pid)
         return None if process is None or process.shown else list(process.records)
 
-    def release(self, pid: int) -> list[bytes]:
-        """A sample of a process is kept; what is to be written first."""
+    def release(self, pid: int, *, early: bool = False) -> list[bytes]:
+        """A sample of a process is kept; what is to be written first. `early`: its beginning may be still to come."""
         process = self._held.get(pid)
         if process is None:
-            # Perhaps its beginning is still to be read.
-            self._early.add(pid)
+            if early:
+                self._early.add(pid)
             return []
         process.shown = True
         records, process.records = process.records, []

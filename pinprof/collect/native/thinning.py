@@ -204,7 +204,8 @@ class Thinner:
                 elif event is not None:
                     stays = self._take(event, records, place, following, last)
                     if stays and self.step:
-                        extra += self._processes.release(_HALF.unpack_from(records, place + event.tid - 4)[0])
+                        pid = _HALF.unpack_from(records, place + event.tid - 4)[0]
+                        extra += self._processes.release(pid, early=True)
             elif kind in (pe.RECORD_SWITCH, pe.RECORD_SWITCH_CPU_WIDE):
                 stays = False
                 what = _OUT if misc & pe.MISC_SWITCH_OUT else _IN

@@ -328,39 +328,48 @@ static struct file *open_file(struct unwinder *u, int32_t pid, const char *path)
 
 /* ---- processes and their mappings ---- */
 
+static size_t place_of(const struct process *processes, size_t room, int32_t pid)
+{
+    size_t at = (uint32_t)pid * 2654435761u % room;
+    while (processes[at].pid && processes[at].pid != pid)
+        at = (at + 1) % room;
+    return at;
+}
+
+/* A larger table, or as large a one without those of which nothing is known any more. */
+static bool make_room(struct unwinder *u)
+{
+    size_t known = 0;
+    for (size_t n = 0; n < u->process_room; n++)
+        known += u->processes[n].maps || u->processes[n].begun;
+    size_t room = 64;
+    while (room < 4 * (known + 1))
+        room *= 2;
+    struct process *fresh = calloc(room, sizeof *fresh);
+    if (!fresh)
+        return false;
+    for (size_t n = 0; n < u->process_room; n++)
+        if (u->processes[n].maps || u->processes[n].begun)
+            fresh[place_of(fresh, room, u->processes[n].pid)] = u->processes[n];
+    free(u->processes);
+    u->processes = fresh;
+    u->process_room = room;
+    u->process_count = known;
+    return true;
+}
+
 static struct process *process_of(struct unwinder *u, int32_t pid, bool create)
 {
-    if (pid <= 0)
+    if (pid <= 0 || (create && 2 * (u->process_count + 1) > u->process_room && !make_room(u)) || !u->process_room)
         return NULL;
-    if (create && 2 * (u->process_count + 1) > u->process_room) {
-        size_t room = u->process_room ? 2 * u->process_room : 64;
-        struct process *grown = calloc(room, sizeof *grown);
-        if (!grown)
-            return NULL;
-        for (size_t n = 0; n < u->process_room; n++) {
-            if (!u->processes[n].pid)
-                continue;
-            size_t at = (uint32_t)u->processes[n].pid * 2654435761u % room;
-            while (grown[at].pid)
-                at = (at + 1) % room;
-            grown[at] = u->processes[n];
-        }
-        free(u->processes);
-        u->processes = grown;
-        u->process_room = room;
-    }
-    if (!u->process_room)
+    struct process *p = &u->processes[place_of(u->processes, u->process_room, pid)];
+    if (!p->pid && !create)
         return NULL;
-    size_t at = (uint32_t)pid * 2654435761u % u->process_room;
-    while (u->processes[at].pid && u->processes[at].pid != pid)
-        at = (at + 1) % u->process_room;
-    if (!u->processes[at].pid) {
-        if (!create)
-            return NULL;
-        u->processes[at] = (struct process){.pid = pid};
+    if (!p->pid) {
+        *p = (struct process){.pid = pid};
         u->process_count++;
     }
-    return &u->processes[at];
+    return p;
 }
 
 static const struct mapping *mapping_at(const struct process *p, uint64_t pc)
@@ -516,7 +525,7 @@ static void forget_ended(struct unwinder *u)
         struct process *p = &u->processes[n];
         if (p->pid && p->ended) {
             free(p->maps);
-            /* The place stays taken, so that others are found behind it; a pid that comes back takes it up. */
+            /* The place stays taken until there is a new table, so that others are found behind it. */
             *p = (struct process){.pid = p->pid};
         }
     }

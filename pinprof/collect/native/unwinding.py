@@ -86,8 +86,8 @@ class Unwinder:
         size = sum(map(len, pieces))
         if size > len(self._out):
             self._out = ctypes.create_string_buffer(2 * size)
-        held = [_held(piece) for piece in pieces]
-        given = (_Piece * len(held))(*(_Piece(ctypes.addressof(piece), len(piece)) for piece in held))
+        held = [(_first(piece), len(piece)) for piece in pieces if len(piece)]
+        given = (_Piece * len(held))(*(_Piece(ctypes.addressof(first), count) for first, count in held))
         written = self._library.pinprof_unwind_rewrite(
             self._state, given, ctypes.c_size_t(len(given)), ctypes.byref(self._out)
         )
@@ -100,7 +100,10 @@ class Unwinder:
         return dict(zip(("samples", "complete", "continued"), raw, strict=True))
 
 
-def _held(piece: bytes | memoryview) -> ctypes.Array[ctypes.c_char]:
-    """The bytes where they lie, or a copy of what may not be changed."""
+def _first(piece: bytes | memoryview) -> ctypes.c_char:
+    """The first of the bytes where they lie, or of a copy where they may not be changed; it keeps them all.
+
+    An array of them would be a new type for each length, which Python does not forget at once.
+    """
     shared = piece if isinstance(piece, memoryview) and not piece.readonly else bytearray(piece)
-    return (ctypes.c_char * len(piece)).from_buffer(shared)
+    return ctypes.c_char.from_buffer(shared)
