@@ -20,7 +20,7 @@ from pinprof.columns import Int8 as Int8
 from pinprof.columns import Int16 as Int16
 from pinprof.columns import Int32 as Int32
 from pinprof.columns import Int64 as Int64
-from pinprof.columns import Table, Texts
+from pinprof.columns import Table, Texts, pack, pairs_of, slices, uniform
 from pinprof.columns import UInt8 as UInt8
 from pinprof.columns import UInt64 as UInt64
 from pinprof.lazy_dataclass import dataclass
@@ -363,6 +363,39 @@ class Capture:
     that another one became."""
     kernel_chains: bool = True
     """Whether call chains go on into the kernel; False where the recorder lets them end at its entry."""
+
+    @cached_property
+    def weight_at(self) -> Int64:
+        """Per event and stack node the weight of the samples that end there; the last column is of no stack."""
+        samples, nodes = self.samples, len(self.stacks) + 1
+        sums = np.zeros(len(self.events) * nodes, np.int64)
+        for part in slices(len(samples)):
+            node = samples.stack[part].astype(np.intp) % nodes
+            np.add.at(sums, samples.event[part] * np.intp(nodes) + node, samples.weight[part].astype(np.int64))
+        return sums.reshape(len(self.events), nodes)
+
+    @cached_property
+    def sampled_threads(self) -> Mapping[tuple[int, int], int]:
+        """(pid, tid) of every thread that samples are of, ascending → how many these are."""
+        samples = self.samples
+        keys, count = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        for part in slices(len(samples), samples.pid, samples.tid):
+            found, more = np.unique(pack(samples.pid[part], samples.tid[part]), return_counts=True)
+            keys, of = np.unique(np.concatenate([keys, found]), return_inverse=True)
+            count = np.bincount(of.reshape(-1), np.concatenate([count, more]), len(keys)).astype(np.int64)
+        return dict(zip(pairs_of(keys), count.tolist(), strict=True))
+
+    @cached_property
+    def thread(self) -> Int32:
+        """Per sample the number of its thread among `sampled_threads`."""
+        samples = self.samples
+        keys = pack(*np.array([*self.sampled_threads], np.int64).reshape(-1, 2).T)
+        if len(keys) == 1:
+            return uniform(0, len(samples), np.int32)
+        found = np.empty(len(samples), np.int32)
+        for part in slices(len(samples), samples.pid, samples.tid):
+            found[part] = np.searchsorted(keys, pack(samples.pid[part], samples.tid[part]))
+        return found
 
     def with_notes(self, *notes: str) -> Capture:
         """The capture with more notes, each of them once."""

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import fitting, slices
+from pinprof.columns import fitting, slices, uniform
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int64
+
+_TOO_MANY = 1 << 62
+"""Combinations of values for which 64 bits do not suffice."""
 
 
 @dataclass(frozen=True)
@@ -80,24 +83,13 @@ class Groups:
 
 def group(*columns: NDArray[np.integer]) -> Groups:
     """Group rows by columns of any integers."""
-    lowest = [int(column.min(initial=column[0])) if len(column) else 0 for column in columns]
-    sizes = [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
-    if (cells := math.prod(sizes)) >= 1 << 62:
+    lowest, sizes = _extents(columns)
+    if (cells := math.prod(sizes)) >= _TOO_MANY:
         return _sparse(*columns)
-    # There may be millions of rows: one array of them is enough.
-    code = np.zeros(len(columns[0]), fitting(0, cells))
-    dense = cells <= 4 * len(code) + 1024
-    present = np.zeros(cells if dense else 0, np.int64)
-    for part in slices(len(code)):
-        cell = np.zeros(part.stop - part.start, np.int64)
-        for column, low, size in zip(columns, lowest, sizes, strict=True):
-            if size > 1:
-                cell *= size
-                cell += column[part].astype(np.int64, copy=False) - low
-        code[part] = cell
-        if dense:
-            np.add.at(present, cell, 1)
-    if dense:
+    code = _code(columns, lowest, sizes)
+    if cells <= 4 * len(code) + 1024:
+        present = np.zeros(cells, np.int64)
+        add_at(present, code, uniform(1, len(code), np.int64))
         distinct = np.flatnonzero(present)
         of, count = code, present[distinct]
         if len(distinct) < cells:
@@ -114,6 +106,33 @@ def group(*columns: NDArray[np.integer]) -> Groups:
         rest, key = np.divmod(rest, size)
         keys.append(key + low)
     return Groups((rest + lowest[0], *reversed(keys)), of, count.astype(np.int64, copy=False))
+
+
+def codes(*columns: NDArray[np.integer]) -> NDArray[np.signedinteger]:
+    """Per row a number: equal where rows agree in all columns, and in the same order as rows."""
+    lowest, sizes = _extents(columns)
+    return _sparse(*columns).of if math.prod(sizes) >= _TOO_MANY else _code(columns, lowest, sizes)
+
+
+def _extents(columns: Sequence[NDArray[np.integer]]) -> tuple[list[int], list[int]]:
+    """Per column its least value, and how many there are from that to its greatest."""
+    lowest = [int(column.min(initial=column[0])) if len(column) else 0 for column in columns]
+    return lowest, [int(column.max(initial=low)) - low + 1 for column, low in zip(columns, lowest, strict=True)]
+
+
+def _code(
+    columns: Sequence[NDArray[np.integer]], lowest: Sequence[int], sizes: Sequence[int]
+) -> NDArray[np.signedinteger]:
+    """Per row its place in a table of all combinations. There may be millions of rows: one array of them is enough."""
+    code = np.zeros(len(columns[0]), fitting(0, math.prod(sizes)))
+    for part in slices(len(code)):
+        cell = np.zeros(part.stop - part.start, np.int64)
+        for column, low, size in zip(columns, lowest, sizes, strict=True):
+            if size > 1:
+                cell *= size
+                cell += column[part].astype(np.int64, copy=False) - low
+        code[part] = cell
+    return code
 
 
 def add_at(total: Int64, index: NDArray[np.integer], values: NDArray[np.integer]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.evidence import SHARE_ERROR
-from pinprof.model import KERNEL, NO_NODE, Bool, Capture
+from pinprof.model import KERNEL, NO_NODE, Bool, Capture, Int64
 from pinprof.unnamed_runs import are_runs
 
 
@@ -15,14 +15,12 @@ def has_call_chains(capture: Capture, event: int) -> bool:
     A sample without a call chain has at most one frame. Where nothing was sampled in the kernel, or call chains exist
     elsewhere, a lone frame of user code tells enough: it is not in the kernel.
     """
-    stacks = capture.stacks
-    chosen = capture.samples.event == event
-    stack = capture.samples.stack[chosen]
-    lone = np.append((stacks.parent == NO_NODE) & ~are_runs(stacks.frames)[stacks.frame], True)[stack]
-    blind = lone & np.append(stacks.frames.mode[stacks.frame] == KERNEL, True)[stack]
-    if lone.all():
-        return not blind.any()
-    return _few(capture, chosen, blind)
+    stacks, weight = capture.stacks, capture.weight_at[event]
+    lone = np.append((stacks.parent == NO_NODE) & ~are_runs(stacks.frames)[stacks.frame], True)
+    blind = lone & np.append(stacks.frames.mode[stacks.frame] == KERNEL, True)
+    if lone[weight > 0].all():
+        return not weight[blind].any()
+    return _few(weight, blind)
 
 
 def has_kernel_names(capture: Capture, event: int) -> bool:
@@ -33,9 +31,7 @@ def has_kernel_names(capture: Capture, event: int) -> bool:
     named = np.zeros(len(stacks) + 1, np.bool_)
     for nodes in stacks.levels():
         named[nodes] = named[stacks.parent[nodes]] | known[stacks.frame[nodes]]
-    chosen = capture.samples.event == event
-    blind = np.append(kernel[stacks.frame] & ~named[:-1], False)[capture.samples.stack[chosen]]
-    return _few(capture, chosen, blind)
+    return _few(capture.weight_at[event], np.append(kernel[stacks.frame] & ~named[:-1], False))
 
 
 def lacking(capture: Capture, event: int) -> str:
@@ -45,7 +41,6 @@ def lacking(capture: Capture, event: int) -> str:
     return "" if has_kernel_names(capture, event) else "names of kernel functions"
 
 
-def _few(capture: Capture, chosen: Bool, blind: Bool) -> bool:
+def _few(weight: Int64, blind: Bool) -> bool:
     """Whether what is blind can change a share by no more than chance may."""
-    weight = capture.samples.weight[chosen].astype(np.float64)
     return bool(weight[blind].sum() <= SHARE_ERROR * weight.sum())

@@ -18,6 +18,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from pinprof.analyze.groups import group
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
 
@@ -113,17 +114,13 @@ class FlameData:
 
     def merged(self) -> FlameData:
         """The same weights without times and ranges: samples that agree in everything else become one."""
-        columns = (self.event, self.thread, self.node, self.cause, self.likely)
-        order = np.lexsort(columns[::-1])
-        table = np.stack([np.asarray(column, np.int32)[order] for column in columns])
-        fresh = np.flatnonzero(np.append(len(order) > 0, (np.diff(table, axis=1) != 0).any(axis=0))[: len(order)])
-        chosen = order[fresh]
-        weight = np.add.reduceat(self.weight[order], fresh) if len(fresh) else self.weight
+        alike = group(self.event, self.thread, self.node, self.cause, self.likely)
+        event, thread, node, cause, likely = alike.keys
         return replace(
             self,
-            node=self.node[chosen], event=self.event[chosen], cause=self.cause[chosen], likely=self.likely[chosen],
-            thread=self.thread[chosen], weight=weight,
-            time_ns=np.zeros(len(chosen), np.int64), timed=False, ranges=NO_RANGES,
+            node=node.astype(np.int32), event=event.astype(np.uint8), cause=cause.astype(np.int16),
+            likely=likely.astype(np.uint8), thread=thread.astype(np.int32), weight=alike.sum(self.weight),
+            time_ns=np.zeros(len(alike), np.int64), timed=False, ranges=NO_RANGES,
         )  # fmt: skip
 
     def columns(self) -> list[tuple[str, NDArray[np.generic]]]:

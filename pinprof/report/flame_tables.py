@@ -12,7 +12,6 @@ from pinprof.analyze import Analysis
 from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
 from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows, Thread
 from pinprof.report.names import NO_CALLCHAIN
-from pinprof.report.rows import threads_of
 
 _Value = TypeVar("_Value")
 _MOST_RUNS = 20_000_000
@@ -44,7 +43,7 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
     number = np.zeros(len(stacks.frames) + 1, np.int32)
     number[kept] = np.arange(len(kept), dtype=np.int32)
     name, dso, kind = _frames(stacks.frames, kept.tolist(), names, dsos)
-    node = np.where(samples.stack == NO_NODE, NO_NODE, place[samples.stack]).astype(np.int32)
+    node = place[samples.stack]
     node_frame, decided = number[stacks.frame[order]], _callers_up(analysis.attribution.decided, depth, place, order)
     if (node == NO_NODE).any():
         # Samples without callchain end in a function of their own, after all others.
@@ -52,7 +51,6 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         depth, decided = np.append(depth, np.int16(0)), np.append(decided, np.int16(-1))
         node_frame = np.append(node_frame, np.int32(len(name)))
         name, dso, kind = [*name, names.add(NO_CALLCHAIN)], [*dso, 0], [*kind, USER_CODE]
-    pairs, thread = threads_of(samples.pid, samples.tid)
     timed = capture.clock.source != "none"
     start = int(samples.time_ns.min()) if timed else 0
     data = FlameData(
@@ -66,10 +64,10 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         event=samples.event.astype(np.uint8),
         cause=analysis.attribution.leaf.astype(np.int16),
         likely=analysis.attribution.heuristic.astype(np.uint8),
-        thread=thread.astype(np.int32),
+        thread=capture.thread,
         weight=samples.weight,
         time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
-        threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in pairs),
+        threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in capture.sampled_threads),
         timed=timed,
         ranges=_range_rows(analysis, row_of),
         start_ns=start,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping
 
 import numpy as np
@@ -66,15 +67,18 @@ def merge_samples(capture: Capture, *columns: NDArray[np.integer]) -> MergedSamp
 
 def range_threads(capture: Capture) -> list[tuple[int, int]]:
     """Per range the (pid, tid) to show it under: of an unknown process the most sampled one, of unknown threads 0."""
-    sampled, count = np.unique(capture.samples.pid[capture.samples.pid > 0], return_counts=True)
-    main = int(sampled[count.argmax()]) if len(sampled) else 0
+    sampled: Counter[int] = Counter()
+    for (pid, _), count in capture.sampled_threads.items():
+        if pid > 0:
+            sampled[pid] += count
+    main = max(sampled, key=lambda pid: sampled[pid], default=0)
     pairs = zip(capture.ranges.pid.tolist(), capture.ranges.tid.tolist(), strict=True)
     return [(pid if pid >= 0 else main, max(tid, 0)) for pid, tid in pairs]
 
 
 def thread_names(capture: Capture) -> Mapping[tuple[int, int], str]:
     """(pid, tid) → name of every thread with samples, ranges or calls, ascending; `thread 7` where it has no name."""
-    known = {*threads_in(capture.samples.pid, capture.samples.tid), *range_threads(capture)}
+    known = {*capture.sampled_threads, *range_threads(capture)}
     if capture.activity is not None:
         calls = capture.activity.calls
         known.update(threads_in(calls.pid, calls.tid))
@@ -115,9 +119,8 @@ def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:
 
 def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:
     """(pid, tid) → number of every thread that a reader can choose: sampled ones first, in ascending order."""
-    sampled = threads_in(capture.samples.pid, capture.samples.tid)
     others = [thread for thread in thread_names(capture) if thread[1] > 0]
-    return {thread: number for number, thread in enumerate(dict.fromkeys([*sampled, *others]))}
+    return {thread: number for number, thread in enumerate(dict.fromkeys([*capture.sampled_threads, *others]))}
 
 
 def _nameless(tid: int) -> str:

@@ -11,10 +11,12 @@ from dataclasses import replace
 from typing import Self
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pinprof.analyze.groups import group
+from pinprof.analyze.groups import codes
+from pinprof.columns import is_uniform, narrowed, uniform
 from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64
+from pinprof.model import Int32, Int64
 from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
 
 MOST_ROWS = 1_000_000
@@ -50,15 +52,17 @@ def in_steps(data: FlameData, rows: int = MOST_ROWS, runs: int = MOST_RUNS, size
 class Moments:
     """Rows of several kinds over time; of one kind, those of one step become one."""
 
-    order: Int64
+    order: Int32
     """Row numbers, by kind and then by time; columns with the next two."""
-    kind: Int64
+    kind: NDArray[np.signedinteger]
     time_ns: Int64
 
     @classmethod
-    def of(cls, kind: Int64, time_ns: Int64) -> Self:
+    def of(cls, kind: NDArray[np.signedinteger], time_ns: Int64) -> Self:
         """Of rows in the order of time."""
-        order = np.argsort(kind, kind="stable")
+        if is_uniform(kind):
+            return cls(np.arange(len(kind), dtype=np.int32), kind, time_ns)
+        order = np.argsort(kind, kind="stable").astype(np.int32)
         return cls(order, kind[order], time_ns[order])
 
     def begins(self, step_ns: int) -> Int64:
@@ -73,9 +77,9 @@ class _Alike:
     """Samples by what they have in common beside their time."""
 
     data: FlameData
-    ranges: Int64
+    ranges: NDArray[np.signedinteger]
     """Per sample, which ranges it is in: equal numbers, equal ranges."""
-    nested: Int64
+    nested: NDArray[np.signedinteger]
     """Per sample, in how many paths of ranges."""
     bundles: Moments
     """A kind is what agrees in everything but time and weight; kinds ascend by `ranges`."""
@@ -85,13 +89,15 @@ class _Alike:
     @classmethod
     def of(cls, data: FlameData) -> Self:
         ranges, nested = _inside(data)
-        bundle = group(ranges, data.event, data.thread, data.node, data.cause, data.likely).of
+        bundle = codes(ranges, data.event, data.thread, data.node, data.cause, data.likely)
         return cls(data, ranges, nested, Moments.of(bundle, data.time_ns), Moments.of(ranges, data.time_ns))
 
     def fit(self, step: int, rows: int, runs: int) -> bool:
         """Whether there are at most so many rows, and surely no more runs of them in ranges."""
         if len(self.bundles.begins(step)) > rows:
             return False
+        if not len(self.data.ranges.path):
+            return True
         inside = self.inside
         return int(self.nested[inside.order[inside.begins(step)]].sum()) <= runs
 
@@ -108,12 +114,15 @@ class _Alike:
         return replace(data, **columns, weight=weight, time_ns=moment[again] * step, ranges=ranges, step_ns=step)
 
 
-def _inside(data: FlameData) -> tuple[Int64, Int64]:
+def _inside(data: FlameData) -> tuple[NDArray[np.signedinteger], NDArray[np.signedinteger]]:
     """Per sample a number for the set of ranges that it is in, and in how many it is.
 
     Sets are told apart by sums of one random number for each path; two of them are taken for one another with a chance
     of one in 10^13 where there are a million.
     """
+    if not len(data.ranges.path):
+        nothing = uniform(0, len(data.node), np.int8)
+        return nothing, nothing
     chance, size = np.random.default_rng(0), len(data.node) + 1
     paths = int(data.ranges.path.max(initial=-1)) + 1
     sums = []
@@ -122,10 +131,10 @@ def _inside(data: FlameData) -> tuple[Int64, Int64]:
         np.add.at(change, data.ranges.first, number[data.ranges.path])
         np.add.at(change, data.ranges.last, -number[data.ranges.path])
         sums.append(np.cumsum(change)[:-1])
-    return np.unique(sums[0], return_inverse=True)[1].reshape(-1).astype(np.int64), sums[1]
+    return narrowed(np.unique(sums[0], return_inverse=True)[1].reshape(-1)), narrowed(sums[1])
 
 
-def _runs(data: FlameData, inside: Int64, row: Int64) -> RangeRows:
+def _runs(data: FlameData, inside: NDArray[np.signedinteger], row: Int32) -> RangeRows:
     """The ranges of merged rows, each of which is in the ranges of its sample `row`."""
     ranges = data.ranges
     if not len(ranges.path):

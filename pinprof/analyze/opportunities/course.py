@@ -87,7 +87,7 @@ def _possible(capture: Capture, calls: Calls | None) -> bool:
     times = [samples.time_ns, samples.weight]
     if calls is not None:
         times += [calls.table.start_ns, calls.table.end_ns]
-    within = all(bool((np.abs(column.astype(np.float64)) < LATEST_NS).all()) for column in times)
+    within = all(int(column.min(initial=0)) > -LATEST_NS and int(column.max(initial=0)) < LATEST_NS for column in times)
     weighs = float(samples.weight.sum(dtype=np.float64)) < LATEST_NS
     return within and weighs and bool((samples.weight >= 0).all())
 

@@ -18,7 +18,7 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.columns import Bool, Int32, Int64, pack, unpack
+from pinprof.columns import Bool, Int64, pack, slices, unpack
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, Capture, clock_event
 
@@ -57,18 +57,22 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
     timed = (spans | (samples.event == clock)) & (samples.pid > 0) & (samples.tid > 0)
     timed &= ~kernel_threads(capture)
     pids = _program(capture, timed)
-    timed &= np.isin(samples.pid, pids)
+    of_program = np.isin([pid for pid, _ in capture.sampled_threads], pids)
+    timed &= of_program[capture.thread]
     if not timed.any():
         return None
     thread = _driving(calls, pids) if calls is not None else None
     if thread is None:
-        thread = _working(capture, attribution, timed, spans)
+        thread = _working(capture, attribution, timed, spans, pids)
     return Critical(*thread, pids)
 
 
 def _program(capture: Capture, timed: Bool) -> Int64:
     """The processes of the program among those with samples: those somebody told of, else all that can be."""
-    pids = np.unique(capture.samples.pid[timed]).astype(np.int64)
+    seen = np.zeros(len(capture.sampled_threads), np.bool_)
+    for part in slices(len(timed)):
+        seen[capture.thread[part][timed[part]]] = True
+    pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
     if not _system_wide(capture):
         return pids
     told: list[int] = [process.pid for process in capture.memory.processes] if capture.memory else []
@@ -122,36 +126,34 @@ def _driving(calls: Calls, pids: Int64) -> tuple[int, int] | None:
     return int(processes[process]), int(tid[mine][np.argmax(time[mine])])
 
 
-def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Bool) -> tuple[int, int]:
+def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Bool, pids: Int64) -> tuple[int, int]:
     """The main thread of the process that works; the busiest thread where the main one was not recorded."""
     samples = capture.samples
-    pids, of = np.unique(samples.pid[timed], return_inverse=True)
-    of = of.reshape(-1)
-    weight, waits = samples.weight[timed], spans[timed]
-    main = samples.pid[timed] == samples.tid[timed]
-    # A thread that could run counts as one that does: on a busy machine it is late, not idle.
-    ready = attribution.leaf[timed] == LEAF["wait.runnable"]
-    time = np.zeros(len(pids), np.int64)
-    np.add.at(time, of, np.where(waits & ~ready, 0, weight))
-    awaits = waits & main & AWAITS[attribution.leaf[timed]]
-    waited = np.zeros(len(pids), np.int64)
-    np.add.at(waited, of, np.where(awaits, weight, 0))
-    begin = np.full(len(pids), np.iinfo(np.int64).max)
-    end = np.zeros(len(pids), np.int64)
-    np.minimum.at(begin, of, samples.time_ns[timed] - np.where(waits, 0, weight))
-    np.maximum.at(end, of, samples.time_ns[timed] + np.where(waits, weight, 0))
+    time, waited, end = (np.zeros(len(pids), np.int64) for _ in range(3))
+    begin, has_main = np.full(len(pids), np.iinfo(np.int64).max), np.zeros(len(pids), np.bool_)
+    for part in slices(len(samples)):
+        row = np.flatnonzero(timed[part]) + part.start
+        of, waits = np.searchsorted(pids, samples.pid[row]), spans[row]
+        weight, leaf = samples.weight[row], attribution.leaf[row]
+        main = samples.pid[row] == samples.tid[row]
+        # A thread that could run counts as one that does: on a busy machine it is late, not idle.
+        np.add.at(time, of, np.where(waits & (leaf != LEAF["wait.runnable"]), 0, weight))
+        np.add.at(waited, of, np.where(waits & main & AWAITS[leaf], weight, 0))
+        np.minimum.at(begin, of, samples.time_ns[row] - np.where(waits, 0, weight))
+        np.maximum.at(end, of, samples.time_ns[row] + np.where(waits, weight, 0))
+        has_main[of[main]] = True
     score = np.where(_launchers(capture, pids, time, begin, end), -1, time + waited)
     # Of equal ones the first: a parent begins before its children.
     process = int(np.lexsort((begin, -score))[0])
     pid = int(pids[process])
-    mine = of == process
-    if (mine & main).any():
+    if has_main[process]:
         return pid, pid
-    tids, thread = np.unique(samples.tid[timed][mine], return_inverse=True)
-    return pid, int(tids[np.argmax(np.bincount(thread.reshape(-1), weight[mine]))])
+    mine = np.flatnonzero(timed & (samples.pid == pid))
+    tids, thread = np.unique(samples.tid[mine], return_inverse=True)
+    return pid, int(tids[np.argmax(np.bincount(thread.reshape(-1), samples.weight[mine]))])
 
 
-def _launchers(capture: Capture, pids: Int32, time: Int64, begin: Int64, end: Int64) -> Bool:
+def _launchers(capture: Capture, pids: Int64, time: Int64, begin: Int64, end: Int64) -> Bool:
     """Which processes hardly compute while another program, which began later, does.
 
     A process that starts several of its own kind at once shares its work among them and is no launcher.
@@ -174,7 +176,7 @@ def _launchers(capture: Capture, pids: Int32, time: Int64, begin: Int64, end: In
     return result
 
 
-def _programs(capture: Capture, pids: Int32) -> list[frozenset[str]]:
+def _programs(capture: Capture, pids: Int64) -> list[frozenset[str]]:
     """What each process executes: the files that its stacks begin in; its name where they do not tell."""
     samples, stacks = capture.samples, capture.stacks
     frames = stacks.frames

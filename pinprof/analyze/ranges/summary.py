@@ -27,14 +27,12 @@ class _Tally:
             attribution.leaf,
             attribution.work,
             attribution.groups,
-            attribution.heuristic,
+            attribution.heuristic.view(np.int8),
         )
-        sizes = (max(1, len(self.events)), len(CATEGORIES), len(WORK_ATTRIBUTES), 1 << len(GROUPS), 2)
-        raw = np.ravel_multi_index(tuple(column.astype(np.int64) for column in columns), sizes)
-        distinct, code = np.unique(raw, return_inverse=True)
-        self.code: Int64 = code.reshape(-1).astype(np.int64)
-        self.outcome = [column.tolist() for column in np.unravel_index(distinct, sizes)]
-        self.size = len(distinct)
+        outcomes = group(*columns)
+        self.code = outcomes.of
+        self.outcome = [column.tolist() for column in outcomes.keys]
+        self.size = len(outcomes)
 
     def results(self, weights: Mapping[int, tuple[int, int]]) -> tuple[EventResult, ...]:
         """One result per event from code → (weight, samples)."""

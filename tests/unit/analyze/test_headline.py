@@ -40,7 +40,7 @@ def test_without_a_pinning_call_the_outermost_range_is_told_by_its_memory_costs(
     told = " is page faults; 25 % is staging copies by the driver (100 ms sampled)."
     assert analyze(data).headline == "52 % of the work range" + told
     scenario = {"name": "pageable", "backend": "host"}
-    named = type(data)(**{**data.__dict__, "manifest": capture([], scenario=scenario).manifest})
+    named = replace(data, manifest=capture([], scenario=scenario).manifest)
     assert analyze(named).headline == "52 % of pageable (host emulation)" + told
 
 

@@ -116,7 +116,7 @@ def test_of_enough_samples_a_share_is_known_to_ten_points(share: float) -> None:
 
 def test_without_ranges_first_touch_is_a_share_of_pinning() -> None:
     data = mixed({"pin.faultin": 20, "pin.walk": 20}, each=5)
-    bare = Capture(**{**data.__dict__, "ranges": capture([]).ranges})
+    bare = replace(data, ranges=capture([]).ranges)
     assert verdict(bare, "first-touch-in-pin").status == "fired"
 
 

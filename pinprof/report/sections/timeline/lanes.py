@@ -14,7 +14,7 @@ from pinprof.analyze import Analysis
 from pinprof.analyze.activity.calls import purpose_of
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
-from pinprof.columns import pack
+from pinprof.columns import rows_of
 from pinprof.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, thread_numbers, timed_span
@@ -140,7 +140,7 @@ def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int
     the samples, alone or together with the threads whose names are equal up to digits.
     """
     capture = analysis.capture
-    work = _amounts(capture.samples.pid, capture.samples.tid)
+    work = capture.sampled_threads
     threshold = QUIET * sum(work.values())
     active = set(range_threads(capture))
     # Whom others wait for is to be seen, however little it does besides.
@@ -178,18 +178,17 @@ def _densities(
     """The length of a step, the finest or that doubled until there are few enough; and one density per chosen thread,
     one per pool, and one for all other threads together.
     """
-    samples, main = analysis.capture.samples, analysis.main
+    capture, main = analysis.capture, analysis.main
+    samples = capture.samples
     assert main is not None
     event = next(number for number, result in enumerate(analysis.events) if result is main)
-    row = np.flatnonzero(samples.event == event)
-    thread = pack(samples.pid[row], samples.tid[row])
+    row = rows_of(samples.event == event)
     titles = [*((heading, [pair]) for pair, heading in chosen.items()), *pooled.items()]
-    place = np.full(len(row), len(titles), np.int64)
-    for number, (_, pairs) in enumerate(titles):
-        pids, tids = (np.array(column) for column in zip(*pairs, strict=True))
-        place[np.isin(thread, pack(pids, tids))] = number
+    shown = {pair: number for number, (_, pairs) in enumerate(titles) for pair in pairs}
+    place = np.array([shown.get(pair, len(titles)) for pair in capture.sampled_threads], np.int32)
     leaves = len(CATEGORIES)
-    moments = Moments.of(place * leaves + analysis.attribution.leaf[row], samples.time_ns[row] - start)
+    kind = place[capture.thread[row]] * np.int32(leaves) + analysis.attribution.leaf[row]
+    moments = Moments.of(kind, samples.time_ns[row] - start)
     bin_ns = finest
     while len(begin := moments.begins(bin_ns)) > CELLS and bin_ns <= int(moments.time_ns.max()):
         bin_ns *= 2
