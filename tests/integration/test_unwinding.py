@@ -167,18 +167,22 @@ class Mallinfo2(ctypes.Structure):
         return int(self.number_7 + self.number_4)
 
 
-def test_processes_take_no_memory_once_they_are_gone() -> None:
+@pytest.mark.parametrize("end_first", [False, True], ids=["in order", "the end is told first"])
+def test_processes_take_no_memory_once_they_are_gone(end_first: bool) -> None:
     library, libc = Library(), ctypes.CDLL(None)
     if not hasattr(libc, "mallinfo2"):
         pytest.skip("the C library has no mallinfo2")
     libc.mallinfo2.restype = Mallinfo2
     used = []
     for number in range(60_000):
-        pid, now = 100 + number, 1000 * (1 + number)
-        library.rewrite(
-            told(7, 0, struct.pack("<IIIIQ", pid, 9, pid, 9, now), now)
-            + told(4, 0, struct.pack("<IIIIQ", pid, 9, pid, 9, now + 1), now + 1)
-        )
+        pid, now = 100 + number, 5_000_000 * (1 + number)
+        records = [
+            told(7, 0, struct.pack("<IIIIQ", pid, 9, pid, 9, now), now),
+            mapping("/bin/true", pid, 4096, 0x400000, time=now + 1),
+            told(4, 0, struct.pack("<IIIIQ", pid, 9, pid, 9, now + 2), now + 2),
+        ]
+        for record in reversed(records) if end_first else records:
+            library.rewrite(record)
         if number % 20_000 == 19_999:
             used.append(libc.mallinfo2().used)
     # A process has 40 bytes of a table at least.

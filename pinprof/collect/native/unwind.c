@@ -81,6 +81,7 @@ struct process {
     int32_t pid;
     bool ended;
     uint64_t begun; /* when its address space began */
+    uint64_t gone;  /* when it ended: what happened before may be told later, by another processor */
     uint32_t count, room;
     struct mapping *maps; /* ascending */
 };
@@ -336,12 +337,20 @@ static size_t place_of(const struct process *processes, size_t room, int32_t pid
     return at;
 }
 
+/* Nanoseconds after its end in which what a process did before may still be told. */
+static const uint64_t LINGERS = 2000000000;
+
+static bool is_known(const struct unwinder *u, const struct process *p)
+{
+    return p->maps || p->begun || p->gone + LINGERS > u->latest;
+}
+
 /* A larger table, or as large a one without those of which nothing is known any more. */
 static bool make_room(struct unwinder *u)
 {
     size_t known = 0;
     for (size_t n = 0; n < u->process_room; n++)
-        known += u->processes[n].maps || u->processes[n].begun;
+        known += u->processes[n].pid && is_known(u, &u->processes[n]);
     size_t room = 64;
     while (room < 4 * (known + 1))
         room *= 2;
@@ -349,7 +358,7 @@ static bool make_room(struct unwinder *u)
     if (!fresh)
         return false;
     for (size_t n = 0; n < u->process_room; n++)
-        if (u->processes[n].maps || u->processes[n].begun)
+        if (u->processes[n].pid && is_known(u, &u->processes[n]))
             fresh[place_of(fresh, room, u->processes[n].pid)] = u->processes[n];
     free(u->processes);
     u->processes = fresh;
@@ -369,6 +378,15 @@ static struct process *process_of(struct unwinder *u, int32_t pid, bool create)
         *p = (struct process){.pid = pid};
         u->process_count++;
     }
+    return p;
+}
+
+/* The process as it is at a time; what it did before it ended does not bring it back. */
+static struct process *process_at(struct unwinder *u, int32_t pid, uint64_t time)
+{
+    struct process *p = process_of(u, pid, true);
+    if (p && p->ended && time > p->gone)
+        p->ended = false;
     return p;
 }
 
@@ -455,7 +473,7 @@ static void note_mapping(
     memcpy(&offset, body + 24, 8);
     if (path_at == 64)
         memcpy(&protection, body + 56, 4);
-    struct process *p = protection & 4 && start + length > start ? process_of(u, pid, true) : NULL;
+    struct process *p = protection & 4 && start + length > start ? process_at(u, pid, time) : NULL;
     if (p && time >= p->begun)
         add_mapping(
             p, (struct mapping){start, start + length, offset, time, open_file(u, pid, (const char *)body + path_at)});
@@ -467,10 +485,9 @@ static void note_fork(struct unwinder *u, uint64_t time, const uint8_t *body, si
     if (size < 16)
         return;
     memcpy(ids, body, 8);
-    if (ids[0] == ids[1] || !process_of(u, ids[0], true))
+    if (ids[0] == ids[1] || !process_at(u, ids[0], time))
         return;
-    struct process *child = process_of(u, ids[0], true), *parent = process_of(u, ids[1], false);
-    child->ended = false;
+    struct process *child = process_at(u, ids[0], time), *parent = process_of(u, ids[1], false);
     if (child->begun > time)
         return; /* It is another program by now. */
     begin(child, time);
@@ -505,15 +522,17 @@ static void note(struct unwinder *u, uint32_t type, uint16_t misc, uint64_t time
     case RECORD_COMM:
         if (misc & MISC_COMM_EXEC && size >= 8) {
             memcpy(ids, body, 8);
-            if ((p = process_of(u, ids[0], true)) && time >= p->begun)
+            if ((p = process_at(u, ids[0], time)) && time >= p->begun)
                 begin(p, time);
         }
         break;
     case RECORD_EXIT: /* pid, ppid, tid, ptid */
         if (size >= 16) {
             memcpy(ids, body, 16);
-            if (ids[0] == ids[2] && (p = process_of(u, ids[0], false)))
+            if (ids[0] == ids[2] && (p = process_of(u, ids[0], true))) {
                 p->ended = true;
+                p->gone = time;
+            }
         }
         break;
     }
@@ -526,7 +545,7 @@ static void forget_ended(struct unwinder *u)
         if (p->pid && p->ended) {
             free(p->maps);
             /* The place stays taken until there is a new table, so that others are found behind it. */
-            *p = (struct process){.pid = p->pid};
+            *p = (struct process){.pid = p->pid, .ended = true, .gone = p->gone};
         }
     }
 }
