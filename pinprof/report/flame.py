@@ -42,6 +42,13 @@ class Thread:
     pid: int
     tid: int
     name: str
+    several: bool = False
+    """It stands for many, which the name counts."""
+
+    @property
+    def title(self) -> str:
+        """The name and the number, as readers choose it."""
+        return self.name if self.several else f"{self.name} {self.tid}".strip()
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ import numpy as np
 
 from pinprof.analyze import Analysis
 from pinprof.model import KERNEL, NO_NODE, Bool, FrameTable, Int16, Int32, StackTable
-from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows, Thread
+from pinprof.report.flame import KERNEL_CODE, MODULE_CODE, NO_RANGES, ROOT, USER_CODE, FlameData, RangeRows
 from pinprof.report.names import NO_CALLCHAIN
+from pinprof.report.threads import numbered_threads, thread_numbers
 
 _Value = TypeVar("_Value")
 _MOST_RUNS = 20_000_000
@@ -51,6 +52,10 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         depth, decided = np.append(depth, np.int16(0)), np.append(decided, np.int16(-1))
         node_frame = np.append(node_frame, np.int32(len(name)))
         name, dso, kind = [*name, names.add(NO_CALLCHAIN)], [*dso, 0], [*kind, USER_CODE]
+    threads, thread = numbered_threads(capture, sampled=True), capture.thread
+    if len(threads) < len(capture.sampled_threads):
+        numbers = thread_numbers(capture)
+        thread = np.array([numbers[pair] for pair in capture.sampled_threads], np.int32)[thread]
     timed = capture.clock.source != "none"
     start = int(samples.time_ns.min()) if timed else 0
     data = FlameData(
@@ -64,10 +69,10 @@ def flame_data(analysis: Analysis, row_of: Int32) -> FlameData | None:
         event=samples.event.astype(np.uint8),
         cause=analysis.attribution.leaf.astype(np.int16),
         likely=analysis.attribution.heuristic.astype(np.uint8),
-        thread=capture.thread,
+        thread=thread,
         weight=samples.weight,
         time_ns=samples.time_ns - start if timed else np.zeros(len(node), np.int64),
-        threads=tuple(Thread(pid, tid, capture.threads.get((pid, tid), "")) for pid, tid in capture.sampled_threads),
+        threads=threads,
         timed=timed,
         ranges=_range_rows(analysis, row_of),
         start_ns=start,

@@ -10,14 +10,14 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.attribution.row import Category
 from pinprof.report import sections
 from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
-from pinprof.report.flame import Thread
 from pinprof.report.flame_tables import flame_data
 from pinprof.report.instances import instance_data
 from pinprof.report.names import without_home
-from pinprof.report.rows import thread_names, thread_numbers, timed_span
+from pinprof.report.rows import timed_span
 from pinprof.report.section import picked
 from pinprof.report.shown import shown_ranges
 from pinprof.report.steps import in_steps
+from pinprof.report.threads import numbered_threads
 
 
 def build(analysis: Analysis, *, drawn: bool = True) -> ReportData:
@@ -32,7 +32,7 @@ def _shared(analysis: Analysis, *, drawn: bool) -> Shared:
     capture = analysis.capture
     shown = shown_ranges(analysis.ranges)
     flame = flame_data(analysis, shown.place)
-    calls, span, titles = capture.manifest.scenario.get("calls"), timed_span(capture), thread_names(capture)
+    calls, span = capture.manifest.scenario.get("calls"), timed_span(capture)
     return Shared(
         headline=analysis.answer,
         capture=_facts(analysis),
@@ -40,20 +40,13 @@ def _shared(analysis: Analysis, *, drawn: bool) -> Shared:
         events=analysis.events,
         ranges=analysis.ranges,
         flame=in_steps(flame) if flame and drawn else flame,
-        threads=tuple(
-            Thread(pid, tid, _title(titles.get((pid, tid), ""), tid)) for pid, tid in thread_numbers(capture)
-        ),
+        threads=numbered_threads(capture),
         activity=analysis.activity,
         start_ns=span[0] if span else None,
         instances=instance_data(analysis, shown.place) if span and drawn else None,
         phase_calls={str(phase): str(call) for phase, call in calls.items()} if isinstance(calls, dict) else {},
         drawn=drawn,
     )
-
-
-def _title(name: str, tid: int) -> str:
-    """A thread's name without its number, which stands beside it."""
-    return "" if name == f"thread {tid}" else name
 
 
 _RULES = {

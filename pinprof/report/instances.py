@@ -15,8 +15,9 @@ from pinprof.analyze.groups import group
 from pinprof.columns import in_order
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64
-from pinprof.report.rows import range_threads, start_ns, thread_numbers, threads_of
+from pinprof.report.rows import range_threads, start_ns, threads_of
 from pinprof.report.thinning import Spans, thin
+from pinprof.report.threads import thread_numbers
 
 ROW_LIMIT = 12_000
 """Rows of one kind, about."""

@@ -117,12 +117,6 @@ def threads_of(pid: Int32, tid: Int32) -> tuple[list[tuple[int, int]], Int64]:
     return pairs_of(keys), of.reshape(-1).astype(np.int64)
 
 
-def thread_numbers(capture: Capture) -> dict[tuple[int, int], int]:
-    """(pid, tid) → number of every thread that a reader can choose: sampled ones first, in ascending order."""
-    others = [thread for thread in thread_names(capture) if thread[1] > 0]
-    return {thread: number for number, thread in enumerate(dict.fromkeys([*capture.sampled_threads, *others]))}
-
-
 def _nameless(tid: int) -> str:
     return f"thread {tid}" if tid > 0 else "all threads"
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import codes
-from pinprof.columns import is_uniform, narrowed, uniform
+from pinprof.columns import is_uniform, narrowed, slices, taken, uniform
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int32, Int64
 from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
@@ -67,9 +67,12 @@ class Moments:
 
     def begins(self, step_ns: int) -> Int64:
         """The places in `order` where a step of a kind begins, ascending."""
-        moment = self.time_ns // step_ns
-        fresh = (np.diff(moment) != 0) | (np.diff(self.kind) != 0)
-        return np.flatnonzero(np.append(len(self.order) > 0, fresh)[: len(self.order)])
+        found = [np.arange(min(len(self.order), 1))]
+        for part in slices(len(self.order)):
+            rows = slice(max(part.start - 1, 0), part.stop)
+            fresh = (np.diff(self.time_ns[rows] // step_ns) != 0) | (np.diff(self.kind[rows]) != 0)
+            found.append(np.flatnonzero(fresh) + rows.start + 1)
+        return np.concatenate(found)
 
 
 @dataclass(frozen=True)
@@ -109,7 +112,7 @@ class _Alike:
         again = np.argsort(moment, kind="stable")
         row = order[begin][again]
         columns = {name: getattr(data, name)[row] for name in ("node", "event", "cause", "likely", "thread")}
-        weight = np.add.reduceat(data.weight[order], begin)[again]
+        weight = np.add.reduceat(taken(data.weight, order), begin)[again]
         ranges = _runs(data, self.ranges, row)
         return replace(data, **columns, weight=weight, time_ns=moment[again] * step, ranges=ranges, step_ns=step)
 

@@ -184,8 +184,7 @@ def _shared_data(report: ReportData) -> dict[str, Any]:
             {"name": printable(event.name), "unit": event.unit, "spans": event.event.spans} for event in report.events
         ],
         "threads": [
-            printable(f"{thread.name} {thread.tid}".strip())
-            for thread in report.threads or (report.flame.threads if report.flame else ())
+            printable(thread.title) for thread in report.threads or (report.flame.threads if report.flame else ())
         ],
         "title": re.sub(r"[^\w.-]+", "-", report.capture.path) or "pinprof",
         "instances": None,

@@ -17,13 +17,14 @@ from pinprof.analyze.groups import group
 from pinprof.columns import rows_of
 from pinprof.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
-from pinprof.report.rows import is_timed, pools, range_threads, thread_names, thread_numbers, timed_span
+from pinprof.report.rows import is_timed, pools, range_threads, thread_names, timed_span
 from pinprof.report.sections.memory import Memory
 from pinprof.report.sections.timeline.gpu_lanes import allocations, fault_lanes, gpu_lanes
 from pinprof.report.sections.timeline.model import INTERVALS, Density, HeldUp, Lane, MemoryUse, Timeline
 from pinprof.report.steps import Moments
 from pinprof.report.styles import MARK, PHASES, PURPOSES, RANGE, Style
 from pinprof.report.thinning import MERGED, Spans, thin
+from pinprof.report.threads import thread_numbers
 
 THREADS = 12
 """Threads with lanes of their own: those with most to show."""
@@ -89,7 +90,7 @@ def timeline(analysis: Analysis) -> Timeline | None:
         left_out=left_out,
         threads={
             **{heading: (numbers[pair],) for pair, heading in chosen.items() if pair in numbers},
-            **{heading: tuple(numbers[pair] for pair in pairs if pair in numbers) for heading, pairs in pooled.items()},
+            **{heading: _numbers(pairs, numbers) for heading, pairs in pooled.items()},
         },
     )
 
@@ -158,6 +159,11 @@ def _threads(analysis: Analysis) -> tuple[Threads, dict[str, list[tuple[int, int
     pooled = {title: alike[title] for title in heaviest[:POOLS]}
     left_out = len({*work, *active}) - len(busiest) - sum(map(len, pooled.values()))
     return {pair: _heading(titles.get(pair, ""), pair[1]) for pair in busiest}, pooled, left_out
+
+
+def _numbers(pairs: list[tuple[int, int]], numbers: dict[tuple[int, int], int]) -> tuple[int, ...]:
+    """Of the threads that a reader can choose, each once."""
+    return tuple(dict.fromkeys(numbers[pair] for pair in pairs if pair in numbers))
 
 
 def _heading(name: str, tid: int) -> str:
