@@ -20,7 +20,7 @@ from pinprof.collect.recorder import Recorder
 
 _PR_SET_NAME = 15
 _SELF = Path("/proc/self")
-_OBJECTS = (2_000, 10, 10)
+_OBJECTS = (20_000, 10, 10)
 """New objects after which Python looks for garbage, and how often it looks at older ones."""
 
 
@@ -49,7 +49,8 @@ def collector_environment() -> dict[str, str]:
 
 
 def _run(module: str, name: str, arguments: Sequence[str]) -> int:
-    # The command line leaves garbage alone; a recorder may run for days.
+    # The command line leaves garbage alone; a recorder may run for days. What was imported stays, and is not looked at.
+    gc.freeze()
     gc.set_threshold(*_OBJECTS)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)

@@ -30,7 +30,7 @@ def test_record_takes_a_collector_or_none_wherever_it_stands(
     asked: list[tuple[Any, ...]] = []
 
     def note(collectors: str, command: list[str], name: str, *_: Any, **__: Any) -> int:
-        asked.append((collectors, command[3], name))
+        asked.append((collectors, command[4], name))
         return 0
 
     monkeypatch.setattr(run, "record", note)
