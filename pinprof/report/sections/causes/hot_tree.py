@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from pinprof.analyze.groups import add_at
+from pinprof.columns import slices
 from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Bool, Int16, Int32, Int64, UInt8
+from pinprof.model import NO_NODE, Int16, Int32, Int64, UInt8
 from pinprof.report.flame import FlameData
 
 NO_CAUSE = -1
@@ -42,26 +44,27 @@ def hot_trees(data: FlameData, events: int) -> tuple[HotTree, ...]:
 
 
 def _hot_tree(data: FlameData, event: int, parent: Int32, ends: Int32) -> HotTree | None:
-    rows = np.flatnonzero((data.event == event) & (data.weight > 0))
-    if not len(rows):
+    counted = (data.event == event) & (data.weight > 0)
+    if not counted.any():
         return None
-    node, weight, cause = data.node[rows], data.weight[rows], data.cause[rows]
     size = len(data.depth)
 
-    def below(nodes: Int32, chosen: slice | Bool = slice(None)) -> Int64:
+    def running(cause: int | None = None) -> Int64:
+        """The sums of the nodes before each, and of all."""
         own = np.zeros(size + 1, np.int64)
-        np.add.at(own, node[chosen] + 1, weight[chosen])
-        running = np.cumsum(own)
-        return np.asarray(running[ends[nodes]] - running[nodes])
+        for part in slices(len(counted)):
+            chosen = counted[part] if cause is None else counted[part] & (data.cause[part] == cause)
+            add_at(own, data.node[part][chosen] + 1, data.weight[part][chosen])
+        return np.cumsum(own)
 
-    total = below(np.arange(size, dtype=np.int32))
-    whole = int(weight.sum())
+    sums = running()
+    total, whole = sums[ends] - sums[:-1], int(sums[-1])
     hot = np.flatnonzero(total >= max(1, SMALLEST_SHARE * whole)).astype(np.int32)
     hot = hot[np.lexsort((hot, -total[hot], data.depth[hot]))]
     best, most = np.full(len(hot) + 1, NO_CAUSE, np.int16), np.zeros(len(hot) + 1, np.int64)
-    for present in np.unique(cause).tolist():
-        chosen = cause == present
-        here = np.concatenate([[weight[chosen].sum()], below(hot, chosen)])
+    for present in np.unique(data.cause[counted]).tolist():
+        sums = running(present)
+        here = np.concatenate([sums[-1:], sums[ends[hot]] - sums[hot]])
         better = here > most
         best[better], most[better] = present, here[better]
     totals = np.concatenate([[whole], total[hot]]).astype(np.int64)
