@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pinprof.analyze.groups import codes
 from pinprof.columns import is_uniform, narrowed, slices, taken, uniform
 from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64
+from pinprof.model import Bool, Int32, Int64
 from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
 
 MOST_ROWS = 1_000_000
@@ -54,23 +54,28 @@ class Moments:
 
     order: Int32
     """Row numbers, by kind and then by time; columns with the next two."""
-    kind: NDArray[np.signedinteger]
+    first: Bool
+    """Where a kind begins."""
     time_ns: Int64
 
     @classmethod
     def of(cls, kind: NDArray[np.signedinteger], time_ns: Int64) -> Self:
         """Of rows in the order of time."""
+        first = np.zeros(len(kind), np.bool_)
+        first[:1] = True
         if is_uniform(kind):
-            return cls(np.arange(len(kind), dtype=np.int32), kind, time_ns)
+            return cls(np.arange(len(kind), dtype=np.int32), first, time_ns)
         order = np.argsort(kind, kind="stable").astype(np.int32)
-        return cls(order, kind[order], time_ns[order])
+        for part in slices(len(kind)):
+            first[part.start + 1 : part.stop + 1] = np.diff(kind[order[part.start : part.stop + 1]]) != 0
+        return cls(order, first, time_ns[order])
 
     def begins(self, step_ns: int) -> Int64:
         """The places in `order` where a step of a kind begins, ascending."""
         found = [np.arange(min(len(self.order), 1))]
         for part in slices(len(self.order)):
             rows = slice(max(part.start - 1, 0), part.stop)
-            fresh = (np.diff(self.time_ns[rows] // step_ns) != 0) | (np.diff(self.kind[rows]) != 0)
+            fresh = (np.diff(self.time_ns[rows] // step_ns) != 0) | self.first[rows][1:]
             found.append(np.flatnonzero(fresh) + rows.start + 1)
         return np.concatenate(found)
 
@@ -87,13 +92,15 @@ class _Alike:
     bundles: Moments
     """A kind is what agrees in everything but time and weight; kinds ascend by `ranges`."""
     inside: Moments
-    """A kind is what agrees in `ranges`."""
+    """A kind is what agrees in `ranges`; the same where there are none."""
 
     @classmethod
     def of(cls, data: FlameData) -> Self:
         ranges, nested = _inside(data)
         bundle = codes(ranges, data.event, data.thread, data.node, data.cause, data.likely)
-        return cls(data, ranges, nested, Moments.of(bundle, data.time_ns), Moments.of(ranges, data.time_ns))
+        bundles = Moments.of(bundle, data.time_ns)
+        inside = Moments.of(ranges, data.time_ns) if len(data.ranges.path) else bundles
+        return cls(data, ranges, nested, bundles, inside)
 
     def fit(self, step: int, rows: int, runs: int) -> bool:
         """Whether there are at most so many rows, and surely no more runs of them in ranges."""

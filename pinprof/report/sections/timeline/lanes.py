@@ -199,7 +199,7 @@ def _densities(
     while len(begin := moments.begins(bin_ns)) > CELLS and bin_ns <= int(moments.time_ns.max()):
         bin_ns *= 2
     weight = np.add.reduceat(samples.weight[row][moments.order], begin) if len(begin) else _NO_WEIGHTS
-    place, cause = np.divmod(moments.kind[begin], leaves)
+    place, cause = np.divmod(kind[moments.order[begin]], leaves)
     moment = moments.time_ns[begin] // bin_ns
     titles.append(("other threads" if titles else "all threads", []))
     made = []
