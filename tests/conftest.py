@@ -49,9 +49,14 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let recordings that still run beside unit tests have the processors first; unit tests come last."""
-    if hasattr(item.config, "workerinput") and item.nodeid.startswith("tests/unit/"):
+    """Let recordings have the processors before what runs beside them: unit tests, and others that record nothing."""
+    if not hasattr(item.config, "workerinput"):
+        return
+    returns = os.geteuid() == 0  # to the usual priority, for a recording later on; unit tests come last
+    if item.nodeid.startswith("tests/unit/") or (returns and item.path.name in RECORD_NOTHING):
         os.setpriority(os.PRIO_PROCESS, 0, 10)
+    elif returns:
+        os.setpriority(os.PRIO_PROCESS, 0, 0)
 
 
 @pytest.fixture(scope="session", autouse=True)
