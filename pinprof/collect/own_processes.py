@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import gc
 import importlib
 import os
 import sys
@@ -20,8 +19,6 @@ from pinprof.collect.recorder import Recorder
 
 _PR_SET_NAME = 15
 _SELF = Path("/proc/self")
-_OBJECTS = (20_000, 10, 10)
-"""New objects after which Python looks for garbage, and how often it looks at older ones."""
 
 
 def may_fork() -> bool:
@@ -49,9 +46,6 @@ def collector_environment() -> dict[str, str]:
 
 
 def _run(module: str, name: str, arguments: Sequence[str]) -> int:
-    # The command line leaves garbage alone; a recorder may run for days. What was imported stays, and is not looked at.
-    gc.freeze()
-    gc.set_threshold(*_OBJECTS)
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(_PR_SET_NAME, ctypes.c_char_p(name.encode()), 0, 0, 0)
     main: Callable[[Sequence[str]], int] = importlib.import_module(f"{module}.__main__").main
