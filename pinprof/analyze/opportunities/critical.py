@@ -70,8 +70,7 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
 def _program(capture: Capture, timed: Bool) -> Int64:
     """The processes of the program among those with samples: those somebody told of, else all that can be."""
     seen = np.zeros(len(capture.sampled_threads), np.bool_)
-    for part in slices(len(timed)):
-        seen[capture.thread[part][timed[part]]] = True
+    seen[capture.thread[timed]] = True
     pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
     if not _system_wide(capture):
         return pids

@@ -542,7 +542,7 @@ static void forget_ended(struct unwinder *u)
 {
     for (size_t n = 0; n < u->process_room; n++) {
         struct process *p = &u->processes[n];
-        if (p->pid && p->ended) {
+        if (p->ended && (p->maps || p->begun)) {
             free(p->maps);
             /* The place stays taken until there is a new table, so that others are found behind it. */
             *p = (struct process){.pid = p->pid, .ended = true, .gone = p->gone};
