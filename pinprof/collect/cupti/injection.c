@@ -142,6 +142,7 @@ enum {
     COUNTER_DTOD,
 };
 enum { FLUSH_FORCED = 1 };
+enum { DEVICE_BUFFERS_AT_FIRST = 6 };
 enum { SCOPE_PROCESS_ALL_DEVICES = 2 };
 
 struct counter_config {
@@ -179,6 +180,7 @@ static struct {
     int (*dropped_records)(void *context, uint32_t stream, size_t *dropped);
     int (*flush_all)(uint32_t flag);
     int (*configure_counters)(struct counter_config *config, uint32_t count);
+    int (*set_attribute)(int attribute, size_t *size, void *value);
     int (*finalize)(void);
 } cupti;
 
@@ -199,6 +201,7 @@ static const struct {
     {"cuptiActivityGetNumDroppedRecords", &cupti.dropped_records},
     {"cuptiActivityFlushAll", &cupti.flush_all},
     {"cuptiActivityConfigureUnifiedMemoryCounter", &cupti.configure_counters},
+    {"cuptiActivitySetAttribute", &cupti.set_attribute},
     {"cuptiFinalize", &cupti.finalize},
 };
 
@@ -986,6 +989,9 @@ static void begin(void)
     sigfillset(&all);
     pthread_sigmask(SIG_BLOCK, &all, &before); /* CUPTI's threads and ours take no signals of the program */
     pthread_t thread;
+    /* One buffer on the GPU has room for 100,000 operations. Three, as by default, make a context take 5 ms longer. */
+    size_t buffers_at_first = 1, size = sizeof buffers_at_first;
+    cupti.set_attribute(DEVICE_BUFFERS_AT_FIRST, &size, &buffers_at_first);
     int begun = cupti.register_timestamps(now) == 0 && cupti.register_callbacks(requested, completed) == 0;
     for (unsigned i = 0; begun && i < sizeof activities / sizeof *activities; i++)
         cupti.enable(activities[i]);

@@ -17,8 +17,8 @@ from enum import IntEnum
 
 from pinprof.lazy_dataclass import dataclass
 
-CREDIT_NS = 10_000_000
-"""What the account holds at most, and when recording begins: two thousand calls with their stacks."""
+CREDIT_NS = 8_000_000
+"""What the account holds at most, and when recording begins: sixteen hundred calls with their stacks."""
 RETURN_SHARE = 0.5
 """Of the budget: what a kind may cost that comes back."""
 FIRST_WAIT_NS, LONGEST_WAIT_NS = 2_000_000_000, 64_000_000_000
