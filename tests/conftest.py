@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, is_hypothesis_test, settings
 from xdist.remote import Producer
 
 from tests.support.distribution import RECORD_NOTHING, Groups
@@ -17,9 +17,10 @@ from tests.support.distribution import RECORD_NOTHING, Groups
 UNTRACED = (
     "tests/browser/", "tests/fuzz/", "tests/integration/test_nsys.py",
     *(f"tests/integration/{module}" for module in sorted(RECORD_NOTHING)),
+    *(f"tests/unit/{module}" for module in ("read/perf/test_damaged_data.py", "read/perf/test_compressed_data.py")),
 )  # fmt: skip
-"""They read and analyse much, by code that the others run as well: coverage's tracer makes that five times as slow, and
-unit and gold tests reach its floor alone."""
+"""They read and analyse much, by code that the others run as well: coverage's tracer makes that two to five times as
+slow. So do properties, which run the same lines for each of their examples."""
 
 # The same examples in every run, however slow the machine; --hypothesis-profile=random looks for others, quick takes a
 # few of them.
@@ -35,6 +36,14 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Groups:
     return Groups(config, log)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Stop the tracer that pytest-cov 7.1 has started in a worker before its own one, and that no_cover leaves on."""
+    coverage = session.config.pluginmanager.getplugin("_cov")
+    if coverage and coverage.cov_controller and hasattr(session.config, "workerinput"):
+        coverage.cov_controller.cov.stop()
+
+
 def pytest_collection_finish() -> None:
     """Thousands of collected tests are no garbage: with fewer looks at them the unit tests take an eighth less time."""
     gc.collect()
@@ -44,7 +53,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_itemcollected(item: pytest.Item) -> None:
     """What coverage needs not see runs without its tracer."""
-    if item.nodeid.startswith(UNTRACED):
+    if item.nodeid.startswith(UNTRACED) or is_hypothesis_test(getattr(item, "obj", None)):
         item.add_marker("no_cover")
 
 

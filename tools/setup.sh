@@ -57,6 +57,8 @@ fi
 extras=
 [ "$purpose" = test ] && extras=dev,docs
 if [ -d /proc/driver/nvidia/gpus ]; then extras="${extras:+$extras,}cuda"; fi
+# Debian 12's pip takes a third longer for this many packages.
+"$venv/bin/python" -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --upgrade pip
 # pip would compile what it installs on one processor.
 "$venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
   --editable ".${extras:+[$extras]}"
