@@ -31,10 +31,10 @@ CUPTI_VARIABLE = "PINPROF_CUPTI"
 and may be folders."""
 
 BUDGET_VARIABLE = "PINPROF_GPU_BUDGET"
-"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends. Where
-it is unset CUPTI records managed memory as well."""
+"""Environment variable: thousandths of the program's time that CUPTI may cost before its recording ends, 1000 for any
+cost. Where it is unset CUPTI records managed memory as well, at any cost."""
 
-_BUDGET, _ANY = 30, 10**6
+_BUDGET, _ANY = 30, 1000
 _PATTERN = "libcupti.so.1[1-9]*"
 _FOLDERS = (
     "/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64", "/opt/cuda/extras/CUPTI/lib64",

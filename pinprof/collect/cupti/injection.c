@@ -24,7 +24,7 @@
  * Nothing here runs in the program's own calls but the callbacks while CUPTI is let go of, and the one at an allocation
  * of managed memory, which switches the counters of unified memory on. These slow down migrations (a program that reads
  * back 0.5 GiB after each kernel took 1.05 instead of 0.61 s on an H200), so that other programs do not pay for them,
- * nor any under a budget.
+ * nor any where pinprof has the driver's own events of it.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -253,6 +253,7 @@ static struct header header = {.magic = {'P', 'I', 'N', 'P', 'C', 'U', 'P', 'T'}
 static int file = -1;
 static uint64_t calls;     /* records of what the program asked for, since they were last charged */
 static unsigned budget;    /* thousandths of the time that CUPTI may cost; 0: any */
+static int managed;        /* nobody else records managed memory */
 static int64_t account_ns; /* that share of the time, less what calls cost */
 static uint64_t charged_ns;
 static int over_budget; /* the account was overdrawn */
@@ -966,6 +967,8 @@ static void begin(void)
     const char *directory = secure_getenv("PINPROF_GPU"); /* nothing is written with a setuid program's rights */
     const char *allowed = getenv("PINPROF_GPU_BUDGET");
     budget = allowed ? (unsigned)strtoul(allowed, NULL, 10) : 0;
+    managed = !budget;
+    budget = budget < 1000 ? budget : 0;
     if (!directory || !open_file(directory))
         return;
     void *library = find_cupti();
@@ -1000,7 +1003,7 @@ static void begin(void)
         void *symbol = driver ? dlsym(driver, "cuDeviceGetCount") : NULL;
         memcpy(&count_devices, &symbol, sizeof symbol);
         atomic_store(&held, 1);
-        if (!budget)
+        if (managed)
             cupti.enable_callback(1, subscriber, DOMAIN_DRIVER, CBID_MEM_ALLOC_MANAGED);
         atomic_store(&active, 1);
         dl_iterate_phdr(watch_symbols, (void *)original[0]);
