@@ -8,6 +8,7 @@ ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
 """Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
 and one Chromium serves all pages."""
 RECORD_NOTHING = {
+    "test_bad_input.py",
     "test_case_table.py",
     "test_command_line.py",
     "test_counterfactual_h200.py",
@@ -15,6 +16,7 @@ RECORD_NOTHING = {
     "test_diff.py",
     "test_dwarf.py",
     "test_fleet.py",
+    "test_gpu_source.py",
     "test_h200_calls.py",
     "test_h200_captures.py",
     "test_h200_scenarios.py",
@@ -26,7 +28,7 @@ RECORD_NOTHING = {
     "test_stories.py",
     "test_wheel.py",
 }
-"""Modules of tests/integration that any worker may run beside a recording."""
+"""Modules of tests/integration that any worker may run beside a recording: they look into none that they make."""
 
 
 class Groups(LoadScopeScheduling):
