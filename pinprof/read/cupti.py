@@ -21,13 +21,14 @@ from pinprof.activity import (
     Activity,
     ApiCallTable,
     CopyKind,
+    GivenUp,
     GpuOpTable,
     MemoryKind,
     MemoryUsageTable,
     OpKind,
     PageFaultTable,
 )
-from pinprof.cuda_functions import FUNCTIONS, Function
+from pinprof.cuda_functions import COPIES, FUNCTIONS, Function
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import Int64, UInt8
 from pinprof.read.symbols.demangle import demangle
@@ -160,6 +161,8 @@ class GpuWork:
     memory: MemoryUsageTable
     recorded: frozenset[str]
     """As in `Activity`."""
+    complete: bool
+    """Whether it is the work of every process that called CUDA, to its end."""
     notes: tuple[str, ...]
 
 
@@ -247,6 +250,7 @@ def combine(files: Sequence[GpuFile], calls: ApiCallTable, *, unreadable: int = 
         faults=faults.take(np.argsort(faults.time_ns, kind="stable")),
         memory=memory.take(np.argsort(memory.time_ns, kind="stable")),
         recorded=frozenset(recorded),
+        complete=bool(used) and len(used) == len(files) and not unreadable and not any(file.dropped for file in used),
         notes=tuple(_notes(files, unreadable)),
     )
 
@@ -261,6 +265,19 @@ def _added(activity: Activity, work: GpuWork) -> Activity:
         memory=activity.memory if len(activity.memory) else work.memory,
         reported=work.memory,
         recorded=activity.recorded | work.recorded,
+        given_up=_counted(activity.given_up, work.operations) if work.complete else activity.given_up,
+    )
+
+
+def _counted(given_up: Sequence[GivenUp], operations: GpuOpTable) -> tuple[GivenUp, ...]:
+    """With the number of copies and memsets that the GPU began meanwhile for no traced call, instead of an estimate."""
+    without = np.isin(operations.kind, (OpKind.COPY, OpKind.MEMSET)) & (operations.correlation_id == 0)
+    begun = operations.start_ns[without]
+    return tuple(
+        replace(part, calls=int(np.subtract(*np.searchsorted(begun, (part.end_ns, part.start_ns)))))
+        if part.untraced and part.kind == COPIES
+        else part
+        for part in given_up
     )
 
 

@@ -7,7 +7,7 @@ import io
 import os
 import shutil
 import subprocess
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -15,9 +15,10 @@ from pathlib import Path
 import numpy as np
 
 from pinprof import files, store
+from pinprof.activity import GivenUp
 from pinprof.errors import CaptureError, FormatError, ToolMissing
 from pinprof.manifest import Manifest
-from pinprof.model import Capture, RangeTable
+from pinprof.model import Capture, RangeTable, SampleTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import data as perf_data
@@ -114,6 +115,8 @@ def read_directory(directory: Path, options: ReadOptions) -> Capture:
         capture = _with_calls(capture, calls, resolver, manifest)
     if any((directory / folder).is_dir() for folder in (store.GPU, store.UVM)):
         capture = _with_gpu(capture, directory)
+    if capture.activity and capture.activity.given_up:
+        capture = capture.with_notes(*_given_up(capture.activity.given_up, capture.samples, manifest))
     capture = with_nvtx_names(capture.with_notes(*_lines_left(resolver)), ranges.thread_names)
     return without_recording_threads(replace(capture, path=str(directory), marks=ranges.marks))
 
@@ -127,9 +130,7 @@ def _with_calls(capture: Capture, calls: Path, resolver: Resolver, manifest: Man
     called = cuda_calls.load(calls, resolver, given_up, known)
     overhead = call_tracing.overhead(manifest)
     activity = replace(called.activity, call_overhead=overhead, part=before is not None)
-    begun = int(capture.samples.time_ns.min(initial=given_up[0].start_ns)) if given_up else 0
-    notes = call_tracing.notes(activity.given_up, begun, call_tracing.budget_percent(manifest))
-    return replace(capture.with_notes(*called.notes, *notes), activity=activity, call_stacks=called.stacks)
+    return replace(capture.with_notes(*called.notes), activity=activity, call_stacks=called.stacks)
 
 
 def _with_gpu(capture: Capture, directory: Path) -> Capture:
@@ -140,6 +141,14 @@ def _with_gpu(capture: Capture, directory: Path) -> Capture:
         if seen := recorder.read_folder(directory / folder, capture.activity):
             capture = replace(capture.with_notes(*seen[1]), activity=seen[0])
     return capture
+
+
+def _given_up(parts: Sequence[GivenUp], samples: SampleTable, manifest: Manifest) -> tuple[str, ...]:
+    """What must be said of calls that were not traced, or without their callers."""
+    from pinprof.read.perf import call_tracing
+
+    begun = int(samples.time_ns.min(initial=parts[0].start_ns))
+    return call_tracing.notes(parts, begun, call_tracing.budget_percent(manifest))
 
 
 def _lines_left(resolver: Resolver) -> tuple[str, ...]:

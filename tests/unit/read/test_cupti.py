@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, MemoryKind, MigrationCause, OpKind
+from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, GivenUp, MemoryKind, MigrationCause, OpKind
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.read import cupti
 from pinprof.read.cupti import HEADER, RECORD, GpuFile, Kind, State
@@ -197,3 +197,23 @@ def test_a_part_is_never_taken_for_the_whole(state: State) -> None:
     assert len(found.operations) == len(found.memory) == 0
     assert "cuda" not in found.recorded
     assert any("left out" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(("state", "count"), [(State.ENDED, 61), (State.OVER_BUDGET, 5)])
+def test_copies_of_calls_that_were_not_traced_are_counted_by_what_the_gpu_did(
+    state: State, count: int, tmp_path: Path
+) -> None:
+    data = bytearray(recorded("not_async"))
+    np.frombuffer(data, HEADER, 1)["state"] = state
+    (tmp_path / "1-2.bin").write_bytes(data)
+    rows = np.frombuffer(bytes(data), RECORD, offset=HEADER.itemsize)
+    starts = np.sort(rows["start_ns"][np.isin(rows["kind"], (Kind.COPY, Kind.SET))]).astype(np.int64).tolist()
+    after, last = starts[len(starts) - 61], starts[-1]
+    gaps = (
+        GivenUp("copies", untraced=True, start_ns=after, end_ns=last + 1, calls=5),
+        GivenUp("copies", untraced=False, start_ns=0, end_ns=after, calls=7),
+        GivenUp("memory", untraced=True, start_ns=0, end_ns=last, calls=9),
+    )
+    seen = cupti.read_folder(tmp_path, Activity("", given_up=gaps))
+    assert seen is not None
+    assert [part.calls for part in seen[0].given_up] == [count, 7, 9]
