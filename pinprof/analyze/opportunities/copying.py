@@ -85,11 +85,12 @@ def _by_samples(count: int, cost_ns: int) -> tuple[str, ...]:
 def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
     """About how many copies of a group were made while tracing was given up, and the wall rows in which they were.
 
-    Samples say where copies were made meanwhile; the group's part in those of a place is that of the traced ones.
+    Samples say where copies were made meanwhile, and for how long: as many as fit into that time. Where all that the
+    GPU did was recorded, their number is known. The group's part is that of the traced ones of its place.
     """
     activity = scene.capture.activity
     gaps = [part for part in activity.given_up if part.untraced and part.kind == COPIES] if activity else []
-    if not gaps or group.count < LEAST_TRACED or not len(group.rows):
+    if activity is None or not gaps or group.count < LEAST_TRACED or not len(group.rows):
         return 0, np.zeros(0, np.int64)
     time = scene.course.wall.time_ns
     inside = np.any([(time >= part.start_ns) & (time < part.end_ns) for part in gaps], axis=0)
@@ -98,9 +99,26 @@ def _not_traced(scene: Scene, group: CopyGroup) -> tuple[int, Int64]:
     here = copying[scene.place[copying] == place]
     beside = [other for kind in _HOST_KINDS for other in scene.copy_groups(kind) if _place(scene, other) == place]
     part = group.count / max(sum(other.count for other in beside), 1)
-    share = part * scene.ns(here) / max(scene.ns(copying), 1)
-    count = round(share * sum(gap.calls for gap in gaps))
+    each_ns = 0 if "cuda" in activity.recorded else _ns_without_tracing(scene, group)
+    if each_ns:
+        count = round(part * scene.ns(here) / each_ns)
+    else:
+        count = round(part * scene.ns(here) / max(scene.ns(copying), 1) * sum(gap.calls for gap in gaps))
     return count, here if count else here[:0]
+
+
+def _ns_without_tracing(scene: Scene, group: CopyGroup) -> float:
+    """What one copy of a group takes without tracing; 0 where nobody has measured small copies.
+
+    One that only has to be queued takes as long as on this machine in general. For others the clock of the traced ones
+    counts, without their own tracing and that of the driver's function inside them.
+    """
+    small = scene.rates.cost("h2d.small", 0)
+    if small is None or group.table.asynchronous.mean() > 0.5:
+        return small.ns if small else 0.0
+    assert scene.calls is not None
+    clock = float(np.median(scene.calls.duration_ns[group.calls])) - scene.overhead_ns - scene.around_ns
+    return max(clock, small.ns)
 
 
 def _place(scene: Scene, group: CopyGroup) -> int:

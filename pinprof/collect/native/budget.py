@@ -17,8 +17,8 @@ from enum import IntEnum
 
 from pinprof.lazy_dataclass import dataclass
 
-CREDIT_NS = 8_000_000
-"""What the account holds at most, and when recording begins: sixteen hundred calls with their stacks."""
+CREDIT_NS = 10_000_000
+"""What the account holds at most, and when recording begins: two thousand calls with their stacks."""
 RETURN_SHARE = 0.5
 """Of the budget: what a kind may cost that comes back."""
 FIRST_WAIT_NS, LONGEST_WAIT_NS = 2_000_000_000, 64_000_000_000
@@ -137,10 +137,11 @@ class Budget:
 def untraced_rate(calls: int, passed_ns: int, price_ns: float) -> float:
     """Calls a second that there would be without tracing, from those in a time in which each cost `price_ns` more.
 
-    Where tracing took nearly all of that time it is at most ten times as many: a bound, since little is left to tell.
+    Calls that wait for the GPU are as many without tracing; others are as many more as fit into the time that tracing
+    took, at most ten times. Which of them these are is not known: this is the geometric mean of both.
     """
     left = max(passed_ns - calls * price_ns, passed_ns / 10)
-    return calls * 1e9 / left if left > 0 else 0.0
+    return calls * 1e9 / math.sqrt(left * passed_ns) if left > 0 else 0.0
 
 
 _MEMORY_NS = 250_000_000

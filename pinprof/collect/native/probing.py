@@ -444,7 +444,7 @@ class Probes:
         rate, now = kind.rate, time.monotonic_ns()
         if ran_ns >= _LEAST_RAN_NS:
             rate = untraced_rate(count, ran_ns, price)
-            kind.rate, kind.seen = kind.rate if kind.seen else rate, True
+            kind.rate, kind.seen = kind.rate if kind.seen or not rate else rate, True
         self._read_cpu_time()
         by_the_second = self._estimate(kind, now, rate)
         kind.window_ns = now + kind.pause_ns
