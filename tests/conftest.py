@@ -58,11 +58,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Let recordings have the processors before what runs beside them: unit tests, and others that record nothing."""
+    """Let recordings have the processors before what runs beside them."""
     if not hasattr(item.config, "workerinput"):
         return
+    records = item.nodeid.startswith("tests/integration/") and item.path.name not in RECORD_NOTHING
     returns = os.geteuid() == 0  # to the usual priority, for a recording later on; unit tests come last
-    if item.nodeid.startswith("tests/unit/") or (returns and item.path.name in RECORD_NOTHING):
+    if item.nodeid.startswith("tests/unit/") or (returns and not records):
         os.setpriority(os.PRIO_PROCESS, 0, 10)
     elif returns:
         os.setpriority(os.PRIO_PROCESS, 0, 0)

@@ -8,7 +8,6 @@ ONE_AT_A_TIME = {"integration": "recordings", "browser": "browser"}
 """Folders whose tests one worker runs, one after another: recordings share the processors with as little as possible,
 and one Chromium serves all pages."""
 RECORD_NOTHING = {
-    "test_bad_input.py",
     "test_case_table.py",
     "test_command_line.py",
     "test_counterfactual_h200.py",
