@@ -197,6 +197,11 @@ def plain_name(symbol: str) -> str:
     return SUFFIX.sub("", symbol) or symbol
 
 
+LINKED_RUNTIME = r"(?:__)?libcudart_static_\w+|cudart::.*"
+"""Functions inside the CUDA runtime that nvcc links into a program, which are not the program's own: a regular
+expression.
+"""
+
 COPIES, MEMORY, BATCHES, OTHER = KINDS = ("copies", "memory", "batches", "other")
 """What a program may do so often that tracing it costs too much: it is given up by kind (collect/native/budget.py)."""
 _COPYING = re.compile(r"Mem(cpy|set)")

@@ -15,6 +15,7 @@ that is inlined or was not run where the captures were made). All others are fun
 from __future__ import annotations
 
 from pinprof.analyze.attribution.row import Category, fn, k, nv, so, uv
+from pinprof.cuda_functions import LINKED_RUNTIME
 
 LEVELS: tuple[tuple[str, str], ...] = (
     ("pin", "pinning and unpinning pages"),
@@ -274,7 +275,7 @@ CATEGORIES: tuple[Category, ...] = (
         "user.libcuda", "U", "the CUDA libraries", "Make fewer, larger calls, or use CUDA graphs.",
         (
             *so("libcuda|libcudart|libnvidia|libnvrtc|libcublas|libcudnn|libnccl|libcupti|libnvJitLink|libnvtx"),
-            *fn(r"(__)?libcudart_static_\w+|cudart::.*|cuda[A-Z]\w+", inside="user.app"),
+            *fn(rf"{LINKED_RUNTIME}|cuda[A-Z]\w+", inside="user.app"),
         ),
     ),
     Category(

@@ -10,6 +10,7 @@ import numpy as np
 from pinprof.analyze.lines import NAMED_FRAME, NOTHING, Place, nearest_places, places_of_all, short_files
 from pinprof.analyze.opportunities.results import Site
 from pinprof.columns import Bool, Int32, Int64
+from pinprof.cuda_functions import LINKED_RUNTIME
 from pinprof.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
 
 _SYSTEM = re.compile(
@@ -17,6 +18,8 @@ _SYSTEM = re.compile(
     r"/libTools?Injection\w*\.so"
 )
 """Paths of what is no program of somebody who looks for a line to change."""
+_NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|cuda[A-Z]\w+)$")
+"""Functions in a program's file that nobody wrote there."""
 
 
 class Sites:
@@ -94,7 +97,7 @@ def _innermost_own(stacks: StackTable) -> Int32:
     """Per node the innermost function that lies in no system library; without lines the nearest to a place."""
     frames = stacks.frames
     own_file = np.array([not _SYSTEM.search(dso.path or dso.name) for dso in frames.dsos], np.bool_)[frames.dso]
-    named = np.array([not symbol.startswith(("[", "_start")) for symbol in frames.symbol], np.bool_)
+    named = np.array([not _NOT_OWN.match(symbol) for symbol in frames.symbol], np.bool_)
     own = own_file & named & (frames.mode == USER)
     result = np.full(len(stacks), NOTHING, np.int32)
     for nodes in stacks.levels():

@@ -6,6 +6,7 @@ is its innermost caller in the program's own code, else the innermost function t
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import field, replace
@@ -14,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
-from pinprof.cuda_functions import FUNCTIONS, READ_PIECES, STATED, Function, kind_of, plain_name
+from pinprof.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
 from pinprof.errors import PinprofError
 from pinprof.lazy_dataclass import dataclass
 from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
@@ -42,6 +43,7 @@ _INNERMOST = 2
 """Of a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
+_LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
 
 
 @dataclass(frozen=True)
@@ -308,6 +310,7 @@ def _called(stacks: StackTable, node: int) -> tuple[str, str]:
         for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
         if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
         and plain_name(frames.function(frame)) not in FUNCTIONS
+        and not _LINKED_RUNTIME.fullmatch(frames.function(frame))
     ]
     chosen = [
         *(frame for frame in own if is_own(frames, frame)),

@@ -40,6 +40,12 @@ def test_without_lines_the_innermost_own_function_counts() -> None:
     assert site(stack).place == "fill"
 
 
+@pytest.mark.parametrize("name", ["libcudart_static_1310e5fb72b7ef3b", "__libcudart_static_19d1", "cudart::copy(void*)",
+                                  "cudaMemcpyAsync"])  # fmt: skip
+def test_the_runtime_that_is_linked_into_a_program_is_not_its_own(name: str) -> None:
+    assert site(["main@/app", "fill@/app", f"{name}@/app", "cuMemcpyHtoDAsync@/usr/lib/libcuda.so.1"]).place == "fill"
+
+
 @pytest.mark.parametrize("path", ["/usr/lib/x86_64-linux-gnu/libgomp.so.1", "/usr/local/cuda/lib64/libcublas.so.13",
                                   "/opt/x/libcudart.so.12", "/opt/x/libtorch.so", "[vdso]",
                                   "/opt/nsight-systems/target/libToolsInjection64.so"])  # fmt: skip
