@@ -87,6 +87,7 @@ def test_a_program_without_ranges_shows_its_calls(captures: Path) -> None:
     assert analysis.events[0].by_level["pin"] >= 0.3 * analysis.events[0].total
     symbols = analysis.capture.stacks.frames.symbol
     assert {"cudaHostAlloc", "cudaFreeHost", "pin_user_pages"} <= set(symbols)
+    assert analysis.opportunities.headline.startswith("main pins new memory each time"), "not the linked runtime"
 
 
 def activity_of(captures: Path, name: str) -> ActivityAnalysis:

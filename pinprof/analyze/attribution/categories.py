@@ -275,7 +275,7 @@ CATEGORIES: tuple[Category, ...] = (
         "user.libcuda", "U", "the CUDA libraries", "Make fewer, larger calls, or use CUDA graphs.",
         (
             *so("libcuda|libcudart|libnvidia|libnvrtc|libcublas|libcudnn|libnccl|libcupti|libnvJitLink|libnvtx"),
-            *fn(rf"{LINKED_RUNTIME}|cuda[A-Z]\w+", inside="user.app"),
+            *fn(rf"{LINKED_RUNTIME}|(?:__)?cuda[A-Z]\w+", inside="user.app"),
         ),
     ),
     Category(

@@ -18,7 +18,7 @@ _SYSTEM = re.compile(
     r"/libTools?Injection\w*\.so"
 )
 """Paths of what is no program of somebody who looks for a line to change."""
-_NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|cuda[A-Z]\w+)$")
+_NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|(?:__)?cuda[A-Z]\w+)$")
 """Functions in a program's file that nobody wrote there."""
 
 

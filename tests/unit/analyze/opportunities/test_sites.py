@@ -41,7 +41,7 @@ def test_without_lines_the_innermost_own_function_counts() -> None:
 
 
 @pytest.mark.parametrize("name", ["libcudart_static_1310e5fb72b7ef3b", "__libcudart_static_19d1", "cudart::copy(void*)",
-                                  "cudaMemcpyAsync"])  # fmt: skip
+                                  "cudaMemcpyAsync", "__cudaPushCallConfiguration"])  # fmt: skip
 def test_the_runtime_that_is_linked_into_a_program_is_not_its_own(name: str) -> None:
     assert site(["main@/app", "fill@/app", f"{name}@/app", "cuMemcpyHtoDAsync@/usr/lib/libcuda.so.1"]).place == "fill"
 
