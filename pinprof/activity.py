@@ -245,7 +245,7 @@ class GivenUp:
     start_ns: int
     end_ns: int
     calls: int
-    """About how many were not recorded, or how many have no stacks."""
+    """About how many were not recorded (of copies exactly, where CUPTI recorded all of them), or have no stacks."""
 
 
 @dataclass(frozen=True)

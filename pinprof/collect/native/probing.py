@@ -444,7 +444,9 @@ class Probes:
         rate, now = kind.rate, time.monotonic_ns()
         if ran_ns >= _LEAST_RAN_NS:
             rate = untraced_rate(count, ran_ns, price)
-            kind.rate, kind.seen = kind.rate if kind.seen or not rate else rate, True
+            if rate and not kind.seen:
+                kind.rate = rate
+            kind.seen = True
         self._read_cpu_time()
         by_the_second = self._estimate(kind, now, rate)
         kind.window_ns = now + kind.pause_ns
