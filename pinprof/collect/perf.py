@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from pinprof.children import asked
 from pinprof.collect import host, perf_host_name, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
@@ -248,8 +249,7 @@ def _kernel_version() -> tuple[int, ...]:
 
 def _output(*command: str) -> str:
     """Everything a short command of perf's prints; empty when it cannot run."""
-    done = host.ran(*command, environment=_perf_environment())
-    return done.stdout + done.stderr if done else ""
+    return asked(*command, environment=_perf_environment(), errors=True).output
 
 
 COLLECTOR = Collector(lambda setup: [Attached(setup)], check, samples=True, leaves=(PERF_DATA,))

@@ -9,10 +9,10 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
+from pinprof.children import asked
 from pinprof.collect.collector import Setup, Tool, ToolResult
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
@@ -32,10 +32,7 @@ def find_py_spy() -> str | None:
 
 def version_of(py_spy: str) -> str:
     """`0.4.3`; empty when it cannot run."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=20, check=False)
-        return done.stdout.strip().removeprefix("py-spy ")
-    return ""
+    return asked(py_spy, "--version").output.strip().removeprefix("py-spy ")
 
 
 class PySpy(Tool):

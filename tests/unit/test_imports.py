@@ -19,6 +19,7 @@ ANYWHERE = {"lazy_dataclass"}
 """In place of a module of Python's own."""
 FOUNDATION = {
     "cache",
+    "children",
     "errors",
     "files",
     "terminal",
@@ -48,6 +49,7 @@ ALLOWED = {
     "terminal": set(),
     "libraries": {"errors", "cache"},
     "cache": {"files"},
+    "children": set(),
     "units": {"errors"},
     "columns": set(),
     "activity_kinds": set(),
@@ -68,7 +70,7 @@ ALLOWED = {
     "explain": {"errors", "analyze", "trial"},
     "distributions": set(),
     "statistics": {"distributions"},
-    "nsys": {"errors", "units"},
+    "nsys": {"children", "errors", "units"},
     "store": {"errors", "files", "manifest", "shapes"},
     "scenario": {"errors", "files", "terminal", "units"},
     "bench": FOUNDATION | {"store", "scenario", "read"},
