@@ -41,6 +41,7 @@ FOUNDATION = {
     "unnamed_runs",
     "uvm_events",
     "settings",
+    "trust",
 }
 ALLOWED = {
     "errors": {"terminal"},
@@ -64,7 +65,8 @@ ALLOWED = {
     "rate_book": {"model", "rates"},
     "unnamed_runs": {"columns", "model"},
     "uvm_events": set(),
-    "settings": {"errors"},
+    "settings": {"errors", "trust"},
+    "trust": set(),
     "elf_headers": set(),
     "documentation": set(),
     "explain": {"errors", "analyze", "trial"},
