@@ -14,8 +14,8 @@ from datetime import UTC, datetime
 from time import monotonic
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import Rate, Rates, is_measure
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.rates import Rate, Rates, is_measure
 
 LIMIT_S = 3.0
 _WORKER = (sys.executable, "-P", "-m", "pinprof.bench.calibration_worker")

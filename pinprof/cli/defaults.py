@@ -17,8 +17,8 @@ from typing import Any
 
 import click
 
-from pinprof import settings
-from pinprof.errors import UsageError
+from pinprof.base import settings
+from pinprof.base.errors import UsageError
 
 _NEVER = ("force", "open", "output", "pid", "port", "rank", "serve", "share")
 """Options of one command line, with those that name files."""
