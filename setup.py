@@ -36,7 +36,7 @@ def loaded(name: str, path: Path) -> Any:
     return module
 
 
-libraries = loaded("pinprof_libraries", ROOT / "pinprof/libraries.py")
+libraries = loaded("pinprof_libraries", ROOT / "pinprof/machine/libraries.py")
 readme = loaded("pinprof_readme", ROOT / "tools/readme.py")
 VERSION = re.findall(r'^__version__ = "(.+)"$', (ROOT / "pinprof/__init__.py").read_text("utf-8"), re.MULTILINE)[0]
 

@@ -22,8 +22,8 @@ from typing import Any
 from pinprof import read
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.costs.results import Counterfactual
-from pinprof.errors import PinprofError
-from pinprof.units import format_bytes, format_ns, format_share
+from pinprof.base.errors import PinprofError
+from pinprof.base.units import format_bytes, format_ns, format_share
 
 SUFFIX = ".pinprof"
 PACKED = ".pinprof.tar.xz"

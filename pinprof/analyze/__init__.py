@@ -33,10 +33,10 @@ from pinprof.analyze.restriction import is_empty, restricted
 from pinprof.analyze.results import FAILED_CALLS, Analysis, EventResult, Finding, RangeResult
 from pinprof.analyze.rules.rules import findings
 from pinprof.analyze.selection import Part, Selection, resolve
-from pinprof.errors import CaptureError
-from pinprof.model import Capture
-from pinprof.rates import Rates
-from pinprof.unnamed_runs import with_runs_apart, with_runs_joined
+from pinprof.base.errors import CaptureError
+from pinprof.data.model import Capture
+from pinprof.data.rates import Rates
+from pinprof.data.unnamed_runs import with_runs_apart, with_runs_joined
 
 __all__ = [
     "CATEGORIES", "GROUPS", "LEAF", "LEVELS", "WORK_ATTRIBUTES", "Analysis", "Attribution", "Category",

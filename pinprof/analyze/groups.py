@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import fitting, slices, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64
+from pinprof.base.columns import fitting, slices, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int64
 
 _TOO_MANY = 1 << 62
 """Combinations of values for which 64 bits do not suffice."""

@@ -21,8 +21,8 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.groups import Groups, group
-from pinprof.columns import pack
-from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
+from pinprof.base.columns import pack
+from pinprof.data.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Event, Int32, Int64, StackTable
 
 IDLE_EVENT = "idle-threads"
 IDLE = LEAF["wait.idle"]

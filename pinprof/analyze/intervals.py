@@ -7,9 +7,9 @@ from itertools import pairwise
 
 import numpy as np
 
-from pinprof.columns import is_uniform, slices, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64
+from pinprof.base.columns import is_uniform, slices, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int64
 
 BATCH_ROWS = 1 << 20
 """About how many rows an expansion of intervals holds at a time."""

@@ -18,10 +18,10 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.columns import pack, pairs_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
-from pinprof.own_code import is_text, library_part
+from pinprof.base.columns import pack, pairs_of
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import UNDECIDED_LINE, Capture, FrameTable, Int32, Int64, StackTable
+from pinprof.data.own_code import is_text, library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""

@@ -14,7 +14,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.opportunities.results import Course
-from pinprof.model import Bool, Capture, StackTable, clock_event
+from pinprof.data.model import Bool, Capture, StackTable, clock_event
 
 RECORDER_EVENT = "recorder"
 PROBE = LEAF["self.probe"]

@@ -16,16 +16,16 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from pinprof.activity import Activity
 from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.membership import Events, inside, owners, samples_inside
 from pinprof.analyze.ranges.paths import enclosing
 from pinprof.analyze.selection import Part
-from pinprof.columns import Bool, Int32, Int64, Table, pack, pairs_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, MemoryLog, RangeTable
+from pinprof.base.columns import Bool, Int32, Int64, Table, pack, pairs_of
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import Activity
+from pinprof.data.model import Capture, MemoryLog, RangeTable
 
 _Table = TypeVar("_Table", bound=Table)
 

@@ -17,9 +17,9 @@ from pinprof.analyze.opportunities.results import Course, Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.selection import Part
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, Event
-from pinprof.units import format_count
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_count
+from pinprof.data.model import Capture, Event
 
 GPU_WAITS = ("sync.poll", "wait.gpu")
 """Leaves that are waiting for the GPU: in a spin loop on the processor, and asleep off it."""

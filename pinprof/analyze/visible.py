@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.evidence import SHARE_ERROR
-from pinprof.model import KERNEL, NO_NODE, Bool, Capture, Int64
-from pinprof.unnamed_runs import are_runs
+from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, Int64
+from pinprof.data.unnamed_runs import are_runs
 
 
 def has_call_chains(capture: Capture, event: int) -> bool:

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from pinprof import children
-from pinprof.children import Limits
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import Rate, Rates, is_measure
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.rates import Rate, Rates, is_measure
+from pinprof.machine import children
+from pinprof.machine.children import Limits
 
 LIMIT_S = 3.0
 _WORKER = (sys.executable, "-P", "-m", "pinprof.bench.calibration_worker")

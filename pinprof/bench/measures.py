@@ -13,11 +13,11 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import TypeVar, cast
 
+from pinprof.base.errors import ScenarioError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.bench.files import copied_on_write, map_touched, read_whole
 from pinprof.bench.timers import Timer, free, fresh, making, repeated
-from pinprof.errors import ScenarioError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import prefault_threads
+from pinprof.data.rates import prefault_threads
 from pinprof.scenario import Backend, DeviceMemory, Event, Gpu, HostMemory, MemoryKind, Place, Stream
 
 SAME = "the same"

@@ -19,9 +19,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Literal, get_args
 
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import (
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import (
     format_bytes,
     format_count,
     format_ns,

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 from statistics import fmean, stdev
 
+from pinprof.base.distributions import t_quantile
+from pinprof.base.units import format_counted
 from pinprof.check.budgets import Budget, Unit, format_amount
 from pinprof.check.chance import LEVEL
 from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount, Unassessable
-from pinprof.distributions import t_quantile
-from pinprof.units import format_counted
 
 SURE = 2.6
 """Standard errors by which an estimate must be beyond a limit: chance takes it so far once in a hundred times."""

@@ -12,12 +12,12 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
 from pinprof.analyze.opportunities.results import PHASE_NAMES
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import RangeWall
+from pinprof.base.columns import Bool, Int64
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.check.view import Amount, Unassessable, View, nearest
-from pinprof.columns import Bool, Int64
-from pinprof.model import clock_event
-from pinprof.rate_book import RateBook
+from pinprof.data.model import clock_event
+from pinprof.data.rate_book import RateBook
 
 _LEAVES = [row.name for row in CATEGORIES]
 _SEEN_WITHOUT_KERNEL = ("user", "wait")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget, Unit
-from pinprof.lazy_dataclass import dataclass
 
 
 class Outcome(StrEnum):

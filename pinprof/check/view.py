@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.activity import MemoryOperation
 from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
@@ -19,11 +18,12 @@ from pinprof.analyze.opportunities.results import Site as Spot
 from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import Events, owners
 from pinprof.analyze.results import Analysis
+from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
-from pinprof.columns import Bool, Float64, Int32, Int64, Table
-from pinprof.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
-from pinprof.lazy_dataclass import dataclass
+from pinprof.data.activity import MemoryOperation
+from pinprof.data.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."

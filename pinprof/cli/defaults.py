@@ -17,9 +17,9 @@ from typing import Any
 
 import click
 
-from pinprof import settings
-from pinprof.errors import PinprofError, UsageError
-from pinprof.terminal import say
+from pinprof.base import settings
+from pinprof.base.errors import PinprofError, UsageError
+from pinprof.base.terminal import say
 
 _NEVER = ("force", "open", "output", "pid", "port", "rank", "serve", "share")
 """Options of one command line, with those that name files."""

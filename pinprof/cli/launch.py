@@ -9,10 +9,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pinprof.base.errors import CaptureError, CollectError, PinprofError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import say
 from pinprof.cli.progress import working
-from pinprof.errors import CaptureError, CollectError, PinprofError, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.ranks.rank_run import RankRun

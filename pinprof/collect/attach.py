@@ -13,9 +13,9 @@ import select
 import time
 from pathlib import Path
 
+from pinprof.base.errors import CollectError
 from pinprof.collect.proc import alive
 from pinprof.collect.program import Program
-from pinprof.errors import CollectError
 
 _STOPPED = 0
 """The wait status of a program that pinprof is no parent of: its own is not for us."""

@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
 from pinprof.collect.collector import Setup, Waiter
 from pinprof.scenario import CONTROL_VARIABLE
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from pinprof.children import asked
+from pinprof.machine.children import asked
 
 _SYS = Path("/sys")
 _PROC = Path("/proc")

@@ -20,14 +20,14 @@ import re
 import time
 from typing import Any
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.units import format_ns
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.pace import Pace
 from pinprof.collect.placement import Placement
 from pinprof.collect.proc import contents, tree
 from pinprof.collect.program import Program
-from pinprof.store import MEMORY
-from pinprof.units import format_ns
+from pinprof.streams.store import MEMORY
 
 INTERVAL_S, COST = 0.1, 0.004
 HUGE_INTERVAL_S, HUGE_COST, HUGE_LIMIT_S = 1.0, 0.001, 0.05

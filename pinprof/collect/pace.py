@@ -12,7 +12,7 @@ What is written is never more than either: beyond the last step nothing is kept 
 
 from __future__ import annotations
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 STEPS = 14
 """The most steps: one in 16,384 is kept then."""

@@ -21,7 +21,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from pinprof.children import asked
+from pinprof.base.errors import CollectError, ToolMissing
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import host, perf_host_name, permission
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
@@ -29,9 +30,8 @@ from pinprof.collect.limits import check_request
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder, printed_lines
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing
-from pinprof.lazy_dataclass import dataclass
-from pinprof.store import LOG, PERF_DATA
+from pinprof.machine.children import asked
+from pinprof.streams.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
 """perf -a first lists every process of the machine."""

@@ -27,7 +27,7 @@ import struct
 import time
 from collections.abc import Iterator, Mapping
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 COST, LIMIT_S = 0.002, 0.02
 LEAST_BYTES = 4 << 20

@@ -18,8 +18,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NoReturn
 
-from pinprof.errors import ProgramNotFound
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import ProgramNotFound
+from pinprof.base.lazy_dataclass import dataclass
 
 _AS_TYPED = "Give the command after --, as you would type it."
 

@@ -12,12 +12,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from pinprof.children import asked
+from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Setup, Tool, ToolResult
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
-from pinprof.errors import CollectError
-from pinprof.store import LOG, PYTHON_STACKS
+from pinprof.machine.children import asked
+from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 100
 """Looks a second, unless the user says otherwise: each costs many times what one of python_frames/ does."""

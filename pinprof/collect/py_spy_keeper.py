@@ -24,10 +24,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.proc import alive, contents, tree
 from pinprof.collect.py_spy_trace import segment
-from pinprof.lazy_dataclass import dataclass
 
 SEGMENT_S = 60.0
 OVERLAP_S = 2.0

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from dataclasses import field
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 NO_STACK = -1
 SILENT_PERIODS = 4

@@ -24,15 +24,15 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 
-from pinprof.children import asked
+from pinprof.base.errors import CollectError, ToolMissing, UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
 from pinprof.collect.python_frames.beside import Lines
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing, UsageError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.libraries import FRAMES
+from pinprof.machine.children import asked
+from pinprof.machine.libraries import FRAMES
 
 MODES = ("auto", "lines", "py-spy", "trampoline", "both", "off")
 VARIABLE = "PYTHONPERFSUPPORT"

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pinprof.analyze.opportunities.wall import RUNNABLE
 from pinprof.analyze.ranges.iterations import ITERATION
+from pinprof.base.units import format_counted, format_ns, format_share, format_weight
 from pinprof.compare.results import OpportunityChange, Row, Side, WorkUnit
 from pinprof.compare.runs import UNDISTURBED, Run
-from pinprof.units import format_counted, format_ns, format_share, format_weight
 
 _TRACED = 0.03
 """The part of a difference from which on what the recording itself took is named."""

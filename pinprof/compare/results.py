@@ -11,9 +11,9 @@ from dataclasses import field
 from statistics import fmean
 from typing import Literal
 
-from pinprof.columns import Bool, Float64, Int16, Int32, Int64, Table, Texts, UInt8
-from pinprof.lazy_dataclass import dataclass
-from pinprof.statistics import Estimate
+from pinprof.base.columns import Bool, Float64, Int16, Int32, Int64, Table, Texts, UInt8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import Estimate
 
 Family = Literal["phase", "range", "call", "cause", "line", "event"]
 FAMILIES: tuple[Family, ...] = ("phase", "range", "call", "cause", "line", "event")

@@ -9,12 +9,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.evidence import worth_telling
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
 from pinprof.compare.lines import Moves
 from pinprof.compare.results import FAMILIES, Family, MoreRuns, Row
 from pinprof.compare.runs import ALL, UNDISTURBED, Figure, Run
 from pinprof.compare.surroundings import RECORDERS, SAMPLING
-from pinprof.lazy_dataclass import dataclass
-from pinprof.statistics import LEVEL, POWER, Estimate, difference, holm, moderated, runs_needed
 
 LEAST_SAMPLES = 30
 """A figure of fewer samples on both sides is not tested: its distribution is not that of the test."""

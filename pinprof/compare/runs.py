@@ -16,17 +16,17 @@ from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
-from pinprof.columns import Bool, Int64
+from pinprof.base.columns import Bool, Int64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import function_key
 from pinprof.compare.results import Family
 from pinprof.compare.stacks import EventStacks, event_stacks
 from pinprof.compare.surroundings import named_parts, surroundings_of
 from pinprof.compare.units import work_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.manifest import Manifest
-from pinprof.model import Capture, clock_event
-from pinprof.rate_book import RateBook
-from pinprof.rates import Rates
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture, clock_event
+from pinprof.data.rate_book import RateBook
+from pinprof.data.rates import Rates
 
 ALL = "whole run"
 """The whole run, as a row among the phases."""

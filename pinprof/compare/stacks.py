@@ -10,12 +10,12 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.recorder import RECORDER_EVENT
-from pinprof.columns import Int32, Int64, pack, unpack
+from pinprof.base.columns import Int32, Int64, pack, unpack
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import frame_key, library_key
 from pinprof.compare.results import ComparedFrames, ComparedStacks, ComparedWeights
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, USER, Capture, Dso, FrameTable, StackTable
-from pinprof.own_code import library_part
+from pinprof.data.model import NO_NODE, USER, Capture, Dso, FrameTable, StackTable
+from pinprof.data.own_code import library_part
 
 INTERPRETER = re.compile(r"(?:python|pypy|ruby|perl|node|bash|sh|dash|zsh|java|julia|Rscript)[\d.]*t?")
 _EVERYWHERE = frozenset(("_start", "main", "_init", "_fini", "__libc_csu_init"))

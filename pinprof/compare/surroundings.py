@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.results import Analysis
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_share
 from pinprof.compare.frames import library_key
 from pinprof.compare.results import Surrounding
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Capture, clock_event
-from pinprof.rates import Rates
-from pinprof.units import format_bytes, format_share
+from pinprof.data.model import NO_NODE, Capture, clock_event
+from pinprof.data.rates import Rates
 
 _APART = 0.05
 """Shares are not compared where more of the time is in libraries that have names on one side alone."""

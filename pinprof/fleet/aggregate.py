@@ -17,14 +17,14 @@ from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.results import Analysis
-from pinprof.columns import Int32, Int64
+from pinprof.base.columns import Int32, Int64
 from pinprof.compare.runs import event_name
 from pinprof.compare.surroundings import surroundings_of
 from pinprof.compare.units import work_of
+from pinprof.data.model import Capture, Losses
+from pinprof.data.rate_book import RateBook
 from pinprof.fleet.dimensions import facts_of
 from pinprof.fleet.tables import MOST_ROWS, Row, Rows, clean
-from pinprof.model import Capture, Losses
-from pinprof.rate_book import RateBook
 
 _NONE = -1
 _MOST_WORK = 50

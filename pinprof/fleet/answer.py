@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
+from pinprof.base.units import format_count, format_counted, format_ns, format_share
 from pinprof.fleet.outliers import FEWEST_IN_GROUP, Facts, outliers_of
 from pinprof.fleet.panel import FEWEST, Panel, panel_of
 from pinprof.fleet.results import CAPTURE, Answer, Because, Member, Outlier, Saving, Spread
 from pinprof.fleet.trends import FEWEST as FEWEST_IN_SERIES
 from pinprof.fleet.trends import series_of
-from pinprof.units import format_count, format_counted, format_ns, format_share
 
 MOST_SAVINGS = 20
 _MOST_LINES = 3

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from pinprof.errors import CollectError, PinprofError
+from pinprof.base.errors import CollectError, PinprofError
 from pinprof.fleet import tables
 from pinprof.fleet.mapping import Mapped, map_source, unreadable
 from pinprof.fleet.packages import has, package

@@ -12,12 +12,13 @@ from contextlib import contextmanager
 from dataclasses import field
 from pathlib import Path, PurePosixPath
 
-from pinprof import analyze, files, read
-from pinprof.errors import CaptureError, PinprofError, ToolMissing, UsageError
+from pinprof import analyze, read
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, PinprofError, ToolMissing, UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet import tables
 from pinprof.fleet.aggregate import bounded, rows_of
 from pinprof.fleet.sources import Source, files_of, filesystem
-from pinprof.lazy_dataclass import dataclass
 
 _FEWEST_ROWS = 64
 _CHUNK = 1 << 20

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof import statistics
-from pinprof.columns import Float64
+from pinprof.base import statistics
+from pinprof.base.columns import Float64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet.dimensions import place_of
 from pinprof.fleet.packages import package
 from pinprof.fleet.panel import Panel
 from pinprof.fleet.results import CAPTURE, Because, Outlier
-from pinprof.lazy_dataclass import dataclass
 
 FEWEST_IN_GROUP = 5
 LEAST_GROUP, LEAST_CAPTURE = 0.03, 0.10

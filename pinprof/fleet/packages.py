@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from pinprof.errors import ToolMissing
+from pinprof.base.errors import ToolMissing
 
 INSTALL = "Install it: pip install 'pinprof[fleet]'."
 

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Float64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Float64
+from pinprof.base.lazy_dataclass import dataclass
 
 WORK = "work"
 FEWEST = 8

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_ns, format_share
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns, format_share
 
 CAPTURE = "capture"
 """The dimension of an outlier that is one capture alone."""

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from pinprof.errors import CaptureError, UsageError, readable
+from pinprof.base.errors import CaptureError, UsageError, readable
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.fleet.packages import INSTALL, package
-from pinprof.lazy_dataclass import dataclass
-from pinprof.store import MANIFEST, PARTIAL, SUFFIX
+from pinprof.streams.store import MANIFEST, PARTIAL, SUFFIX
 
 _FOLDER = (SUFFIX, SUFFIX + PARTIAL)
 _FILE = re.compile(

@@ -146,8 +146,8 @@ class Hooks:
 
     def _kept(self, item: pytest.Item, block: Block, attempt: int) -> str:
         """Where the capture of a broken budget is, or how to have it."""
-        from pinprof.store import SUFFIX, file_name
-        from pinprof.terminal import printable
+        from pinprof.base.terminal import printable
+        from pinprof.streams.store import SUFFIX, file_name
 
         if block.path is None:
             return ""

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pytest
 
 from pinprof.analyze.results import Analysis
+from pinprof.base.errors import UsageError
+from pinprof.base.terminal import printable_lines
+from pinprof.base.units import format_count
 from pinprof.check.budgets import CALLS, Budget, budgets_of, format_amount
 from pinprof.check.judge import judge
 from pinprof.check.taken import take
 from pinprof.check.verdicts import Checked, Outcome, Site, Verdict
-from pinprof.errors import UsageError
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.pytest_plugin.recorder import Block
-from pinprof.terminal import printable_lines
-from pinprof.units import format_count
 
 EXACT = "page-faults"
 """The measure that the kernel counts for every block, with or without samples."""

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from pinprof.base.units import format_share
 from pinprof.ranks.results import Excess, Group, Hold, RankFacts
 from pinprof.ranks.why import RUNNABLE
-from pinprof.units import format_share
 
 APART = 0.1
 """Ranks are apart that spend this part of the work, or more, on something that the others do not."""

@@ -20,12 +20,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.evidence import worth_telling
-from pinprof.columns import Bool, Float64, Int64
-from pinprof.distributions import binomial_above
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Float64, Int64
+from pinprof.base.distributions import binomial_above
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL, Estimate
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.results import How
-from pinprof.statistics import LEVEL, Estimate
 
 MOST = 3
 """So many choices of ranks are looked for."""

@@ -15,13 +15,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.columns import Bool, Float64, Int32, Int64, Table
-from pinprof.distributions import binomial_above
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
+from pinprof.base.distributions import binomial_above
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.statistics import LEVEL
 from pinprof.ranks.rank_run import RankRun, moved
 from pinprof.ranks.spent import NO_PLACE, Place
 from pinprof.ranks.waits import Waits
-from pinprof.statistics import LEVEL
 
 LONG_NS = 200_000
 """A meeting of threads has a wait of at least this length: shorter ones cost nothing that is worth telling."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from pinprof.columns import Float64, Int16, Int32, Int64, Table
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Float64, Int16, Int32, Int64, Table
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.ranks.spent import Place
 
 Verdict = Literal["held", "turns", "even", "unknown"]

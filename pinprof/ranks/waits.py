@@ -12,8 +12,8 @@ import numpy as np
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals
-from pinprof.columns import Bool, Int32, Int64, Table
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int32, Int64, Table
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.ranks.spent import Spent
 
 GAP_NS = 300_000

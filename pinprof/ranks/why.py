@@ -11,7 +11,7 @@ import numpy as np
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import Intervals, union
-from pinprof.columns import Int64
+from pinprof.base.columns import Int64
 from pinprof.ranks.late import Late
 from pinprof.ranks.meetings import Meetings
 from pinprof.ranks.rank_run import RankRun

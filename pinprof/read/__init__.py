@@ -21,14 +21,14 @@ from pathlib import Path, PurePath
 
 import numpy as np
 
-from pinprof import files
-from pinprof.errors import CaptureError, FormatError, PinprofError, readable, unreadable
-from pinprof.model import Capture
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, FormatError, PinprofError, readable, unreadable
+from pinprof.base.units import format_counted
+from pinprof.data.model import Capture
 from pinprof.read.packed import is_packed
 from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions
-from pinprof.store import MEMORY, PYTHON_STACKS, part, refuse_links
-from pinprof.units import format_counted
+from pinprof.streams.store import MEMORY, PYTHON_STACKS, part, refuse_links
 
 __all__ = ["READERS", "Certainty", "ReadOptions", "Reader", "read", "seal_symbols"]
 

@@ -15,10 +15,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pinprof import files, store
-from pinprof.errors import CaptureError, readable
+from pinprof.base import files
+from pinprof.base.errors import CaptureError, readable
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.packed import PackedError, is_packed, plain_pieces
+from pinprof.streams import store
 
 MOST_MEMBERS = 100_000
 """Files and folders; a capture has a few, and two for each process of the program."""

@@ -14,9 +14,9 @@ from itertools import chain
 
 import numpy as np
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import (
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import (
     KERNEL,
     LONGEST_NAME,
     NO_NODE,
@@ -36,7 +36,7 @@ from pinprof.model import (
     Unit,
 )
 from pinprof.read.interning import Interner
-from pinprof.store import new_manifest
+from pinprof.streams.store import new_manifest
 
 MAX_DEPTH = 4096
 """Frames of one stack that are kept, counted from the leaf; the kernel's own limit for callchains is 127 by default."""

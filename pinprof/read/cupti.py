@@ -16,7 +16,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import (
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted, format_ns
+from pinprof.data.activity import (
     UNRECORDED,
     Activity,
     ApiCallTable,
@@ -28,11 +30,9 @@ from pinprof.activity import (
     OpKind,
     PageFaultTable,
 )
-from pinprof.cuda_functions import COPIES, FUNCTIONS, Function
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64, UInt8
+from pinprof.data.cuda_functions import COPIES, FUNCTIONS, Function
+from pinprof.data.model import Int64, UInt8
 from pinprof.read.symbols.demangle import demangle
-from pinprof.units import format_counted, format_ns
 
 SOURCE = "CUPTI"
 MAGIC = b"PINPCUPT"

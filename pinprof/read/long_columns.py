@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from pinprof import columns, files
-from pinprof.columns import GrowingColumn, slices, uniform
+from pinprof.base import columns, files
+from pinprof.base.columns import GrowingColumn, slices, uniform
 
 LONG_ROWS = 8_000_000
 """From here on a column is written to a file."""

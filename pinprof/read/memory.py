@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.errors import readable
-from pinprof.model import MemoryLog, PageTable, ProcessMemory
-from pinprof.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
+from pinprof.base.errors import readable
+from pinprof.base.shapes import COUNT, TEXT, Each, Facts, Row, Unfit, Whole, parsed
+from pinprof.data.model import MemoryLog, PageTable, ProcessMemory
 
 _MOST_LINE = 1 << 20
 _MOST_COUNTERS = 256

@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO, Protocol
 
-from pinprof.errors import FormatError
+from pinprof.base.errors import FormatError
 
 SPARED_BYTES = 64 << 20
 MOST_RATIO = 5000

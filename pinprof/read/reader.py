@@ -8,8 +8,8 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture
 from pinprof.read.symbols.kept import KeptSymbols
 
 Progress = Callable[[float], None]

@@ -19,11 +19,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import UNRECORDED, Activity, CopyKind, GpuOpTable, OpKind, PageFaultTable
-from pinprof.columns import Int64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_bytes, format_count, format_counted, format_ns
-from pinprof.uvm_events import (
+from pinprof.base.columns import Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.data.activity import UNRECORDED, Activity, CopyKind, GpuOpTable, OpKind, PageFaultTable
+from pinprof.data.uvm_events import (
     CLOCK,
     CLOCK_AT,
     CLOCK_RAW_AT,

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from pinprof.analyze import Analysis
 from pinprof.analyze.activity.row_tables import ActivityRows, CallTime, EventRows
 from pinprof.analyze.groups import group
-from pinprof.columns import in_order
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32, Int64
+from pinprof.base.columns import in_order
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32, Int64
 from pinprof.report.rows import range_threads, start_ns, threads_of
 from pinprof.report.thinning import Spans, thin
 from pinprof.report.threads import thread_numbers

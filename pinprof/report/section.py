@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pinprof.analyze import Analysis
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyze.results import RangeResult
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int32
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int32
 
 MOST_RANGES = 300
 """Rows of a table that somebody may read."""

@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.groups import codes
-from pinprof.columns import is_uniform, narrowed, slices, taken, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64
+from pinprof.base.columns import is_uniform, narrowed, slices, taken, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Bool, Int32, Int64
 from pinprof.report.flame import NO_RANGES, FlameData, RangeRows
 
 MOST_ROWS = 1_000_000

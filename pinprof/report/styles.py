@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 from pinprof.analyze.activity.results import Cause, Purpose
 from pinprof.analyze.opportunities.results import PHASE_NAMES, PhaseName
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

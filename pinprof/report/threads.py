@@ -6,10 +6,10 @@ the others together; so the samples of the page agree in more and become fewer.
 
 from __future__ import annotations
 
-from pinprof.model import Capture
+from pinprof.base.units import format_counted
+from pinprof.data.model import Capture
 from pinprof.report.flame import Thread
 from pinprof.report.rows import thread_names
-from pinprof.units import format_counted
 
 MOST_ALONE = 300
 """Sampled threads that stand alone."""

@@ -12,17 +12,17 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from pinprof import files
-from pinprof.errors import ScenarioError, ToolMissing, UsageError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import files
+from pinprof.base.errors import ScenarioError, ToolMissing, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.terminal import say
+from pinprof.base.units import format_bytes, format_counted, format_ns, format_rate
 from pinprof.scenario.backend import Backend
 from pinprof.scenario.catalog import Scenario, load, resolve
 from pinprof.scenario.context import Options, RunContext
 from pinprof.scenario.recorder import SCENARIO_VARIABLE, measured
 from pinprof.scenario.spec import ScenarioSpec
 from pinprof.scenario.traffic import Traffic, counting
-from pinprof.terminal import say
-from pinprof.units import format_bytes, format_counted, format_ns, format_rate
 
 
 @dataclass(frozen=True)

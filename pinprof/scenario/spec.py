@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 
-from pinprof.errors import UsageError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import UsageError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.scenario.backend import MemoryKind
 
 

@@ -12,8 +12,8 @@ import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field
 
-from pinprof import statistics
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import statistics
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.trial.result import Ratio
 
 LEAST_ROUNDS = 6

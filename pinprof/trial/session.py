@@ -9,17 +9,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field
 from pathlib import Path
 
-from pinprof import files
 from pinprof.analyze import Analysis
-from pinprof.errors import ToolMissing, TrialError, UsageError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import files
+from pinprof.base.errors import ToolMissing, TrialError, UsageError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_share
 from pinprof.trial import environment, prediction, processes, recorded, rounds
 from pinprof.trial.cures import CURES, Cure, answering
 from pinprof.trial.measure import Measure
 from pinprof.trial.processes import Ended
 from pinprof.trial.result import CureResult, Ratio, Side, TrialResult, ranked
 from pinprof.trial.rounds import AS_IS, Failed, Pairs
-from pinprof.units import format_share
 
 REPORT_VARIABLE = "PINPROF_TRY_REPORT"
 """Where the libraries of a cure say what they did: `WORD NUMBER` lines."""

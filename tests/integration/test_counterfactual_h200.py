@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import rates
 from pinprof.analyze import Analysis, analyze
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.results import Counterfactual
+from pinprof.data import rates
 from pinprof.read import ReadOptions, read
 from tests.support.h200 import DATA, unpack_captures
 

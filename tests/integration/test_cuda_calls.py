@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from pinprof import analyze, read
-from pinprof.activity import CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.collect.cuda_libraries import find_sites, functions_in
+from pinprof.data.activity import CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.read.perf import data as perf_data
 from tests.support.probes import needs_probes
 

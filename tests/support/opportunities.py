@@ -24,7 +24,7 @@ from pinprof.analyze.opportunities.results import (
     WallTable,
 )
 from pinprof.analyze.results import main_event
-from pinprof.model import NO_NODE
+from pinprof.data.model import NO_NODE
 
 MS = 1_000_000
 POOL = """cudaMemPool_t pool;

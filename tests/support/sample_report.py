@@ -12,7 +12,7 @@ import numpy as np
 from pinprof.analyze import Analysis
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.results import EventResult, Finding, RangeResult
-from pinprof.model import Event, Losses
+from pinprof.data.model import Event, Losses
 from pinprof.report.data import CaptureFacts, Cause, ReportData, Shared
 from pinprof.report.flame import FlameData, RangeRows, Thread
 from pinprof.report.sections import SECTIONS

@@ -11,16 +11,16 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pinprof.activity import NO_STREAM, UNRECORDED, Activity, ApiCallTable, CallOverhead, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.course import course_of
 from pinprof.analyze.opportunities.results import Steps
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.model import READY, Capture
-from pinprof.rate_book import BENCH, RateBook, Source
-from pinprof.rates import Rate
+from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, ApiCallTable, CallOverhead, CopyKind, MemoryKind
+from pinprof.data.model import READY, Capture
+from pinprof.data.rate_book import BENCH, RateBook, Source
+from pinprof.data.rates import Rate
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture
 
 MS, MIB = 1_000_000, 1 << 20

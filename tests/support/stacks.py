@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.model import (
+from pinprof.data.model import (
     KERNEL,
     NO_NODE,
     USER,

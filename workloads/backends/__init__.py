@@ -6,7 +6,7 @@ import ctypes
 import os
 from pathlib import Path
 
-from pinprof.errors import ScenarioError, UsageError
+from pinprof.base.errors import ScenarioError, UsageError
 from pinprof.scenario import Backend
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any, Protocol
 
-from pinprof.errors import CudaError, ToolMissing
+from pinprof.base.errors import CudaError, ToolMissing
 
 _OUT_OF_MEMORY, _NO_DEVICE, _INSUFFICIENT_DRIVER = 2, 100, 35
 """cudaErrorMemoryAllocation, cudaErrorNoDevice, cudaErrorInsufficientDriver: driver_types.h, CUDA 12 and 13."""

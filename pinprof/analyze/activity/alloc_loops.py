@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import MemoryKind
 from pinprof.analyze.activity.calls import PURPOSES, UNKNOWN_SIZE, Calls, size_class
 from pinprof.analyze.activity.results import AllocLoop, Purpose
 from pinprof.analyze.groups import Groups, group
-from pinprof.model import Bool, Int64
+from pinprof.data.activity import MemoryKind
+from pinprof.data.model import Bool, Int64
 
 _OPENING: dict[Purpose, str] = {
     "alloc pinned": "pinned", "alloc device": "device", "alloc managed": "managed", "register": "registered",

@@ -11,7 +11,6 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import Activity, ApiCallTable, Location, MemoryKind, MemoryOperation, MemoryUsageTable, OpKind
 from pinprof.analyze.activity.results import (
     CallError,
     CallResult,
@@ -27,10 +26,19 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import Events, Scopes
-from pinprof.columns import PairIndex, narrowed, pack, packed
-from pinprof.cuda_errors import NOT_READY, UNLOADING, error_name
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
+from pinprof.base.columns import PairIndex, narrowed, pack, packed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import (
+    Activity,
+    ApiCallTable,
+    Location,
+    MemoryKind,
+    MemoryOperation,
+    MemoryUsageTable,
+    OpKind,
+)
+from pinprof.data.cuda_errors import NOT_READY, UNLOADING, error_name
+from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, clock_event
 
 CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5

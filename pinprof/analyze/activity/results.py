@@ -13,9 +13,9 @@ import numpy as np
 from pinprof.analyze.activity.row_tables import ActivityRows
 from pinprof.analyze.intervals import union
 from pinprof.analyze.ranges.paths import RangePath
-from pinprof.columns import Float64, Table
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Event, Int32, Int64, UInt64
+from pinprof.base.columns import Float64, Table
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Event, Int32, Int64, UInt64
 
 Purpose = Literal[
     "alloc device", "alloc pinned", "alloc managed", "register", "free device", "free pinned", "unregister", "copy",

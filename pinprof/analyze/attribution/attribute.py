@@ -16,9 +16,9 @@ from pinprof.analyze.attribution.heuristics import hot_loops
 from pinprof.analyze.attribution.matching import FrameRules, frame_rules
 from pinprof.analyze.attribution.tables import NONE, TABLES, Tables
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
-from pinprof.columns import Int8
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
+from pinprof.base.columns import Int8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, READY, Bool, Capture, Int16, Int32, StackTable, UInt8
 
 PIN_USER_PAGES, RECLAIM_IN_PIN = GROUPS = ("pin_user_pages", "reclaim inside pin_user_pages")
 """Questions about whole stacks, answered beside the leaves: is any such frame on the stack? Bits of `Stacks.groups`."""

@@ -17,9 +17,9 @@ from pinprof.analyze.blame.inference import inferred
 from pinprof.analyze.blame.timelines import Doing, timelines
 from pinprof.analyze.blame.waits import Certainty, Charged, Waits, overlaps
 from pinprof.analyze.blame.wakers import NOBODY, Wakers
-from pinprof.columns import Bool, Int64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import BY_EXIT, BY_INTERRUPT, KERNEL, LONGEST_NAME, READY, Capture, StackTable
+from pinprof.base.columns import Bool, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import BY_EXIT, BY_INTERRUPT, KERNEL, LONGEST_NAME, READY, Capture, StackTable
 
 LINKS = 8
 """How often a waiter's waiter is followed."""

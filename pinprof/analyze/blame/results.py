@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pinprof.analyze.blame.waits import Certainty
 from pinprof.analyze.opportunities.results import Site
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 CERTAINTIES: Mapping[Certainty, str] = {
     Certainty.WAKER: "waker recorded",

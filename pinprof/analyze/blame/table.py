@@ -16,8 +16,8 @@ from pinprof.analyze.groups import Groups, group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.columns import Int64
-from pinprof.model import NO_NODE, Capture
+from pinprof.base.columns import Int64
+from pinprof.data.model import NO_NODE, Capture
 
 MOST_ROWS = 100
 MOST_ARROWS = 200

@@ -11,9 +11,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.idle import IDLE_EVENT
 from pinprof.analyze.intervals import Intervals, numbers, union
-from pinprof.columns import Bool, Int64, narrowed
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, clock_event
+from pinprof.base.columns import Bool, Int64, narrowed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture, clock_event
 
 _BUSY_WAIT = np.isin(
     [row.name for row in CATEGORIES],

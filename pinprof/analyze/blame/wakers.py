@@ -18,9 +18,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
 from pinprof.analyze.opportunities.labels import marked
-from pinprof.columns import Int64, pack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
+from pinprof.base.columns import Int64, pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable
 
 _JOINS = re.compile(r"_*pthread_(timed|clock)?join\w*|thrd_join|std::thread::join(\(\))?")
 """Functions that wait until a thread ends: of glibc and musl, C11 and libstdc++."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from pinprof.analyze.costs.choices import Answer, answers_of
 from pinprof.analyze.costs.costs import BreakEven, Cost, Limit, break_even_of, cost_of, limits_of, link_of
-from pinprof.lazy_dataclass import dataclass
-from pinprof.rates import MEASURES, Rates, prefault_threads
-from pinprof.units import format_count, format_counted
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_count, format_counted
+from pinprof.data.rates import MEASURES, Rates, prefault_threads
 
 MOST_UNSTABLE = 0.5
 """Of all benchmarks: where more than these are unstable, the others are so by chance."""

@@ -29,9 +29,9 @@ from pinprof.analyze.costs.memory_modes import MODES, Mode, mode_of
 from pinprof.analyze.costs.results import Counterfactual, Estimate, threads_text
 from pinprof.analyze.ranges.iterations import ITERATION, iteration_phases, measured_iterations
 from pinprof.analyze.results import EventResult, RangeResult, main_event
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
-from pinprof.rates import Rate, Rates, prefault_threads
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Capture
+from pinprof.data.rates import Rate, Rates, prefault_threads
 
 WRITE_GROWTH = (1.0, 2.0, 3.0)
 """Least, likely, most: a write to pages that exist already, of one to pages that it creates. In captures of an H200's

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from pinprof.analyze.costs.results import GIB, PinningCurve, PinningTime, threads_text
 from pinprof.analyze.ranges.iterations import iteration_phases
 from pinprof.analyze.results import EventResult, RangeResult, judged_event
-from pinprof.model import Capture
-from pinprof.units import format_ns, format_share
+from pinprof.base.units import format_ns, format_share
+from pinprof.data.model import Capture
 
 BASELINE = "malloc_host"
 """The phase that asks CUDA for as much pinned memory in one call."""

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pinprof.lazy_dataclass import dataclass
-from pinprof.units import format_ns
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns
 
 GIB = 1 << 30
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import Activity
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.ledger.allocations import recorded
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
@@ -21,10 +20,11 @@ from pinprof.analyze.ledger.wanted import wanted_of
 from pinprof.analyze.memory import page_bytes
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.results import CopyTable
-from pinprof.columns import Int64, UInt8
-from pinprof.cuda_functions import MEMORY
-from pinprof.model import Capture, MemoryLog, PageTable
-from pinprof.units import format_counted
+from pinprof.base.columns import Int64, UInt8
+from pinprof.base.units import format_counted
+from pinprof.data.activity import Activity
+from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.model import Capture, MemoryLog, PageTable
 
 _ALIVE_NS = 1_000_000_000
 """A process that was not looked at for so long at the end had ended."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.ledger.results import FOREVER, AllocationTable
-from pinprof.columns import Int64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Int64
+from pinprof.base.lazy_dataclass import dataclass
 
 
 @dataclass(frozen=True)

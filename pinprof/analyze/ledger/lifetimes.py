@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.analyze.groups import group
 from pinprof.analyze.ledger.allocations import FAMILY_OF_KIND, FreeTable
 from pinprof.analyze.ledger.results import FOREVER, Allocations, AllocationTable
-from pinprof.columns import Int64, UInt8
+from pinprof.base.columns import Int64, UInt8
 
 
 def settled(

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from pinprof.analyze.ledger.results import HOST_KINDS, KINDS, AllocationTable, Pages
-from pinprof.columns import Int64
-from pinprof.model import PageTable
+from pinprof.base.columns import Int64
+from pinprof.data.model import PageTable
 
 LEAST_BYTES = 1 << 20
 """Pages of smaller allocations are hardly ever among those that were asked for."""

@@ -7,8 +7,8 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from pinprof.columns import Int32, Int64, Table, UInt8, UInt64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Int32, Int64, Table, UInt8, UInt64
+from pinprof.base.lazy_dataclass import dataclass
 
 Kind = Literal["pinned", "registered", "managed", "pool", "device"]
 KINDS: tuple[Kind, ...] = get_args(Kind)

@@ -25,8 +25,8 @@ from pinprof.analyze.ledger.results import (
 )
 from pinprof.analyze.ledger.trend import trend_of
 from pinprof.analyze.ledger.use import Use
-from pinprof.columns import Int64, UInt8
-from pinprof.model import PageTable
+from pinprof.base.columns import Int64, UInt8
+from pinprof.data.model import PageTable
 
 LEAST_STEPS = 8
 """Fewer steps show no trend."""

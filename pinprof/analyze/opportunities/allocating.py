@@ -6,17 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.activity import MemoryKind, MemoryOperation
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
 from pinprof.analyze.opportunities.results import CopyTable, Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64
-from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_bytes, format_counted, format_ns, format_share
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
+from pinprof.data.activity import MemoryKind, MemoryOperation
+from pinprof.data.model import Bool, Int64
+from pinprof.data.rate_book import RUN, Estimate
 
 LEAST_PAIRS = 3
 ERROR = 0.1

@@ -13,8 +13,8 @@ from pinprof.analyze.opportunities.run_rates import run_rates
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.search import search
 from pinprof.analyze.results import Analysis
-from pinprof.model import Capture, clock_event
-from pinprof.rate_book import RateBook
+from pinprof.data.model import Capture, clock_event
+from pinprof.data.rate_book import RateBook
 
 
 def with_opportunities(

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import numpy as np
 
 from pinprof.analyze.opportunities.results import Cure, Evidence, PhaseName, Saving, Site
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Int64
-from pinprof.rate_book import Estimate
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import Int64
+from pinprof.data.rate_book import Estimate
 
 
 @dataclass(frozen=True)

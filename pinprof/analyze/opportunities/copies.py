@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.opportunities.results import CopyTable
-from pinprof.columns import UInt8
-from pinprof.cuda_functions import COPIES
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Capture, Int32, Int64
-from pinprof.rate_book import RUN, Estimate
+from pinprof.base.columns import UInt8
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import UNRECORDED, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
+from pinprof.data.cuda_functions import COPIES
+from pinprof.data.model import Bool, Capture, Int32, Int64
+from pinprof.data.rate_book import RUN, Estimate
 
 WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
 """Directions between host and device, as rates and as titles name them."""

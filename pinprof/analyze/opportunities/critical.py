@@ -18,9 +18,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
 from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
-from pinprof.columns import Bool, Int64, pack, slices, unpack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Capture, clock_event
+from pinprof.base.columns import Bool, Int64, pack, slices, unpack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import NO_NODE, Capture, clock_event
 
 AWAITS = np.isin(
     [row.name for row in CATEGORIES],

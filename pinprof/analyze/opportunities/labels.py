@@ -6,8 +6,8 @@ import re
 
 import numpy as np
 
-from pinprof.columns import Int8
-from pinprof.model import KERNEL, LONGEST_NAME, NO_NODE, USER, Bool, FrameTable, StackTable
+from pinprof.base.columns import Int8
+from pinprof.data.model import KERNEL, LONGEST_NAME, NO_NODE, USER, Bool, FrameTable, StackTable
 
 WORK, START_UP, CONTEXT, EXIT, _JOINED, _EXECVE, UNKNOWN = range(7)
 """What a stack speaks for, the stronger claim later; UNKNOWN shows no function of the program."""

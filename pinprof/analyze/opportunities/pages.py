@@ -16,10 +16,10 @@ from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int64
-from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_ns, format_share
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns, format_share
+from pinprof.data.model import Bool, Int64
+from pinprof.data.rate_book import RUN, Estimate
 
 _ANONYMOUS, _FREES = ("fault.anon",), ("free.unmap", "free.shmem", "mm.vma")
 _ENTRIES = ("fault.entry", "fault.core")

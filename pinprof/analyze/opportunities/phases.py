@@ -16,9 +16,9 @@ from pinprof.analyze.intervals import Intervals, difference, union
 from pinprof.analyze.opportunities.critical import Critical
 from pinprof.analyze.opportunities.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Interval, Phase, PhaseName
-from pinprof.columns import Bool, Int8, Int64
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import READY, Capture, clock_event
+from pinprof.base.columns import Bool, Int8, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import READY, Capture, clock_event
 
 GAP_NS = 5_000_000
 """Shorter gaps between pieces of one kind belong to it."""

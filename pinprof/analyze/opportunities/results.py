@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Literal
 
-from pinprof.columns import Bool, Int32, Int64, Table, UInt64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int32, Int64, Table, UInt64
+from pinprof.base.lazy_dataclass import dataclass
 
 PhaseName = Literal["start-up", "context", "work", "exit"]
 PHASE_NAMES: tuple[PhaseName, ...] = ("start-up", "context", "work", "exit")

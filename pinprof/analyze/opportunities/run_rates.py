@@ -12,11 +12,11 @@ from collections.abc import Iterator, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.activity import ApiCallTable
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.results import EventResult
-from pinprof.model import Capture
-from pinprof.rates import Rate
+from pinprof.data.activity import ApiCallTable
+from pinprof.data.model import Capture
+from pinprof.data.rates import Rate
 
 _FAULTS = "page-faults"
 _OTHER = ("fault.file", "fault.cow", "fault.swap", "fault.uffd")

@@ -9,7 +9,6 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.activity import CallOverhead, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
@@ -21,10 +20,11 @@ from pinprof.analyze.opportunities.labels import marked
 from pinprof.analyze.opportunities.results import PHASE_NAMES, CopyTable, Course, PhaseName, Site
 from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.opportunities.wall import disturbed_ns
-from pinprof.columns import pack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Bool, Capture, Int32, Int64
-from pinprof.rate_book import RateBook
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import CallOverhead, CopyKind, MemoryKind
+from pinprof.data.model import NO_NODE, Bool, Capture, Int32, Int64
+from pinprof.data.rate_book import RateBook
 
 _COMES_AND_GOES = re.compile(
     r"(exit_mmap|begin_new_exec|exec_mmap|do_exit|copy_process|ret_from_fork\w*|schedule_tail)(\.\w+)*"

@@ -25,8 +25,8 @@ from pinprof.analyze.opportunities.results import (
 )
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
-from pinprof.model import Capture, clock_event
-from pinprof.units import format_counted, format_ns, format_share, roughly
+from pinprof.base.units import format_counted, format_ns, format_share, roughly
+from pinprof.data.model import Capture, clock_event
 
 Detector = Callable[[Scene], Iterator[Candidate]]
 

@@ -9,9 +9,9 @@ import numpy as np
 
 from pinprof.analyze.lines import NAMED_FRAME, NOTHING, Place, nearest_places, places_of_all, short_files
 from pinprof.analyze.opportunities.results import Site
-from pinprof.columns import Bool, Int32, Int64
-from pinprof.cuda_functions import LINKED_RUNTIME
-from pinprof.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
+from pinprof.base.columns import Bool, Int32, Int64
+from pinprof.data.cuda_functions import LINKED_RUNTIME
+from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
 
 _SYSTEM = re.compile(
     r"(/usr)?/lib(32|64)?/|/usr/local/cuda|/(site|dist)-packages/|\[|/(lib)?(cuda|cudart|nv|torch|c10|python)[\w.-]*$|"

@@ -9,8 +9,8 @@ from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.groups import group
 from pinprof.analyze.opportunities.critical import Critical
 from pinprof.analyze.opportunities.results import Phase, Steps
-from pinprof.columns import Int64
-from pinprof.model import Capture
+from pinprof.base.columns import Int64
+from pinprof.data.model import Capture
 
 LEAST_COUNT = 5
 LEAST_NS = 1_000_000

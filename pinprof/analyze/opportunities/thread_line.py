@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from pinprof.activity import NO_STREAM, CopyKind, MemoryKind
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.lines import NAMED_FRAME
 from pinprof.analyze.opportunities.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.columns import Bool, Int32, Int64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import NO_STREAM, CopyKind, MemoryKind
 
 UPLOAD, DOWNLOAD, WAIT, HOST_MEMORY, ELSE = range(5)
 """Kinds of calls; HOST_MEMORY makes page-locked memory or gives it back."""

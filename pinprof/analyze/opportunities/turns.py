@@ -11,16 +11,16 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from pinprof.activity import MemoryKind
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
 from pinprof.analyze.opportunities.copies import CopyGroup
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.opportunities.thread_line import DOWNLOAD, HOST_MEMORY, UPLOAD, WAIT, ThreadLine, line_of
-from pinprof.columns import Bool, Int64
-from pinprof.rate_book import RUN, Estimate
-from pinprof.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.base.columns import Bool, Int64
+from pinprof.base.units import format_bytes, format_count, format_counted, format_ns
+from pinprof.data.activity import MemoryKind
+from pinprof.data.rate_book import RUN, Estimate
 
 LEAST_TRIPS, LEAST_STEPS = 3, 5
 AT_ONCE = 0.1

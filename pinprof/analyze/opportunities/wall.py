@@ -11,8 +11,8 @@ from pinprof.analyze.blame.waits import Waits
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.opportunities.critical import AWAITS, Critical
 from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
-from pinprof.columns import Int32, Int64
-from pinprof.model import Capture, clock_event
+from pinprof.base.columns import Int32, Int64
+from pinprof.data.model import Capture, clock_event
 
 RUNNABLE = "wait.runnable"
 """Ready to run while the processor ran something else: the machine's doing, not the program's."""

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 
 from pinprof.analyze.results import RangeResult
-from pinprof.model import Capture, Int64
+from pinprof.data.model import Capture, Int64
 
 ITERATION = "iteration"
 """The range that pinprof's session puts around each iteration of a scenario."""

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from pinprof.analyze.intervals import Intervals, batches, joined_up, union, union_by_key
 from pinprof.analyze.ranges.paths import RangePath, range_paths
-from pinprof.columns import is_uniform, uniform
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
+from pinprof.base.columns import is_uniform, uniform
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
 
 EVERYBODY = -1
 """The owner of a range that counts all processes."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from pinprof.analyze.intervals import numbers
 from pinprof.analyze.ranges.membership import EVERYBODY, kernel_threads, owners
-from pinprof.model import CONTINUED, Bool, Capture, Int64
+from pinprof.data.model import CONTINUED, Bool, Capture, Int64
 
 MOST_PIECES = 4_000_000
 """With more pieces than this only the edges of outermost ranges cut, and with still more none."""

@@ -14,7 +14,7 @@ from pinprof.analyze.intervals import batches, numbers
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.own_samples import own_samples
 from pinprof.analyze.results import RangeWall
-from pinprof.model import Capture, Int16, Int64, clock_event
+from pinprof.data.model import Capture, Int16, Int64, clock_event
 
 
 def range_walls(capture: Capture, attribution: Attribution, members: Membership) -> tuple[RangeWall | None, ...]:

@@ -8,9 +8,9 @@ from pinprof.analyze.activity.transfers import LARGE_COPY_BYTES
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.rules.rule import Need, View
 from pinprof.analyze.visible import has_call_chains, has_kernel_names
-from pinprof.cuda_functions import MEMORY
-from pinprof.model import KERNEL
-from pinprof.units import format_bytes
+from pinprof.base.units import format_bytes
+from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.model import KERNEL
 
 _NO_SAMPLES = "Without samples, this can't be judged."
 _NO_KERNEL = "Without kernel call chains, this can't be judged."

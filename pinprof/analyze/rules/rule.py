@@ -8,9 +8,9 @@ from typing import Any
 from pinprof.analyze.activity.results import ActivityAnalysis, CopyTotals, Direction, Purpose
 from pinprof.analyze.evidence import LEAST_NS, LEAST_SHARE, MIN_SAMPLES, worth_telling
 from pinprof.analyze.results import EventResult, Finding, RangeResult, Severity
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture
-from pinprof.units import format_ns, format_share, format_weight
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_ns, format_share, format_weight
+from pinprof.data.model import Capture
 
 
 @dataclass(frozen=True)

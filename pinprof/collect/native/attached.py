@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from pinprof import __version__
+from pinprof.base.errors import CollectError, ToolMissing
+from pinprof.base.units import format_ns
 from pinprof.collect import permission
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.control import Control, sampler_control
@@ -20,11 +22,9 @@ from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
-from pinprof.errors import CollectError, ToolMissing
-from pinprof.libraries import UNWINDING
-from pinprof.manifest import USER_ONLY
-from pinprof.store import LOG, PERF_DATA
-from pinprof.units import format_ns
+from pinprof.data.manifest import USER_ONLY
+from pinprof.machine.libraries import UNWINDING
+from pinprof.streams.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
 """Every process of the machine is listed first with --system-wide."""

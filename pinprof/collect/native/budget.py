@@ -15,7 +15,7 @@ import math
 from collections.abc import Mapping
 from enum import IntEnum
 
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
 
 CREDIT_NS = 10_000_000
 """What the account holds at most, and when recording begins: two thousand calls with their stacks."""

@@ -18,10 +18,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.tracefs import Tracepoints
-from pinprof.lazy_dataclass import dataclass
 
 CLOCK_MONOTONIC = 1
 

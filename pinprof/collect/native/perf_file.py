@@ -18,7 +18,7 @@ import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import CLOCK_MONOTONIC, EventSpec
 

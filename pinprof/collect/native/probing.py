@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import events as ev
 from pinprof.collect.native import existing, perf_event
 from pinprof.collect.native.budget import Budget, Level, Prices, untraced_rate
@@ -23,7 +24,6 @@ from pinprof.collect.native.opening import Opening
 from pinprof.collect.native.tasks import Tasks
 from pinprof.collect.native.tracefs import Tracepoints
 from pinprof.collect.proc import tree
-from pinprof.lazy_dataclass import dataclass
 
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""

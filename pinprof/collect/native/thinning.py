@@ -22,11 +22,11 @@ import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import field
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.events import WAKEUPS, EventSpec
 from pinprof.collect.native.short_lived import Pool, Processes
 from pinprof.collect.pace import STEPS
-from pinprof.lazy_dataclass import dataclass
 
 JOINED_NS = 2_000_000
 """Waits are joined until they are as long as this, times two for each step."""

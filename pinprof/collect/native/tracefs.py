@@ -25,8 +25,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect import host
-from pinprof.lazy_dataclass import dataclass
 
 ARGUMENTS = {"x86_64": ("%di", "%si", "%dx", "%cx"), "aarch64": ("%x0", "%x1", "%x2", "%x3")}
 """The registers of a function's first four integer arguments."""

@@ -10,13 +10,13 @@ import signal
 import time
 
 from pinprof import __version__
+from pinprof.base.errors import CollectError
 from pinprof.collect.collector import Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
 from pinprof.collect.program import Program
 from pinprof.collect.python_frames import READY, UNKNOWN
 from pinprof.collect.recorder import Recorder
-from pinprof.errors import CollectError
-from pinprof.store import LOG, PYTHON_STACKS
+from pinprof.streams.store import LOG, PYTHON_STACKS
 
 RATE = 1000
 """Looks a second, unless the user says otherwise."""

@@ -9,7 +9,7 @@ from functools import lru_cache
 
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gone
-from pinprof.libraries import FRAMES
+from pinprof.machine.libraries import FRAMES
 
 NOT_SEEN, AS_BEFORE, ANOTHER = range(3)
 """How a look at a thread went."""

@@ -11,9 +11,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
-from pinprof.lazy_dataclass import dataclass
 
 
 @dataclass

@@ -9,7 +9,9 @@ import re
 import time
 from collections.abc import Sequence
 
-from pinprof import __version__, files
+from pinprof import __version__
+from pinprof.base import files
+from pinprof.base.errors import CollectError
 from pinprof.collect import chosen
 from pinprof.collect.collector import Collector, Setup, Tool, ToolResult, Waiter
 from pinprof.collect.own_processes import started
@@ -19,8 +21,7 @@ from pinprof.collect.recorder import Recorder
 from pinprof.collect.request import RecordRequest
 from pinprof.collect.uvm import READY, REFUSED, descriptors, driver
 from pinprof.collect.uvm.source import BUDGET
-from pinprof.errors import CollectError
-from pinprof.store import LOG, UVM
+from pinprof.streams.store import LOG, UVM
 
 READY_TIMEOUT_S = 5.0
 """Nothing is lost but events when it takes longer."""

@@ -14,10 +14,10 @@ import struct
 import time
 from pathlib import Path
 
-from pinprof import files
+from pinprof.base import files
 from pinprof.collect.uvm import driver
 from pinprof.collect.uvm.driver import Counters, Queue, Refused
-from pinprof.uvm_events import (
+from pinprof.data.uvm_events import (
     CLOCK,
     CLOCK_AT,
     CLOCK_RAW_AT,

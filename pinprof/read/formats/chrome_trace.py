@@ -19,10 +19,10 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
-from pinprof.cuda_functions import plain_name
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import UNRECORDED, Activity, Api, ApiCallTable, GpuOpTable, OpKind
+from pinprof.data.cuda_functions import plain_name
+from pinprof.data.model import Capture, ClockSync, Int32, Int64, Losses, RangeTable, SampleTable
 from pinprof.read.assembly import StackBuilder, foreign_capture
 from pinprof.read.formats.json_source import ArrayStream, not_json
 from pinprof.read.formats.kineto import CALLS, CAUSES, OPS, described

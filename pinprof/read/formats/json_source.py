@@ -10,8 +10,8 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.reader import Progress, untold
 

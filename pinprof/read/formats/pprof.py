@@ -15,9 +15,9 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from pinprof.errors import FormatError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, USER, Capture, Dso, Event, Losses
+from pinprof.base.errors import FormatError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, USER, Capture, Dso, Event, Losses
 from pinprof.read.assembly import (
     MAX_DEPTH,
     MAX_WEIGHT,

@@ -12,16 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof import store
-from pinprof.activity import Activity
-from pinprof.manifest import Manifest
-from pinprof.model import NO_NODE, Capture, Losses, SampleTable
+from pinprof.base.units import format_count
+from pinprof.data.activity import Activity
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import NO_NODE, Capture, Losses, SampleTable
 from pinprof.read.nsys import export as nsys_export
 from pinprof.read.perf import capture as perf
 from pinprof.read.ranges import read_ranges
 from pinprof.read.reader import ReadOptions
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
-from pinprof.units import format_count
+from pinprof.streams import store
 
 _MARGIN_NS = 100_000
 """By which the two clocks may disagree."""

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import uniform
+from pinprof.base.columns import uniform
 from pinprof.read.long_columns import LONG_ROWS, LongColumn
 from pinprof.read.nsys.pages import TablePages, Unusual, Values
 from pinprof.read.nsys.schema import MISSING, Column, Part

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Bool, Int64, UInt8
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int64, UInt8
+from pinprof.base.lazy_dataclass import dataclass
 
 _HEADER_BYTES = 100
 _PLAIN_FORMAT = b"\x01\x01"

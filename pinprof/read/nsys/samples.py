@@ -10,9 +10,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import pack, unpack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
+from pinprof.base.columns import pack, unpack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, NO_NODE, Bool, Event, Int32, Int64, Losses, SampleTable, StackTable, UInt64
 from pinprof.read.assembly import KERNEL_IMAGE, UNKNOWN, StackBuilder, dso_of
 from pinprof.read.nsys import schema
 from pinprof.read.nsys.numbers import Numbers, number

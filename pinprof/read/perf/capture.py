@@ -10,11 +10,11 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof import store
-from pinprof.activity import GivenUp
-from pinprof.errors import CaptureError, FormatError
-from pinprof.manifest import Manifest
-from pinprof.model import Capture, RangeTable, SampleTable
+from pinprof.base.errors import CaptureError, FormatError
+from pinprof.base.units import format_counted
+from pinprof.data.activity import GivenUp
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import Capture, RangeTable, SampleTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import data as perf_data
@@ -27,7 +27,7 @@ from pinprof.read.recording_threads import without_recording_threads
 from pinprof.read.symbols.lines import SECONDS
 from pinprof.read.symbols.resolver import Resolver, SealedSymbols
 from pinprof.read.thread_names import with_nvtx_names
-from pinprof.units import format_counted
+from pinprof.streams import store
 
 _KALLSYMS = Path("/proc/kallsyms")
 

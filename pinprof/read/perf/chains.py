@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Bool, Int32, Int64, Table, UInt64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Bool, Int32, Int64, Table, UInt64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.interning import Interner
 from pinprof.read.perf.addresses import GUEST
 from pinprof.read.perf.mappings import NO_DSO, SpaceTable

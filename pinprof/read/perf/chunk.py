@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import packed
-from pinprof.cuda_functions import READ_PIECES
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64, UInt64
+from pinprof.base.columns import packed
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, address_chains
 from pinprof.read.perf.chains import ChainGatherer, Chains

@@ -14,12 +14,13 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
-from pinprof.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
-from pinprof.errors import PinprofError
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
-from pinprof.own_code import library_part
+from pinprof.base.errors import PinprofError
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted
+from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
+from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
+from pinprof.data.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
+from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import outermost
 from pinprof.read.perf import cuda_memory
 from pinprof.read.perf import data as perf_data
@@ -27,7 +28,6 @@ from pinprof.read.perf.cuda_memory import NOBODY, Arguments
 from pinprof.read.perf.cuda_processes import Known, Process
 from pinprof.read.perf.stacks import build_stacks
 from pinprof.read.symbols.resolver import Resolver
-from pinprof.units import format_counted
 
 SOURCE = "uprobes on libcuda and libcudart"
 TRACED = frozenset({"cuda calls", "memory"})

@@ -14,11 +14,11 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from pinprof.activity import Location, MemoryKind
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.shapes import COUNT, MOST, PID, Column, Each, OneOf, Record, Row, Unfit, Whole, read
+from pinprof.data.activity import Location, MemoryKind
 from pinprof.read.perf.places import Places
 from pinprof.read.perf.records import DataArea
-from pinprof.shapes import COUNT, MOST, PID, Column, Each, OneOf, Record, Row, Unfit, Whole, read
 
 ANONYMOUS = ("//anon", "/dev/zero", "/anon_hugepage")
 _NOT_A_FILE = ("//", "/dev/", "/memfd:", "/SYSV", "/anon_hugepage", "[")

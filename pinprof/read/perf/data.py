@@ -21,11 +21,11 @@ from typing import Any
 
 import numpy as np
 
-from pinprof.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
-from pinprof.errors import FormatError, readable
-from pinprof.lazy_dataclass import dataclass
-from pinprof.manifest import Manifest
-from pinprof.model import (
+from pinprof.base.columns import distinct, distinct_pairs, in_order, is_uniform, packed, pairs_of, slices, uniform
+from pinprof.base.errors import FormatError, readable
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.manifest import Manifest
+from pinprof.data.model import (
     READY,
     Bool,
     Capture,
@@ -56,7 +56,7 @@ from pinprof.read.perf.stacks import Stacks, build_stacks
 from pinprof.read.reader import Progress, untold
 from pinprof.read.symbols.resolver import Resolver
 from pinprof.read.thread_names import changed_names, kernel_names
-from pinprof.store import new_manifest
+from pinprof.streams.store import new_manifest
 
 CLOCK_MONOTONIC = 1
 _CLOCK_NAMES = {0: "realtime", CLOCK_MONOTONIC: "monotonic", 4: "monotonic-raw", 7: "boottime", 11: "tai"}

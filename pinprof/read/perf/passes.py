@@ -17,8 +17,8 @@ from typing import BinaryIO
 
 import numpy as np
 
-from pinprof.columns import Int64, UInt64
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base.columns import Int64, UInt64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.chains import ChainGatherer, Chains, by_value
 from pinprof.read.perf.deferred import DeferredChains

@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import Table
-from pinprof.cuda_functions import BATCHES, READ_PIECES
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import Bool, Int32, Int64, UInt64
+from pinprof.base.columns import Table
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.cuda_functions import BATCHES, READ_PIECES
+from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.long_columns import taken
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import EventSource

@@ -8,12 +8,14 @@ from collections.abc import Generator, Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
 
-from pinprof import children, files, store
-from pinprof.children import Limits
-from pinprof.errors import ToolMissing
+from pinprof.base import files
+from pinprof.base.errors import ToolMissing
+from pinprof.machine import children
+from pinprof.machine.children import Limits
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.data import Recording
+from pinprof.streams import store
 
 _SCRIPT_FIELDS = (
     ("comm", 0),

@@ -12,9 +12,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.columns import slices
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
+from pinprof.base.columns import slices
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.model import KERNEL, NO_NODE, USER, Bool, Dso, FrameTable, Int32, Int64, StackTable, UInt8
 from pinprof.read.interning import Interner
 from pinprof.read.long_columns import put_together
 from pinprof.read.perf.addresses import GUEST

@@ -24,11 +24,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import ApiCallTable
-from pinprof.columns import pack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
-from pinprof.own_code import library_part
+from pinprof.base.columns import pack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.activity import ApiCallTable
+from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
+from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import threads
 from pinprof.read.python.native_callers import NO_LINE, Callers, Votes, callers_of, votes_of_samples
 from pinprof.read.python.stacks import NO_STACK, PythonStacks

@@ -27,9 +27,22 @@ from pathlib import Path
 
 import numpy as np
 
-from pinprof.columns import UInt8, pack, pairs_of, unpack
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, FrameTable, Int32, Int64, StackTable
+from pinprof.base.columns import UInt8, pack, pairs_of, unpack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.base.units import format_counted, format_ns, format_share
+from pinprof.data.model import (
+    LONGEST_NAME,
+    NO_NODE,
+    READY,
+    USER,
+    Bool,
+    Capture,
+    Dso,
+    FrameTable,
+    Int32,
+    Int64,
+    StackTable,
+)
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
 from pinprof.read.python.call_lines import with_lines
@@ -38,7 +51,6 @@ from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
 from pinprof.read.python.wakers import wakers_among_samples, wakers_apart
 from pinprof.read.thread_names import with_python_names
-from pinprof.units import format_counted, format_ns, format_share
 
 _TRAMPOLINE = re.compile(r"py::(.*?):((?:/|<|[^:]*\.pyx?$).*)", re.DOTALL)
 """_PyPerf_Callbacks, Python/perf_trampoline.c: `py::%s:%s` of co_qualname and co_filename."""

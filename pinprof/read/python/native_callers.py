@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pinprof.columns import pack, unpack
-from pinprof.cuda_functions import FUNCTIONS, LINKED_RUNTIME, plain_name
-from pinprof.lazy_dataclass import dataclass
-from pinprof.model import NO_NODE, Bool, Capture, FrameTable, Int32, Int64, StackTable, UInt64
+from pinprof.base.columns import pack, unpack
+from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, plain_name
+from pinprof.data.model import NO_NODE, Bool, Capture, FrameTable, Int32, Int64, StackTable, UInt64
 
 NO_LINE = -1
 _CALLERS = (12, 6, 3)

@@ -10,7 +10,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 
-from pinprof.model import USER, FrameTable
+from pinprof.data.model import USER, FrameTable
 
 _START = re.compile(r"_start|(__GI_)?_*clone3?|start_thread|thread_start")
 _MOST_FRAMES = 12

@@ -26,11 +26,11 @@ from typing import BinaryIO, NamedTuple
 
 import numpy as np
 
-from pinprof import elf_headers
-from pinprof.columns import UInt8, UInt64
-from pinprof.elf_headers import Section
-from pinprof.libraries import DWARF
-from pinprof.model import Dso
+from pinprof.base.columns import UInt8, UInt64
+from pinprof.data.model import Dso
+from pinprof.machine import elf_headers
+from pinprof.machine.elf_headers import Section
+from pinprof.machine.libraries import DWARF
 from pinprof.read.symbols.elf import UNREADABLE, Image, debug_files, open_regular, same_build_id
 from pinprof.read.zstd import ZstdDecompressor, ZstdError
 

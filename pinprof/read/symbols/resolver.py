@@ -14,7 +14,7 @@ from typing import Protocol
 
 import numpy as np
 
-from pinprof.model import Dso, Int32, UInt64
+from pinprof.data.model import Dso, Int32, UInt64
 from pinprof.read.symbols.demangle import demangle
 from pinprof.read.symbols.kallsyms import Kallsyms, load_kallsyms
 from pinprof.read.symbols.kept import KeptSymbols

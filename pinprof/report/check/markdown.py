@@ -11,13 +11,13 @@ import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO
 
-from pinprof import files
+from pinprof.base import files
+from pinprof.base.units import format_bytes, format_counted
 from pinprof.check.budgets import format_amount
 from pinprof.check.verdicts import Checked, Outcome, Verdict
 from pinprof.report.check import words
 from pinprof.report.check.places import Places
 from pinprof.report.export.markdown import code, text
-from pinprof.units import format_bytes, format_counted
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 _LARGEST = 1 << 20

@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from pathlib import Path, PurePosixPath
 
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.verdicts import Checked, Verdict
-from pinprof.lazy_dataclass import dataclass
 
 _MOST_FILES = 50_000
 """That are looked at to find a source by the ending of its path."""

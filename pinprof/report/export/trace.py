@@ -16,11 +16,11 @@ from typing import IO, Any
 import numpy as np
 
 from pinprof import __version__
-from pinprof.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
 from pinprof.analyze import CATEGORIES, Analysis
-from pinprof.columns import in_order
-from pinprof.errors import UsageError
-from pinprof.model import NO_NODE, Capture, Int64
+from pinprof.base.columns import in_order
+from pinprof.base.errors import UsageError
+from pinprof.data.activity import Access, Activity, Api, ApiCallTable, CopyKind, OpKind, PageFaultTable
+from pinprof.data.model import NO_NODE, Capture, Int64
 from pinprof.read.formats.kineto import CAUSES, DIRECTIONS, KINDS, SYNCS
 from pinprof.report import rows
 

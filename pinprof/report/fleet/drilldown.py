@@ -9,8 +9,9 @@ from dataclasses import replace
 from pathlib import Path
 from urllib.parse import quote
 
-from pinprof import analyze, files, read
-from pinprof.errors import PinprofError
+from pinprof import analyze, read
+from pinprof.base import files
+from pinprof.base.errors import PinprofError
 from pinprof.fleet.mapping import fetched
 from pinprof.fleet.results import CAPTURE, Answer, Member
 from pinprof.fleet.sources import sources_of

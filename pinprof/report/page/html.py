@@ -16,9 +16,10 @@ from typing import Any
 import jinja2
 from markupsafe import Markup, escape
 
-from pinprof import __version__, cache, documentation, units
+from pinprof import __version__
 from pinprof.analyze.activity.results import ActivityAnalysis
-from pinprof.errors import unwritable
+from pinprof.base import cache, documentation, units
+from pinprof.base.errors import unwritable
 from pinprof.report import palette, styles
 from pinprof.report.data import LEVEL_TITLES, Cause, ReportData, share_of
 from pinprof.report.export.streams import binary_output

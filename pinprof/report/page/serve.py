@@ -18,8 +18,8 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-from pinprof.errors import CollectError
-from pinprof.terminal import say
+from pinprof.base.errors import CollectError
+from pinprof.base.terminal import say
 
 HOST = "127.0.0.1"
 _HOST_NAMES = (HOST, "localhost")

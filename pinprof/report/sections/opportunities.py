@@ -11,11 +11,11 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.opportunities.results import Opportunities, Opportunity, Refused, Saving, Site, ToMeasure
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.flame import FlameData
 from pinprof.report.names import printable

@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from pinprof import units
+from pinprof.base import units
 from pinprof.report.data import ReportData, share_of
 from pinprof.report.names import event_label, printable, shortened
 from pinprof.report.sections.findings import Findings

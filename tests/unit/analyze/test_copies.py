@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.opportunities.copies import copies_of
 from pinprof.analyze.opportunities.results import CopyTable
-from pinprof.model import Capture
+from pinprof.data.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
+from pinprof.data.model import Capture
 from tests.support.activities import Call, activity, to_device
 from tests.support.stacks import Sample, capture
 

@@ -10,8 +10,8 @@ import pytest
 from pinprof.analyze import analyze
 from pinprof.analyze.costs.counterfactual import Counterfactual, counterfactual
 from pinprof.analyze.costs.memory_modes import MODES, mode_of
-from pinprof.model import Capture
-from pinprof.rates import MEASURES, Rate, Rates
+from pinprof.data.model import Capture
+from pinprof.data.rates import MEASURES, Rate, Rates
 from tests.support.stacks import Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS
 

@@ -8,8 +8,8 @@ import pytest
 
 from pinprof.analyze import Analysis, analyze, explain
 from pinprof.analyze.costs.pinning import pinning_headline
-from pinprof.errors import UsageError
-from pinprof.model import Event
+from pinprof.base.errors import UsageError
+from pinprof.data.model import Event
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture
 from tests.unit.analyze.test_rules import MS, STACKS, mixed
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.lines import EventLines, lines_of_all, python_lines
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from tests.support.stacks import CLOCK, FAULTS, Sample, capture
 
 FAULT = ["asm_exc_page_fault", "handle_mm_fault", "do_anonymous_page"]

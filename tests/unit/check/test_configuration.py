@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import settings
+from pinprof.base import settings
+from pinprof.base.errors import UsageError
 from pinprof.check import configuration
-from pinprof.errors import UsageError
 
 OWN = """# budgets
 [[budget]]

@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 import pytest
 
+from pinprof.base.errors import UsageError
+from pinprof.base.settings import COMMANDS
 from pinprof.cli import cli, main
 from pinprof.cli.defaults import defaults_of
-from pinprof.errors import UsageError
-from pinprof.settings import COMMANDS
 
 DATA = Path(__file__).parents[2] / "data"
 

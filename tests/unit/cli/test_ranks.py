@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from pinprof import recording, store
+from pinprof import recording
+from pinprof.base.errors import CaptureError, CollectError, UsageError
 from pinprof.cli import launch
 from pinprof.cli.launch import one_rank, report_launch
 from pinprof.cli.ranks import Rank, expanded, output, this_rank
 from pinprof.collect import RecordRequest
-from pinprof.errors import CaptureError, CollectError, UsageError
 from pinprof.read import ReadOptions
-from pinprof.store import MANIFEST
+from pinprof.streams import store
+from pinprof.streams.store import MANIFEST
 
 BEGAN = re.compile(rf"\d{{8}}-\d{{6}}-{os.getppid()}")
 

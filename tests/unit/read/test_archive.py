@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from pinprof.errors import CaptureError, PinprofError
+from pinprof.base.errors import CaptureError, PinprofError
 from pinprof.read import archive, read
 from tests.support.h200 import DATA
 

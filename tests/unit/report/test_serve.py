@@ -10,7 +10,7 @@ from threading import Thread
 
 import pytest
 
-from pinprof.errors import CollectError
+from pinprof.base.errors import CollectError
 from pinprof.report.page import serve
 from pinprof.report.page.serve import PageServer
 

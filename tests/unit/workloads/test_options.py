@@ -13,7 +13,7 @@ import pytest
 from pinprof.workloads.backends.host import HostBackend
 
 from pinprof import scenario
-from pinprof.errors import ScenarioError, UsageError
+from pinprof.base.errors import ScenarioError, UsageError
 from pinprof.scenario import Options, RunContext, ScenarioSpec, Variant, catalog
 
 

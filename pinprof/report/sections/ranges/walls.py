@@ -11,10 +11,10 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof import units
 from pinprof.analyze import Analysis
 from pinprof.analyze.results import RangeResult, RangeWall
-from pinprof.lazy_dataclass import dataclass
+from pinprof.base import units
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.section import Section, picked
 from pinprof.report.terminal.layout import cause, leaf_style, range_name, ranges_table, titled

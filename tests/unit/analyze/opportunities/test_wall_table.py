@@ -15,7 +15,7 @@ from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.opportunities.course import course_of
 from pinprof.analyze.opportunities.results import WallTable
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from tests.support.activities import MS
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture
 from tests.support.work import calls

@@ -12,8 +12,8 @@ import pytest
 
 from pinprof import read
 from pinprof.analyze import analyze
-from pinprof.columns import uniform
-from pinprof.model import Capture
+from pinprof.base.columns import uniform
+from pinprof.data.model import Capture
 from pinprof.read import long_columns
 from pinprof.read.perf import chunk, stream, workers
 from pinprof.read.perf.samples import RawSamples

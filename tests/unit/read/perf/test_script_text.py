@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.model import Capture
+from pinprof.data.model import Capture
 from pinprof.read import ReadOptions
 from pinprof.read.perf import capture as perf_capture
 from pinprof.read.perf import records as rec

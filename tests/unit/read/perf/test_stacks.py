@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pinprof.columns import GrowingColumn
-from pinprof.model import NO_NODE, Dso, Int32, UInt64
+from pinprof.base.columns import GrowingColumn
+from pinprof.data.model import NO_NODE, Dso, Int32, UInt64
 from pinprof.read.perf import sequences
 from pinprof.read.perf.chains import NO_CHAIN, ChainGatherer
 from pinprof.read.perf.mappings import AddressSpaces, SpaceTable

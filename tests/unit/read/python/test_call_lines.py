@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.activity import ApiCallTable
-from pinprof.model import Capture
+from pinprof.data.activity import ApiCallTable
+from pinprof.data.model import Capture
 from pinprof.read.python.call_lines import with_lines
 from pinprof.read.python.stacks import NO_STACK, PythonStacks, Runs
 from tests.support.stacks import Sample, capture
