@@ -198,7 +198,7 @@ def _made_by_first(
 
 def _limits(size: int) -> Limits:
     """What exporting or importing a file of so many bytes may take: nsys does some 10 MB a second."""
-    return Limits(120 + 10 * size / 1e6, 120 + size / 1e6, printed=16 << 20, written=(256 << 20) + 100 * size)
+    return Limits(120 + 10 * size / 1e6, 120 + size / 1e6, printed=16 << 20, written=(64 << 20) + 100 * size)
 
 
 def _is_written(path: Path) -> bool:
