@@ -26,6 +26,7 @@ from pinprof.base.errors import CaptureError, FormatError, PinprofError, readabl
 from pinprof.base.units import format_counted
 from pinprof.data.model import Capture
 from pinprof.read.packed import is_packed
+from pinprof.read.possible_times import with_possible_times
 from pinprof.read.ranges import summable
 from pinprof.read.reader import Certainty, Reader, ReadOptions
 from pinprof.streams.store import MEMORY, PYTHON_STACKS, part, refuse_links
@@ -95,7 +96,7 @@ def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
         if log is not None and log.bad_lines:
             what = format_counted(log.bad_lines, "unreadable line", "unreadable lines")
             capture = capture.with_notes(f"{what} of the memory log left out.")
-    return machine_rates.brought(capture, path)
+    return machine_rates.brought(with_possible_times(capture), path)
 
 
 def _as_recorded(capture: Capture) -> Capture:

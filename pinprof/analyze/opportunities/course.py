@@ -15,10 +15,7 @@ from pinprof.analyze.opportunities.results import Course, Interval, Phase
 from pinprof.analyze.opportunities.steps import steps_of
 from pinprof.analyze.opportunities.wall import wall_of
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import Capture
-
-LATEST_NS = 1 << 61
-"""No clock shows more: 73 years, and UTC until 2043."""
+from pinprof.data.model import LATEST_NS, Capture
 
 
 @dataclass(frozen=True)
