@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import os
 import secrets
@@ -52,6 +53,8 @@ def main() -> None:
     failures = options.folder / "failures.jsonl"
     if failures.is_file():
         print(failures.read_text())
+    # What was frozen for the workers ends with this process.
+    gc.unfreeze()
     sys.exit(bool(counts[:, FAILED].sum()))
 
 
