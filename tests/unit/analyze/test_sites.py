@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import Site
-from pinprof.analyze.opportunities.sites import Sites
+from pinprof.analyze.sites import Site, Sites
 from tests.support.stacks import Sample, capture
 
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch/storage.py"
