@@ -12,6 +12,7 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls, prepare_calls
 from pinprof.analyze.course.copies import WAYS, CopyTable, copies_of
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
+from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, owners
@@ -79,17 +80,22 @@ class View:
         self.analysis = analysis
         self.capture = analysis.capture
 
-    @cached_property
+    @property
     def sites(self) -> Sites:
         """Places of stacks."""
-        return Sites(self.capture)
+        return self.analysis.sites
 
-    @cached_property
+    @property
+    def doing(self) -> CourseTable:
+        """The critical thread's time; Unassessable without."""
+        if self.analysis.doing is None:
+            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
+        return self.analysis.doing
+
+    @property
     def course(self) -> Course:
         """Phases and the critical thread's time; Unassessable without."""
-        if self.analysis.course is None:
-            raise Unassessable("The recording has no time samples.", "Record the program with pinprof.")
-        return self.analysis.course
+        return self.doing.course
 
     @cached_property
     def calls(self) -> Calls:

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.course.results import PHASE_NAMES, Course
+from pinprof.analyze.course.results import Course
+from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import Opportunity
-from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
 from pinprof.base.columns import Bool, Int64
@@ -26,7 +26,6 @@ from pinprof.compare.surroundings import named_parts, surroundings_of
 from pinprof.compare.units import work_of
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture, clock_event
-from pinprof.data.rate_book import RateBook
 from pinprof.data.rates import Rates
 
 ALL = "whole run"
@@ -126,9 +125,9 @@ def event_name(name: str) -> str:
 
 
 def _figures(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
-    if analysis.course is not None:
-        yield from _phases(analysis, analysis.course)
-        yield from _causes_and_lines(analysis, analysis.course)
+    if analysis.doing is not None:
+        yield from _phases(analysis, analysis.doing.course)
+        yield from _causes_and_lines(analysis.doing)
     else:
         yield from _sampled_causes(analysis)
     for entry in analysis.ranges:
@@ -162,21 +161,16 @@ def _phases(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, F
         yield "phase", UNDISTURBED, Figure(left, UNDISTURBED)
 
 
-def _causes_and_lines(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, Figure]]:
+def _causes_and_lines(doing: CourseTable) -> Iterator[tuple[Family, str, Figure]]:
     """Wall time of the critical thread's work, by cause and by line of the program's own code."""
-    capture, wall = analysis.capture, course.wall
-    rows = np.flatnonzero(wall.phase == PHASE_NAMES.index("work"))
-    spans = np.array([event.spans for event in capture.events], np.bool_)
-    sampled = ~spans[capture.samples.event[wall.sample]]
-    leaf = analysis.attribution.leaf[wall.sample]
-    for number, part in _parts(leaf[rows], rows):
+    wall, rows, sampled = doing.course.wall, np.flatnonzero(doing.in_work()), ~doing.waits()
+    for number, part in _parts(doing.leaf[rows], rows):
         name = CATEGORIES[number].name
         yield "cause", name, _sum(wall.ns, part, sampled, name)
-    scene = Scene(capture, analysis.attribution, course, None, None, RateBook.of(capture))
-    for frame, part in _parts(scene.place[rows], rows):
+    for frame, part in _parts(doing.place[rows], rows):
         if frame == NOTHING:
             continue
-        site = scene.sites.site(frame, "")
+        site = doing.sites.site(frame, "")
         line = (site.file, function_key(site.function), site.line) if site.file else None
         key = f"{site.file}\0{site.line}" if site.line else f"{site.file}\0{function_key(site.function)}"
         yield "line", key, _sum(wall.ns, part, sampled, site.place or site.function, line)

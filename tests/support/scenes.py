@@ -17,6 +17,7 @@ from pinprof.analyze.course.copies import copies_of
 from pinprof.analyze.course.course import course_of
 from pinprof.analyze.course.results import Steps
 from pinprof.analyze.opportunities.scene import Scene
+from pinprof.analyze.ranges.membership import membership
 from pinprof.data.activity import NO_STREAM, UNRECORDED, Activity, ApiCallTable, CallOverhead, CopyKind, MemoryKind
 from pinprof.data.model import READY, Capture
 from pinprof.data.rate_book import BENCH, RateBook, Source
@@ -168,4 +169,4 @@ def scene(made: Capture, book: RateBook | None = None, steps: Steps | None = Non
     course = course_of(made, attribution, calls)
     assert course is not None
     copies = copies_of(made, calls) if calls is not None else None
-    return Scene(made, attribution, replace(course, steps=steps), calls, copies, book or prices())
+    return Scene(made, attribution, replace(course, steps=steps), membership(made), calls, copies, book or prices())

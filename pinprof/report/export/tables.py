@@ -22,8 +22,6 @@ from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pinprof.analyze import CATEGORIES, WORK_ATTRIBUTES, Analysis, EventResult
 from pinprof.analyze.lines import lines_of_samples
 from pinprof.base import files
@@ -108,9 +106,11 @@ def _samples(analysis: Analysis) -> Table:
     names = rows.thread_names(capture)
     dsos = [*rows.dso_names(frames), ""]
     symbols = [*frames.symbol, ""]
+    members = analysis.members
+    paths = [*map(str, members.paths), ""]
     leaf = [CATEGORIES[number].name for number in analysis.attribution.leaf.tolist()]
     event = [capture.events[number] for number in samples.event.tolist()]
-    # -1 leads to the empty text at the end of both lists.
+    # -1 leads to the empty text at the end of each list.
     frame = [-1 if node == NO_NODE else int(capture.stacks.frame[node]) for node in samples.stack.tolist()]
     return {
         **listed(samples, "time_ns pid tid"),
@@ -124,21 +124,9 @@ def _samples(analysis: Analysis) -> Table:
         "work": [WORK_ATTRIBUTES[number] for number in analysis.attribution.work.tolist()],
         "function": [symbols[number] for number in frame],
         "dso": [dsos[number] for number in frame],
-        "range": _innermost_ranges(analysis),
+        "range": [paths[number] for number in members.innermost(members.samples).tolist()],
         "line": lines_of_samples(capture),
     }
-
-
-def _innermost_ranges(analysis: Analysis) -> list[str]:
-    """Per sample the path of the deepest range that it belongs to; empty outside of all."""
-    paths, samples = analysis.members.paths, analysis.members.samples
-    depth = np.array([path.depth for path in paths], np.int64)
-    # Depth first, then the path: one number that is largest for the innermost range.
-    best = np.full(len(samples), -1, np.int64)
-    for path, row in analysis.members.of_samples.inside(samples):
-        np.maximum.at(best, row, depth[path] * len(paths) + path)
-    names = [*map(str, paths), ""]
-    return [names[number % len(paths) if number >= 0 else -1] for number in best.tolist()]
 
 
 def _ranges(analysis: Analysis) -> Table:
