@@ -16,7 +16,7 @@ from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, owners
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.analyze.sites import Site as Spot
 from pinprof.analyze.sites import Sites
 from pinprof.base.columns import Bool, Float64, Int32, Int64, Table
@@ -76,7 +76,7 @@ class Pairs(Table):
 class View:
     """One analysed run."""
 
-    def __init__(self, analysis: Analysis) -> None:
+    def __init__(self, analysis: Run) -> None:
         self.analysis = analysis
         self.capture = analysis.capture
 

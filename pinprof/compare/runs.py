@@ -16,7 +16,7 @@ from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.compare.frames import function_key
@@ -59,7 +59,7 @@ Figures = Mapping[tuple[Family, str], Figure]
 
 
 @dataclass(frozen=True)
-class Run:
+class ComparedRun:
     """One recording, as far as a comparison needs it."""
 
     path: str
@@ -86,7 +86,7 @@ class Run:
     """The same for two copies of one recording, different for two runs."""
 
 
-def run_of(analysis: Analysis) -> Run:
+def run_of(analysis: Run) -> ComparedRun:
     """One analysed recording."""
     capture, course = analysis.capture, analysis.course
     clock = clock_event(capture.events)
@@ -94,7 +94,7 @@ def run_of(analysis: Analysis) -> Run:
     figures: dict[tuple[Family, str], Figure] = {}
     for family, key, figure in _figures(analysis):
         figures[family, key] = _added(figures.get((family, key)), figure)
-    return Run(
+    return ComparedRun(
         path=capture.path,
         manifest=capture.manifest,
         figures=figures,
@@ -111,7 +111,7 @@ def run_of(analysis: Analysis) -> Run:
     )
 
 
-def _measured(analysis: Analysis) -> frozenset[Family]:
+def _measured(analysis: Run) -> frozenset[Family]:
     families: list[Family] = ["phase", "cause", "line"] if analysis.course else ["cause"] if analysis.main else []
     families += ["range"] if analysis.ranges else []
     families += ["call"] if analysis.activity is not None else []
@@ -124,7 +124,7 @@ def event_name(name: str) -> str:
     return _RATE.sub("", name).rstrip("/")
 
 
-def _figures(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
+def _figures(analysis: Run) -> Iterator[tuple[Family, str, Figure]]:
     if analysis.doing is not None:
         yield from _phases(analysis, analysis.doing.course)
         yield from _causes_and_lines(analysis.doing)
@@ -147,11 +147,11 @@ def _figures(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
             yield "event", name, Figure(event.total, title, event.unit, counted, event.samples, 0 if counted else noise)
 
 
-def _number(analysis: Analysis, event: object) -> int:
+def _number(analysis: Run, event: object) -> int:
     return next(number for number, one in enumerate(analysis.events) if one is event)
 
 
-def _phases(analysis: Analysis, course: Course) -> Iterator[tuple[Family, str, Figure]]:
+def _phases(analysis: Run, course: Course) -> Iterator[tuple[Family, str, Figure]]:
     yield "phase", ALL, Figure(course.end_ns - course.start_ns, ALL, once=True)
     for phase in course.phases:
         yield "phase", phase.name, Figure(phase.wall_ns, phase.name, once=phase.name != "work")
@@ -193,7 +193,7 @@ def _noise(weight: Int64) -> float:
     return float(np.sqrt((weight.astype(np.float64) ** 2).sum()))
 
 
-def _sampled_causes(analysis: Analysis) -> Iterator[tuple[Family, str, Figure]]:
+def _sampled_causes(analysis: Run) -> Iterator[tuple[Family, str, Figure]]:
     """By cause over all threads, where nothing tells one thread's wall time: profiles without times."""
     main = analysis.main
     if main is None:

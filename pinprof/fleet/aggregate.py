@@ -13,7 +13,7 @@ from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.groups import group
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.recorder import RECORDER_EVENT
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.analyze.sites import Sites
 from pinprof.base.columns import Int64
 from pinprof.compare.runs import event_name
@@ -30,7 +30,7 @@ _MOST_OPPORTUNITIES = 50
 _MOST_CALLS = 500
 
 
-def rows_of(analysis: Analysis, capture: str, size_bytes: int) -> Rows:
+def rows_of(analysis: Run, capture: str, size_bytes: int) -> Rows:
     """Every table's rows of one capture, which the fleet calls `capture`."""
     costs = list(_costs(analysis))
     tables: dict[str, list[Row]] = {
@@ -45,7 +45,7 @@ def rows_of(analysis: Analysis, capture: str, size_bytes: int) -> Rows:
     return {name: [{"capture": capture, **row} for row in rows] for name, rows in tables.items()}
 
 
-def program_of(analysis: Analysis) -> str:
+def program_of(analysis: Run) -> str:
     """What captures are compared within: the program's name, of an interpreter that of its script; else empty."""
     capture, course = analysis.capture, analysis.course
     if name := capture.manifest.scenario.get("name"):
@@ -61,7 +61,7 @@ def program_of(analysis: Analysis) -> str:
     return name
 
 
-def _capture(analysis: Analysis, size_bytes: int) -> Row:
+def _capture(analysis: Run, size_bytes: int) -> Row:
     capture, course = analysis.capture, analysis.course
     outcome = capture.manifest.outcome
     rank = outcome.get("rank")
@@ -93,13 +93,13 @@ def _whole(value: Any) -> int | None:
     return value if isinstance(value, int) and abs(value) < 1 << 62 else None
 
 
-def _costs(analysis: Analysis) -> Iterator[Row]:
+def _costs(analysis: Run) -> Iterator[Row]:
     if analysis.doing is not None:
         yield from _wall(analysis, analysis.doing)
     yield from _events(analysis)
 
 
-def _wall(analysis: Analysis, doing: CourseTable) -> Iterator[Row]:
+def _wall(analysis: Run, doing: CourseTable) -> Iterator[Row]:
     """The critical thread's time."""
     activity = analysis.capture.activity
     calls = (*(activity.calls.names if activity else ()), "")
@@ -116,7 +116,7 @@ def _wall(analysis: Analysis, doing: CourseTable) -> Iterator[Row]:
         }
 
 
-def _events(analysis: Analysis) -> Iterator[Row]:
+def _events(analysis: Run) -> Iterator[Row]:
     """What events count over all threads, by cause, range and line."""
     capture, samples = analysis.capture, analysis.capture.samples
     if not len(samples):
@@ -139,7 +139,7 @@ def _events(analysis: Analysis) -> Iterator[Row]:
             }
 
 
-def _where(analysis: Analysis, sites: Sites, leaf: int, place: int, path: int) -> Row:
+def _where(analysis: Run, sites: Sites, leaf: int, place: int, path: int) -> Row:
     site = sites.site(place, "") if place != NOTHING else None
     return {
         "cause": CATEGORIES[leaf].name,
@@ -176,7 +176,7 @@ def bounded(rows: list[Row], most: int) -> list[Row]:
     return [*ordered[:most], *rest.values()]
 
 
-def _calls(analysis: Analysis) -> list[Row]:
+def _calls(analysis: Run) -> list[Row]:
     if analysis.activity is None:
         return []
     calls = sorted(analysis.activity.whole.calls, key=lambda call: -call.time_ns.total)[:_MOST_CALLS]
@@ -195,7 +195,7 @@ def _calls(analysis: Analysis) -> list[Row]:
     ]
 
 
-def _opportunities(analysis: Analysis) -> list[Row]:
+def _opportunities(analysis: Run) -> list[Row]:
     found = analysis.opportunities.found if analysis.opportunities else ()
     return [
         {

@@ -19,7 +19,7 @@ from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.memory import MemoryResult
 from pinprof.analyze.opportunities.results import Opportunity
-from pinprof.analyze.results import Analysis
+from pinprof.analyze.run import Run
 from pinprof.base.columns import Int32, Int64, Table
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity_kinds import OpKind
@@ -99,7 +99,7 @@ class RankRun:
         return ""
 
 
-def rank_run(analysis: Analysis, number: int) -> RankRun | None:
+def rank_run(analysis: Run, number: int) -> RankRun | None:
     """One analysed rank; None where nothing tells its thread's time."""
     doing = analysis.doing
     if doing is None:

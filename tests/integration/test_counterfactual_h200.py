@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.costs.counterfactual import counterfactual
 from pinprof.analyze.costs.results import Counterfactual
 from pinprof.data import rates
@@ -30,7 +30,7 @@ def captures(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @cache
-def analysis_of(path: Path) -> Analysis:
+def analysis_of(path: Path) -> Run:
     return analyze(read(path, ReadOptions()))
 
 

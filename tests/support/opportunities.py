@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.course.results import Course, Interval, Phase, Steps, WallTable
 from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
@@ -96,7 +96,7 @@ def course(
     )
 
 
-def with_opportunities(analysis: Analysis, found: int = 2, text: str = "") -> Analysis:
+def with_opportunities(analysis: Run, found: int = 2, text: str = "") -> Run:
     """An analysis as if the search had found something in its heaviest cause's samples."""
     capture, main = analysis.capture, main_event(analysis.events)
     stacks: frozenset[int] = frozenset()
@@ -106,6 +106,4 @@ def with_opportunities(analysis: Analysis, found: int = 2, text: str = "") -> An
         stacks = frozenset(np.unique(samples.stack[rows & (samples.stack != NO_NODE)]).tolist())
     pid, tid = (int(capture.samples.pid[0]), int(capture.samples.tid[0])) if len(capture.samples) else (1, 1)
     start = int(capture.samples.time_ns.min()) if len(capture.samples) else 0
-    return replace(
-        analysis, course=course(start, pid, tid), opportunities=opportunities(found, text=text, samples=stacks)
-    )
+    return analysis.given(course=course(start, pid, tid), opportunities=opportunities(found, text=text, samples=stacks))

@@ -441,7 +441,7 @@ class ActivityAnalysis:
     """From the first CUDA call or GPU work to the last."""
     whole: ScopeActivity
     ranges: tuple[ScopeActivity, ...]
-    """One for each of `Analysis.ranges`, in its order."""
+    """One for each of `Run.ranges`, in its order."""
     context_init: tuple[ContextInit, ...]
     loops: tuple[AllocLoop, ...]
     """Dearest first."""

@@ -37,6 +37,8 @@ class CourseTable:
     course: Course
     members: Membership
     """What belongs to the capture's ranges."""
+    sites: Sites
+    """Places of the capture's stacks."""
 
     @property
     def phase(self) -> Int32:
@@ -48,11 +50,6 @@ class CourseTable:
         """The thread that the time is charged to, as `pack` makes it of pid and tid."""
         samples, sample = self.capture.samples, self.course.wall.sample
         return pack(samples.pid[sample], samples.tid[sample])
-
-    @cached_property
-    def sites(self) -> Sites:
-        """Places of stacks."""
-        return Sites(self.capture)
 
     @cached_property
     def leaf(self) -> Int32:

@@ -208,6 +208,20 @@ class KernelView:
         return abs(self.difference_bytes) * 100 <= self.ledger_bytes
 
 
+@dataclass(frozen=True, eq=False, repr=False)
+class Use:
+    """What copies do with allocations; columns of their table's length."""
+
+    last_ns: Int64
+    """When the last copy that uses it begins, UNKNOWN without one."""
+    begun_bytes: Int64
+    """How far from its beginning the first byte lies that copies use; its size without any."""
+    reached_bytes: Int64
+    """How far copies reach from its beginning."""
+    unplaced: int
+    """Copies of which the recording does not say where they lie in page-locked or managed memory."""
+
+
 @dataclass(frozen=True)
 class Ledger:
     """The answer: who holds which memory of CUDA, and since when."""
@@ -224,6 +238,8 @@ class Ledger:
     unplaced_copies: int
     """Copies of which the recording does not say where they lie in the host's memory."""
     notes: tuple[str, ...]
+    use: Use | None = None
+    """What copies do with the allocations; None where copies are not all known."""
 
 
 @dataclass(frozen=True)

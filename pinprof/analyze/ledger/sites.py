@@ -22,9 +22,9 @@ from pinprof.analyze.ledger.results import (
     Pages,
     SiteResult,
     Total,
+    Use,
 )
 from pinprof.analyze.ledger.trend import trend_of
-from pinprof.analyze.ledger.use import Use
 from pinprof.base.columns import Int64, UInt8
 from pinprof.data.model import PageTable
 

@@ -16,6 +16,7 @@ from pinprof.analyze.course.results import PHASE_NAMES, PhaseName
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.groups import group
+from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.sites import Site
 from pinprof.base.columns import pack
@@ -90,6 +91,7 @@ class Scene(CourseTable):
 
     calls: Calls | None
     copies: CopyTable | None
+    ledger: Ledger | None
     rates: RateBook
     blame: BlameResult | None = None
     """Who waits for whom, as far as that is known."""

@@ -9,7 +9,7 @@ from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.costs.results import Counterfactual, Estimate
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -63,7 +63,7 @@ class OtherMemory(Section):
     run: Counterfactual
 
     @classmethod
-    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+    def build(cls, analysis: Run, _: Shared) -> Self | None:
         """None for programs that do not say what their phases are."""
         return cls(analysis.counterfactual) if analysis.counterfactual else None
 

@@ -8,7 +8,7 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.ledger.results import HOST_KINDS, Checkpoint, KernelView, Kind, Ledger, SiteResult
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -51,7 +51,7 @@ class LedgerSection(Section):
     pages_parts = staticmethod(pages_parts)
 
     @classmethod
-    def build(cls, analysis: Analysis, shared: Shared) -> Self | None:
+    def build(cls, analysis: Run, shared: Shared) -> Self | None:
         """None where no allocation was recorded."""
         ledger = analysis.ledger
         if ledger is None:

@@ -9,7 +9,7 @@ from typing import Any, Self
 from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.costs.results import PinningCurve, PinningTime, threads_text
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
@@ -72,7 +72,7 @@ class Pinning(Section):
     curve: PinningCurve
 
     @classmethod
-    def build(cls, analysis: Analysis, _: Shared) -> Self | None:
+    def build(cls, analysis: Run, _: Shared) -> Self | None:
         """None unless it was measured."""
         return cls(analysis.pinning) if analysis.pinning else None
 

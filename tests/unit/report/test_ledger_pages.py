@@ -30,7 +30,7 @@ def report(pages: Pages | None) -> ReportData:
     first, *others = analysis.ledger.sites
     assert first.pages is None
     sites = (replace(first, pages=pages), *others)
-    return build(replace(analysis, ledger=replace(analysis.ledger, sites=sites)))
+    return build(analysis.given(ledger=replace(analysis.ledger, sites=sites)))
 
 
 def text_of(made: ReportData) -> str:

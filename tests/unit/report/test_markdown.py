@@ -39,7 +39,7 @@ def written(found: int = 2, name: str = "") -> str:
     analysis = with_opportunities(own_analysis("alloc-loop-mistake"), found, name)
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,))
-        analysis = replace(analysis, opportunities=answer, course=course(0, what=name))
+        analysis = analysis.given(opportunities=answer, course=course(0, what=name))
     write(analysis, stream)
     return stream.getvalue()
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pinprof.analyze import Analysis
+from pinprof.analyze import Run
 from pinprof.analyze.opportunities.results import Saving
 from pinprof.api import Result
 from pinprof.report.export.document import to_json, write_json
@@ -28,18 +28,18 @@ HOSTILE = "\x1b]0;owned\x07[bold]<script>alert(1)</script>\u202e" + "long name "
 HERE = Path(__file__).parents[2]
 
 
-def recorded() -> Analysis:
+def recorded() -> Run:
     return replace(own_analysis("alloc-loop-mistake"), opportunities=None, course=None)
 
 
-def short(analysis: Analysis, width: int = 80, below: tuple[str, ...] = ("Page: a.html", "Capture: a.pinprof")) -> str:
+def short(analysis: Run, width: int = 80, below: tuple[str, ...] = ("Page: a.html", "Capture: a.pinprof")) -> str:
     stream = io.StringIO()
     console = Console(file=stream, width=width, no_color=True, highlight=False, markup=False)
     summary.render([build(analysis)], console, below)
     return stream.getvalue()
 
 
-def whole(analysis: Analysis) -> str:
+def whole(analysis: Run) -> str:
     stream = io.StringIO()
     text.render(build(analysis), Console(file=stream, width=100, no_color=True, highlight=False, markup=False))
     return stream.getvalue()
@@ -68,7 +68,7 @@ def test_json_counts_phases_from_the_timelines_start() -> None:
     data = build(analysis)
     assert data.start_ns is not None
     begin = 50 * MS
-    document = to_json(build(replace(analysis, course=course(data.start_ns + begin))))
+    document = to_json(build(analysis.given(course=course(data.start_ns + begin))))
     phases = {phase["name"]: phase for phase in document["phases"]}
     assert list(phases) == ["start-up", "context", "work", "exit"]
     assert phases["work"]["intervals"] == [[450 * MS, 950 * MS], [1050 * MS, 2350 * MS]]
@@ -101,7 +101,7 @@ def test_the_terminals_answer_has_at_most_24_lines(found: int, name: str, width:
     analysis = with_opportunities(recorded(), found, name) if found >= 0 else recorded()
     if name and analysis.opportunities:
         answer = replace(analysis.opportunities, headline=name, unseen=(name,) * 5)
-        analysis = replace(analysis, opportunities=answer, course=course(0, what=name))
+        analysis = analysis.given(opportunities=answer, course=course(0, what=name))
     lines = short(analysis, width).splitlines()
     assert len(lines) <= 24
     assert max(map(len, lines)) <= width
@@ -194,7 +194,7 @@ def test_a_card_shows_the_event_that_has_its_samples() -> None:
     faults = next(index for index, event in enumerate(analysis.events) if event.unit == "faults")
     only = set(samples.stack[samples.event == faults].tolist()) - set(samples.stack[samples.event != faults].tolist())
     for stacks, event in ((frozenset(only - {-1}), faults), (frozenset(), -1)):
-        change = WhatToChange.of(build(replace(analysis, opportunities=opportunities(1, samples=stacks))))
+        change = WhatToChange.of(build(analysis.given(opportunities=opportunities(1, samples=stacks))))
         assert change is not None
         assert change.cards[0].event == event
 
