@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, Self
 
 import numpy as np
 
@@ -59,12 +58,6 @@ class Run:
     """Whether runs of frames without a name become one frame."""
     searches: bool = True
     """Whether the run's course, its ledger and opportunities are of interest; they are None without."""
-
-    def given(self, **facts: Any) -> Self:
-        """The run with some facts as they are given; the others follow from these when they are asked for."""
-        other = replace(self)
-        vars(other).update(facts)
-        return other
 
     @cached_property
     def _shown(self) -> tuple[Capture, JoinedRuns | None]:

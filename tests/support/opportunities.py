@@ -106,4 +106,6 @@ def with_opportunities(analysis: Run, found: int = 2, text: str = "") -> Run:
         stacks = frozenset(np.unique(samples.stack[rows & (samples.stack != NO_NODE)]).tolist())
     pid, tid = (int(capture.samples.pid[0]), int(capture.samples.tid[0])) if len(capture.samples) else (1, 1)
     start = int(capture.samples.time_ns.min()) if len(capture.samples) else 0
-    return analysis.given(course=course(start, pid, tid), opportunities=opportunities(found, text=text, samples=stacks))
+    return with_facts(
+        analysis, course=course(start, pid, tid), opportunities=opportunities(found, text=text, samples=stacks)
+    )
