@@ -299,7 +299,7 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
 
 
 def _name(stacks: StackTable, node: int) -> str:
-    return plain_name(stacks.frames.function(int(stacks.frame[node])))
+    return plain_name(stacks.frames.function[int(stacks.frame[node])])
 
 
 def _called(stacks: StackTable, node: int) -> tuple[str, str]:
@@ -309,12 +309,12 @@ def _called(stacks: StackTable, node: int) -> tuple[str, str]:
         frame
         for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
         if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
-        and plain_name(frames.function(frame)) not in FUNCTIONS
-        and not _LINKED_RUNTIME.fullmatch(frames.function(frame))
+        and plain_name(frames.function[frame]) not in FUNCTIONS
+        and not _LINKED_RUNTIME.fullmatch(frames.function[frame])
     ]
     chosen = [
         *(frame for frame in own if is_own(frames, frame)),
-        *(frame for frame in own if frames.symbol[frame].startswith("py::")),
+        *(frame for frame in own if frames.function[frame].startswith("py::")),
         *own,
     ]
     for frame in chosen[:1]:
