@@ -25,9 +25,6 @@ from pinprof.data.own_code import is_text, library_part
 
 _HOME = re.compile(r"^/(?:home|Users)/[^/]+/|^/root/")
 """Holds a user's name, and reports get shared."""
-NAMED_FRAME = re.compile(r"(.*) \((.*?)(?::(\d+))?\)", re.DOTALL)
-"""`NAME (FILE:LINE)`, or without a line: how frames and calls write their place."""
-
 NOTHING = -1
 
 
