@@ -125,7 +125,7 @@ def _waits_for_work(stacks: StackTable) -> Bool:
     """Per node, whether a thread that leaves the processor there may be waiting for work."""
     frames = stacks.frames
     python = np.array([dso.kind == "python" for dso in frames.dsos], np.bool_)[frames.dso]
-    hands_over = np.array([_HAND_OVER.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol], np.bool_)
+    hands_over = np.array([_HAND_OVER.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.function], np.bool_)
     library = np.array([_WAITING_MODULES.fullmatch(dso.name) is not None for dso in frames.dsos], np.bool_)[frames.dso]
     result = np.ones(len(stacks) + 1, np.bool_)
     line = np.ones(len(stacks) + 1, np.bool_)

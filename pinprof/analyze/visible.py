@@ -27,7 +27,7 @@ def has_kernel_names(capture: Capture, event: int) -> bool:
     """Whether enough samples in the kernel have a named kernel function on their stack."""
     stacks = capture.stacks
     kernel = stacks.frames.mode == KERNEL
-    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.symbol], np.bool_)
+    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.function], np.bool_)
     named = np.zeros(len(stacks) + 1, np.bool_)
     for nodes in stacks.levels():
         named[nodes] = named[stacks.parent[nodes]] | known[stacks.frame[nodes]]

@@ -13,6 +13,7 @@ from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunities,
 from pinprof.analyze.results import main_event
 from pinprof.analyze.sites import Site
 from pinprof.data.model import NO_NODE
+from tests.support.facts import with_facts
 
 MS = 1_000_000
 POOL = """cudaMemPool_t pool;

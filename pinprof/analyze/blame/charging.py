@@ -149,7 +149,7 @@ class Blame:
 def holds_address_space(stacks: StackTable) -> Bool:
     """Per node, whether a thread there runs in what holds the lock of its address space."""
     frames = stacks.frames
-    holding = np.array([_HOLDS_ADDRESS_SPACE.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol])
+    holding = np.array([_HOLDS_ADDRESS_SPACE.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.function])
     of_frame = np.asarray(holding & (frames.mode == KERNEL), np.bool_) if len(frames) else np.zeros(0, np.bool_)
     result = np.zeros(len(stacks) + 1, np.bool_)
     for nodes in stacks.levels():

@@ -48,7 +48,7 @@ _BOOTSTRAP = re.compile(r"<?frozen importlib\._bootstrap(_external)?>?|_bootstra
 
 def marked(stacks: StackTable, pattern: re.Pattern[str]) -> Bool:
     """Per node, whether a frame on its chain matches; one more element, False, read by NO_NODE."""
-    hit = np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in stacks.frames.symbol], np.bool_)
+    hit = np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in stacks.frames.function], np.bool_)
     result = np.append(hit[stacks.frame] if len(stacks) else np.zeros(0, np.bool_), False)
     if result.any():
         for nodes in stacks.levels():
@@ -64,8 +64,8 @@ def phase_labels(stacks: StackTable) -> Int8:
     """
     frames = stacks.frames
     rank, loader, libc = _frame_columns(frames)
-    main = np.array([_LIBC_MAIN.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.symbol], np.bool_)
-    named = np.array([not name.startswith("[") for name in frames.symbol], np.bool_)
+    main = np.array([_LIBC_MAIN.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.function], np.bool_)
+    named = np.array([not name.startswith("[") for name in frames.function], np.bool_)
     shows = (frames.mode == USER) & (named | ~libc)
     size = len(stacks) + 1
     label, depth, known = np.full(size, WORK, np.int8), np.full(size, -1, np.int8), np.zeros(size, np.bool_)
@@ -93,7 +93,7 @@ def _frame_columns(frames: FrameTable) -> tuple[Int8, Bool, Bool]:
         USER: ((_JOINS, _JOINED), (_ENDS, EXIT), (_CREATES, CONTEXT), (_STARTS, START_UP)),
         KERNEL: ((STARTS_PROGRAM, _EXECVE), (_ENDS_IN_KERNEL, EXIT)),
     }
-    for number, (name, mode) in enumerate(zip(frames.symbol, frames.mode.tolist(), strict=True)):
+    for number, (name, mode) in enumerate(zip(frames.function, frames.mode.tolist(), strict=True)):
         for pattern, meaning in patterns[mode]:
             if pattern.fullmatch(name[:LONGEST_NAME]):
                 rank[number] = meaning
