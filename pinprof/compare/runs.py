@@ -165,7 +165,7 @@ def _causes_and_lines(analysis: Analysis, course: Course) -> Iterator[tuple[Fami
     """Wall time of the critical thread's work, by cause and by line of the program's own code."""
     capture, wall = analysis.capture, course.wall
     rows = np.flatnonzero(wall.phase == PHASE_NAMES.index("work"))
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     sampled = ~spans[capture.samples.event[wall.sample]]
     leaf = analysis.attribution.leaf[wall.sample]
     for number, part in _parts(leaf[rows], rows):

@@ -48,7 +48,7 @@ class Wakers:
     def of(cls, capture: Capture) -> Self | None:
         """None where neither wake-ups were recorded nor a thread ended that another one joined."""
         samples = capture.samples
-        spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+        spans = capture.spans[samples.event]
         joins = _joins(capture, np.flatnonzero(spans))
         if capture.wakeups is None and not len(joins):
             return None

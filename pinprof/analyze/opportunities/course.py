@@ -97,7 +97,7 @@ def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval
     samples = capture.samples
     mine = samples.pid == critical.pid
     time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
-    spans = np.array([entry.spans for entry in capture.events], np.bool_)[event]
+    spans = capture.spans[event]
     on_processor = np.array([entry.unit == "ns" and not entry.spans for entry in capture.events], np.bool_)[event]
     starts = [int((time - np.where(on_processor, weight, 0)).min())]
     ends = [int((time + np.where(spans, weight, 0)).max())]

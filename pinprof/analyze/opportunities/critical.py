@@ -53,7 +53,7 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
     if clock is None:
         return None
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     timed = (spans | (samples.event == clock)) & (samples.pid > 0) & (samples.tid > 0)
     timed &= ~kernel_threads(capture)
     pids = _program(capture, timed)

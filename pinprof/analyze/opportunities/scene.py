@@ -137,7 +137,7 @@ class Scene:
 
     def waits(self) -> Bool:
         """The wall rows of time off the CPU, by what the thread waited for and not by what that did."""
-        spans = np.array([event.spans for event in self.capture.events], np.bool_)
+        spans = self.capture.spans
         return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
 
     def caused_by(self, *leaves: str) -> Bool:
@@ -265,10 +265,8 @@ class Scene:
         waiting = wall.waiting[rows]
         leaf = self.attribution.leaf[waiting]
         stacks = self.capture.stacks
-        of_frame = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
-        inside = np.zeros(len(stacks) + 1, np.bool_)
-        for nodes in stacks.levels():
-            inside[nodes] = of_frame[stacks.frames.dso[stacks.frame[nodes]]] | inside[stacks.parent[nodes]]
+        driver = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
+        inside = stacks.under(driver[stacks.frames.dso])
         lock = (leaf == _NAMES.index("wait.lock")) & inside[samples.stack[waiting]]
         result = np.zeros(len(wall), np.bool_)
         result[rows] = lock | np.isin(leaf, [_NAMES.index(name) for name in _IN_DRIVER])

@@ -19,7 +19,7 @@ from pinprof.analyze.intervals import Intervals, batches, joined_up, union, unio
 from pinprof.analyze.ranges.paths import RangePath, range_paths
 from pinprof.base.columns import is_uniform, uniform
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.model import KERNEL, NO_NODE, Bool, Capture, Int32, Int64, RangeTable
+from pinprof.data.model import KERNEL, Bool, Capture, Int32, Int64, RangeTable
 
 EVERYBODY = -1
 """The owner of a range that counts all processes."""
@@ -68,11 +68,7 @@ def kernel_threads(capture: Capture) -> Bool:
     stacks = capture.stacks
     started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.symbol], np.bool_)
     started &= stacks.frames.mode == KERNEL
-    rooted = np.append((stacks.parent == NO_NODE) & started[stacks.frame], False)
-    if rooted.any():
-        for nodes in stacks.levels():
-            rooted[nodes] |= rooted[stacks.parent[nodes]]
-    return np.asarray(rooted[capture.samples.stack])
+    return np.asarray(stacks.under(started, roots=True)[capture.samples.stack])
 
 
 def owners(ranges: RangeTable, pids: NDArray[np.integer]) -> Int64:

@@ -270,7 +270,7 @@ def _wait_lanes(
 ) -> Iterator[Lane]:
     """What each thread waited for while it was off the CPU."""
     samples = analysis.capture.samples
-    spans = np.array([event.spans for event in analysis.capture.events], np.bool_)
+    spans = analysis.capture.spans
     if samples.wait is None or not spans.any():
         return
     waiting = spans[samples.event] & (samples.weight > 0)
