@@ -1,4 +1,4 @@
-"""Whether a recording shows what causes are told by: callers, and names of kernel functions. Else nothing is clear."""
+"""Whether a recording shows what causes are known by: callers, and names of kernel functions. Else nothing is clear."""
 
 from __future__ import annotations
 

@@ -240,7 +240,7 @@ class WakeupTable(Table):
 
     time_ns: Int64
     pid: Int32
-    """Of the waker; 0 for the idle loop."""
+    """The waker's; 0 for the idle loop."""
     tid: Int32
     """-1 where the waker is outside the program and was not recorded itself."""
     woken: Int32

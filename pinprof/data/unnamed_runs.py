@@ -148,7 +148,7 @@ def with_runs_apart(capture: Capture) -> Capture:
 
 
 def _longest(parent: Int32, many: Int64) -> int:
-    """The frames of the longest stack whose nodes stand for so many each; by jumps of doubling length."""
+    """The frames of the longest stack whose nodes stand for a number of frames each; by jumps of doubling length."""
     ancestor, length = np.append(parent, np.int32(NO_NODE)), np.append(many, 0)
     while (ancestor != NO_NODE).any():
         length += length[ancestor]

@@ -43,7 +43,7 @@ _HOLDS_ADDRESS_SPACE = re.compile(
 
 @dataclass(frozen=True)
 class Blame:
-    """What a capture tells of who waits for whom."""
+    """What a capture says about who waits for whom."""
 
     capture: Capture
     attribution: Attribution
@@ -54,7 +54,7 @@ class Blame:
 
     @classmethod
     def of(cls, capture: Capture, attribution: Attribution, pids: Int64) -> Self:
-        """Of the threads of some processes."""
+        """For the threads of some processes."""
         threads = timelines(capture, attribution, pids)
         place = {(thread.pid, thread.tid): number for number, thread in enumerate(threads)}
         return cls(capture, attribution, threads, place, Wakers.of(capture))

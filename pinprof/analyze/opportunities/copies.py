@@ -18,7 +18,7 @@ from pinprof.data.rate_book import RUN, Estimate
 WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
 """Directions between host and device, as rates and as titles name them."""
 MEASURED_ERROR = 0.05
-"""Of the GPU's own times of copies, by which runs differ."""
+"""The share of the GPU's own times of copies by which runs differ."""
 
 
 @dataclass(frozen=True)

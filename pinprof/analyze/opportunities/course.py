@@ -37,7 +37,7 @@ def course_of(
 ) -> Course | None:
     """The course of a run; None where nothing sampled time, no process is known, or times are none that a clock shows.
 
-    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). Of a part of a
+    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). For a part of a
     recording, the whole one (`around`) tells whose time counts and which phase it is.
     """
     if around is not None:

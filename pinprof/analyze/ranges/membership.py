@@ -52,7 +52,7 @@ class Events:
         return np.asarray((pid == owner) | everybody | self.kernel_thread[row])
 
     def all_counted(self, owner: Int64) -> bool:
-        """Whether ranges of this owner count every row, where that is told at a glance."""
+        """Whether ranges of this owner count every row, where that is quick to see."""
         if self.kernel_thread is not None or not len(self):
             return False
         return bool((owner == EVERYBODY).all() or (is_uniform(self.pid) and (owner == self.pid[0]).all()))
@@ -157,7 +157,7 @@ class Scopes:
 
 @dataclass(frozen=True)
 class Membership:
-    """The ranges of a capture, told apart by path once, and what belongs to them."""
+    """The ranges of a capture, by path once, and what belongs to them."""
 
     ranges: RangeTable
     path: Int64
