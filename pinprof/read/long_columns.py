@@ -1,7 +1,7 @@
-"""Columns on their way into memory or, where they are long, into a file: it is mapped, so that of millions of rows only
-what somebody looks at takes memory, and that can be given back (`Table.unload`).
+"""Columns on their way into memory or, where they are long, into a file.
 
-The file has no name and is gone with the last column in it.
+The file is mapped, so that only what somebody looks at takes memory, and that can be given back (`Table.unload`). It
+has no name and is gone with the last column in it.
 """
 
 from __future__ import annotations
