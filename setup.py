@@ -81,7 +81,7 @@ def built() -> tuple[tuple[Path, str, bytes], ...]:
         for library in libraries.LIBRARIES:
             try:
                 made = library.compile_into(Path(folder), machine)
-            except (OSError, subprocess.CalledProcessError) as error:
+            except (OSError, subprocess.SubprocessError) as error:
                 print(f"The {library.title} is left out: {error}\n{getattr(error, 'stderr', '')}", file=sys.stderr)
                 continue
             place = library.source.parent.relative_to(ROOT) / made.name

@@ -27,7 +27,7 @@ def has_kernel_names(capture: Capture, event: int) -> bool:
     """Whether enough samples in the kernel have a named kernel function on their stack."""
     stacks = capture.stacks
     kernel = stacks.frames.mode == KERNEL
-    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.symbol], np.bool_)
+    known = kernel & np.array([not symbol.startswith("[") for symbol in stacks.frames.function], np.bool_)
     return _few(capture.weight_at[event], np.append(kernel[stacks.frame], False) & ~stacks.under(known))
 
 

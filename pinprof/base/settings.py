@@ -7,10 +7,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from pinprof.base.errors import UsageError, readable
+from pinprof.base import trust
+from pinprof.base.errors import PinprofError, UsageError, readable
+from pinprof.base.lazy_dataclass import dataclass
 
 OWN, SHARED = "pinprof.toml", "pyproject.toml"
 BUDGET, PYTEST = "budget", "pytest"
@@ -20,22 +23,59 @@ _KNOWN = (BUDGET, PYTEST, *COMMANDS)
 _MOST_BYTES = 1 << 20
 
 
-def nearest(folder: Path) -> Path | None:
-    """The file with settings that is nearest: in this folder, or one above; None if there is none."""
+@dataclass(frozen=True)
+class Nearest:
+    """What a folder's settings are."""
+
+    path: Path | None
+    """The file with settings that is nearest; None if there is none."""
+    left_out: tuple[str, ...] = ()
+    """A sentence for each nearer file that is none to trust."""
+
+
+def nearest(folder: Path) -> Nearest:
+    """The file with settings in this folder or the nearest one above it: up to the repository's root, or the home.
+
+    A file counts only if nobody but this user and root can have written it.
+    """
+    left_out: list[str] = []
     for place in (folder, *folder.parents):
         for name in (OWN, SHARED):
             path = place / name
-            if _is_file(path) and (name == OWN or settings_in(path) is not None):
-                return path
+            if (content := _content(path)) is None or (name == SHARED and not _is_of_pinprof(path, content)):
+                continue
+            if not (why := trust.distrusted(path)):
+                return Nearest(path, tuple(left_out))
+            left_out.append(f"{path} is left out: {why}.")
+        if place == _home() or os.path.lexists(place / ".git"):
+            break
+    return Nearest(None, tuple(left_out))
+
+
+def _content(path: Path) -> bytes | None:
+    """The first bytes of a file; None if there is none that can be read: folders above may be closed to this user."""
+    try:
+        if path.is_file():
+            with path.open("rb") as file:
+                return file.read(_MOST_BYTES + 1)
+    except OSError:
+        pass
     return None
 
 
-def _is_file(path: Path) -> bool:
-    """Whether it is one that can be seen: folders above may be closed to this user."""
+def _is_of_pinprof(path: Path, content: bytes) -> bool:
+    """Whether a file of several tools has settings for pinprof, or may have some where it is not TOML."""
     try:
-        return path.is_file()
-    except OSError:
-        return False
+        return b"pinprof" in content and settings_in(path) is not None
+    except PinprofError:
+        return True
+
+
+def _home() -> Path | None:
+    try:
+        return Path.home().resolve()
+    except (RuntimeError, OSError):  # the user has none
+        return None
 
 
 def settings_in(path: Path) -> Mapping[str, object] | None:

@@ -234,7 +234,7 @@ class View:
         known = call >= 0
         site, amount = table.site[call[known]], amount[known]
         sums: Float64 = np.bincount(site[site >= 0], amount[site >= 0], len(table.sites)).astype(np.float64)
-        return self._largest(sums, lambda number: self.sites.named(table.sites[number], ""))
+        return self._largest(sums, lambda number: self.sites.of_caller(table.sites[number], ""))
 
     def sites_of_samples(self, row: Int64, weight: Int64) -> tuple[Site, ...]:
         """The program's own lines that samples, by their rows, belong to, by these weights."""

@@ -161,7 +161,10 @@ def _budgets(file: Path | None, *, against: bool) -> tuple[Budget, ...]:
     from pinprof.base import settings
     from pinprof.check import configuration
 
-    path = file or settings.nearest(Path.cwd())
+    nearest = settings.Nearest(file) if file else settings.nearest(Path.cwd())
+    if nearest.left_out:
+        raise UsageError(nearest.left_out[0], "If its budgets are meant, give it with --budget.", "budget-file")
+    path = nearest.path
     if path is None and not against:
         raise UsageError(
             "No budgets were found: this directory and those above it have neither a pinprof.toml nor [tool.pinprof] "

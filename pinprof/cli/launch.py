@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -106,15 +107,31 @@ def _all(captures: Sequence[Path], options: ReadOptions) -> Sequence[_Read]:
                 tell(f"Reading {path.name}, {len(found) + 1} of {len(captures)}")
                 found.append(_reduced(path, options))
             return found
-        from concurrent.futures import ProcessPoolExecutor
-        from multiprocessing import get_context
-
-        # Each process starts anew: a fork would copy the threads' locks.
-        with ProcessPoolExecutor(workers, get_context("spawn")) as pool:
-            for one in pool.map(_reduced, captures, [options] * len(captures)):
-                found.append(one)
-                tell(f"Reading ranks, {len(found)} of {len(captures)}")
+        for one in _several_at_a_time(captures, options, workers):
+            found.append(one)
+            tell(f"Reading ranks, {len(found)} of {len(captures)}")
         return found
+
+
+def _several_at_a_time(captures: Sequence[Path], options: ReadOptions, workers: int) -> Iterator[_Read]:
+    """The ranks, read in processes. Where one dies, those not read yet have processes of their own."""
+    from concurrent.futures import ProcessPoolExecutor
+    from concurrent.futures.process import BrokenProcessPool
+    from multiprocessing import get_context
+
+    done = 0
+    # Each process starts anew: a fork would copy the threads' locks.
+    context = get_context("spawn")
+    with suppress(BrokenProcessPool), ProcessPoolExecutor(workers, context) as pool:
+        for one in pool.map(_reduced, captures, [options] * len(captures)):
+            done += 1
+            yield one
+    for path in captures[done:]:
+        with ProcessPoolExecutor(1, context) as pool:
+            try:
+                yield pool.submit(_reduced, path, options).result()
+            except BrokenProcessPool:
+                yield _Read(rank_of(path) or 0, None, "The process that read it died. It may need more memory.")
 
 
 def _reduced(path: Path, options: ReadOptions) -> _Read:

@@ -287,7 +287,7 @@ def _complaint(log: Path) -> str:
 
 def _help(path: Path) -> str:
     try:
-        return tool.run([str(path), "profile", "--help"], timeout_s=60).output
+        return tool.run([str(path), "profile", "--help"]).output
     except OSError as error:
         return error.strerror or str(error)
 

@@ -30,6 +30,7 @@ from pinprof.collect.limits import check_request
 from pinprof.collect.program import Program
 from pinprof.collect.recorder import Recorder, printed_lines
 from pinprof.collect.request import RecordRequest
+from pinprof.machine.children import asked
 from pinprof.streams.store import LOG, PERF_DATA
 
 START_TIMEOUT_S = 60.0
@@ -248,8 +249,7 @@ def _kernel_version() -> tuple[int, ...]:
 
 def _output(*command: str) -> str:
     """Everything a short command of perf's prints; empty when it cannot run."""
-    done = host.ran(*command, environment=_perf_environment())
-    return done.stdout + done.stderr if done else ""
+    return asked(*command, environment=_perf_environment(), errors=True).output
 
 
 COLLECTOR = Collector(lambda setup: [Attached(setup)], check, samples=True, leaves=(PERF_DATA,))

@@ -20,7 +20,6 @@ import contextlib
 import os
 import re
 import shutil
-import subprocess
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
@@ -32,6 +31,7 @@ from pinprof.collect.collector import Collector, Setup, Tool, ToolResult
 from pinprof.collect.py_spy import INSTALL, PySpy, find_py_spy
 from pinprof.collect.python_frames.beside import Lines
 from pinprof.collect.request import RecordRequest
+from pinprof.machine.children import asked
 from pinprof.machine.libraries import FRAMES
 
 MODES = ("auto", "lines", "py-spy", "trampoline", "both", "off")
@@ -163,10 +163,9 @@ def _version(python: str) -> tuple[int, int] | None:
     """The version of CPython that a path runs; None where it is another, or does not say."""
     if named := _VERSION.fullmatch(Path(python).resolve().name):
         return int(named[1]), int(named[2])
-    with contextlib.suppress(OSError, ValueError, subprocess.TimeoutExpired):
-        ask = [python, "-E", "-S", "-c", _ASK_VERSION]  # not -I, which Python 2 does not know
-        done = subprocess.run(ask, capture_output=True, text=True, timeout=20, check=False)
-        pypy, major, minor = map(int, done.stdout.split())
+    with contextlib.suppress(ValueError):
+        done = asked(python, "-E", "-S", "-c", _ASK_VERSION)  # not -I, which Python 2 does not know
+        pypy, major, minor = map(int, done.output.split())
         return None if pypy else (major, minor)
     return None
 
@@ -182,11 +181,8 @@ def _version_of_process(pid: int) -> tuple[int, int] | None:
 
 def _has_trampoline(python: str, call_graph: str) -> bool:
     """Whether an interpreter has the trampoline, and chains of this kind reach it."""
-    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
-        done = subprocess.run([python, "-I", "-S", "-c", _ASK], capture_output=True, text=True, timeout=20, check=False)
-        supported, frame_pointers = (*done.stdout.split(), "0", "0")[:2]
-        return supported == "1" and (frame_pointers == "1" or call_graph == "dwarf")
-    return False
+    supported, frame_pointers = (*asked(python, "-I", "-S", "-c", _ASK).output.split(), "0", "0")[:2]
+    return supported == "1" and (frame_pointers == "1" or call_graph == "dwarf")
 
 
 class _Trampoline(Tool):

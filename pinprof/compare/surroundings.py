@@ -165,7 +165,7 @@ def named_parts(capture: Capture) -> dict[str, tuple[float, float]]:
     rows = (samples.event == (clock if clock is not None else int(samples.event[0]))) & (samples.stack != NO_NODE)
     frame, weight = stacks.frame[samples.stack[rows]], samples.weight[rows].astype(np.float64)
     frames, total = stacks.frames, max(float(weight.sum()), 1.0)
-    named = np.array([not symbol.startswith(("[", "0x")) for symbol in frames.symbol], np.bool_)[frame]
+    named = np.array([not symbol.startswith(("[", "0x")) for symbol in frames.function], np.bool_)[frame]
     dso = frames.dso[frame]
     whole = np.bincount(dso, weights=weight, minlength=len(frames.dsos))
     part = np.bincount(dso[named], weights=weight[named], minlength=len(frames.dsos))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field, replace
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from pinprof.base.columns import Bool, Int32, Int64, Table, UInt8, UInt64, rows_of
 from pinprof.base.lazy_dataclass import dataclass
@@ -36,6 +36,7 @@ __all__ = [
     "Api",
     "ApiCallTable",
     "CallOverhead",
+    "Caller",
     "CopyKind",
     "GivenUp",
     "GpuOpTable",
@@ -55,6 +56,23 @@ __all__ = [
 UNRECORDED = 255
 """In a column of enum values: the source did not say."""
 NO_STREAM = 2**64 - 1
+
+
+class Caller(NamedTuple):
+    """The function that made calls, and its line."""
+
+    function: str
+    file: str = ""
+    """As short as it can be, `train.py` or `torch/_tensor.py`; the function's library where no line is known."""
+    line: int = 0
+    """0 where it is not known."""
+    path: str = ""
+    """The file, as it was recorded; empty where no line is known."""
+
+    @property
+    def text(self) -> str:
+        """`step (train.py:20)`, or `step (libmine.so)` where no line is known."""
+        return f"{self.function} ({self.file}:{self.line})" if self.line else f"{self.function} ({self.file})"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -80,8 +98,7 @@ class ApiCallTable(Table):
     """What the call's arguments say, -1 where they do not; None when arguments were not recorded."""
     site: Int32 | None = None
     """Who called, an index into `sites`, -1 where not known; None when stacks were not recorded."""
-    sites: tuple[str, ...] = ()
-    """`function (file:line)`, or `function (library)` where no line is known."""
+    sites: tuple[Caller, ...] = ()
     copy_kind: UInt8 | None = None
     """`CopyKind` of copies, UNKNOWN where neither name nor arguments nor addresses say it, UNRECORDED for other calls;
     None, as with the columns below, where arguments were not recorded."""

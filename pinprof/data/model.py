@@ -80,7 +80,7 @@ class Dso:
     build_id: str
     """Lower-case hex; empty when unknown."""
     kind: Literal["kernel", "module", "file", "vdso", "jit", "anon", "python"]
-    """`python`: a source file, whose functions are called `NAME (FILE:LINE)`."""
+    """`python`: a source file, whose functions have lines of their own."""
 
     @property
     def name(self) -> str:
@@ -93,43 +93,54 @@ class Frame:
     """One function in a callchain, as a row of `FrameTable`."""
 
     symbol: str
-    """Demangled function name, or the DSO name in brackets when the address has no symbol."""
+    """As people read it, see `FrameTable.symbol`."""
     dso: Dso
     mode: int
 
 
 @dataclass(frozen=True)
 class FrameTable:
-    """The distinct functions of a capture; a frame is (symbol, DSO, mode), addresses within one are merged."""
+    """The distinct functions and lines of a capture; addresses within one are merged."""
 
-    symbol: tuple[str, ...]
+    function: tuple[str, ...]
+    """Demangled function name, or the DSO name in brackets where the address has no symbol. Formats that are text
+    alone may write a place behind it, which is part of the name."""
     dso: Int32
     """Index into `dsos`."""
     mode: UInt8
     """USER or KERNEL."""
     dsos: tuple[Dso, ...]
     source: tuple[str, ...] = ()
-    """Path of the source file of a native function with a known line, which is called `NAME (FILE:LINE)`, else empty;
-    no entries where no frame has one. A Python function's file is its DSO."""
+    """Path of the source file of a native function with a known line, else empty; no entries where no frame has one. A
+    Python function's file is its DSO."""
     inlined: frozenset[int] = frozenset()
     """Frames that another tool's text marks as inlined into their caller, apart from the same function called."""
+    line: tuple[int, ...] = ()
+    """Line in the source file, 0 where it is not known; no entries where no frame has one."""
 
     def __len__(self) -> int:
-        return len(self.symbol)
+        return len(self.function)
+
+    @cached_property
+    def symbol(self) -> tuple[str, ...]:
+        """What people read: `NAME (FILE:LINE)` with the file's name alone, `NAME (FILE)` or `NAME`."""
+        files = [self.source_of(index).rpartition("/")[2] for index in range(len(self))]
+        places = (f"{file}:{line}" if line else file for file, line in zip(files, self.lines, strict=True))
+        return tuple(f"{name} ({place})" if place else name for name, place in zip(self.function, places, strict=True))
+
+    @property
+    def lines(self) -> tuple[int, ...]:
+        """Per frame its line, 0 where it is not known."""
+        return self.line or (0,) * len(self)
 
     def source_of(self, index: int) -> str:
         """The path of a frame's source file, empty where it is not known."""
         dso = self.dsos[int(self.dso[index])]
         return dso.path if dso.kind == "python" else self.source[index] if self.source else ""
 
-    def function(self, index: int) -> str:
-        """A native frame's symbol without its line."""
-        symbol = self.symbol[index]
-        return symbol.rpartition(" (")[0] if self.source and self.source[index] else symbol
-
     def named(self, pattern: re.Pattern[str]) -> Bool:
         """Per frame, whether all of its name matches."""
-        return np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in self.symbol], np.bool_)
+        return np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in self.function], np.bool_)
 
     def __getitem__(self, index: int) -> Frame:
         return Frame(self.symbol[index], self.dsos[int(self.dso[index])], int(self.mode[index]))

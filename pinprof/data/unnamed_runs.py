@@ -45,13 +45,13 @@ class JoinedRuns:
 
 def are_runs(frames: FrameTable) -> Bool:
     """Per frame, whether it stands for a run."""
-    return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.symbol], np.bool_)
+    return np.array([_COUNTED.fullmatch(symbol) is not None for symbol in frames.function], np.bool_)
 
 
 def join_runs(stacks: StackTable, *ends: Int32) -> JoinedRuns | None:
     """The table with its runs as one frame; None where it has none. `ends` are the nodes at which samples end."""
     parent, frames = stacks.parent, stacks.frames
-    unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.symbol], np.bool_)
+    unnamed = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in frames.function], np.bool_)
     # Most tables have many nodes and few of them, or none, without a name.
     within = np.flatnonzero(unnamed[stacks.frame]) if unnamed.any() else np.zeros(0, np.int64)
     within = within[(parent[within] != NO_NODE) & (stacks.frame[within] == stacks.frame[parent[within]])]
@@ -73,18 +73,19 @@ def join_runs(stacks: StackTable, *ends: Int32) -> JoinedRuns | None:
     ended = np.flatnonzero(many > 1)
     counted, which = np.unique(pack(frame[ended], many[ended]), return_inverse=True)
     runs = pairs_of(counted)
-    of_run, names = [own for own, _ in runs], [f"{frames.symbol[own]} × {count}" for own, count in runs]
+    of_run, names = [own for own, _ in runs], [f"{frames.function[own]} × {count}" for own, count in runs]
     frame[ended] = len(frames) + which.reshape(-1)
     table = StackTable(
         node[parent[head[kept]]],
         frame,
         FrameTable(
-            (*frames.symbol, *names),
+            (*frames.function, *names),
             np.append(frames.dso, frames.dso[of_run]),
             np.append(frames.mode, frames.mode[of_run]),
             frames.dsos,
             (*frames.source, *[""] * len(runs)) if frames.source else (),
             frames.inlined,
+            (*frames.line, *[0] * len(runs)) if frames.line else (),
         ),
     )
     return JoinedRuns(table, node[:-1], stacks, head, kept)
@@ -125,7 +126,7 @@ def with_runs_joined(capture: Capture) -> tuple[Capture, JoinedRuns | None]:
 def with_runs_apart(capture: Capture) -> Capture:
     """The capture with each frame of a run by itself, where an export of pinprof had them as one."""
     stacks, frames = capture.stacks, capture.stacks.frames
-    counted = {number: match for number, name in enumerate(frames.symbol) if (match := _COUNTED.fullmatch(name))}
+    counted = {number: match for number, name in enumerate(frames.function) if (match := _COUNTED.fullmatch(name))}
     if not counted:
         return capture
     count = np.ones(len(frames), np.int64)
@@ -137,12 +138,12 @@ def with_runs_apart(capture: Capture) -> Capture:
     # The frames of a run follow each other: all but the first are called by the one before.
     parent = np.arange(-1, last[-1], dtype=np.int32)
     parent[last - many + 1] = np.append(last, NO_NODE)[stacks.parent]
-    symbols = tuple(counted[number][1] if number in counted else name for number, name in enumerate(frames.symbol))
+    symbols = tuple(counted[number][1] if number in counted else name for number, name in enumerate(frames.function))
     first: dict[tuple[str, int, int, bool], int] = {}
     inlined = [number in frames.inlined for number in range(len(frames))]
     rows = zip(symbols, frames.dso.tolist(), frames.mode.tolist(), inlined, strict=True)
     same = np.array([first.setdefault(row, number) for number, row in enumerate(rows)], np.int32)
-    table, node = StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, symbol=symbols)).merged()
+    table, node = StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, function=symbols)).merged()
     stack = np.append(node[last], np.int32(NO_NODE))[capture.samples.stack]
     return replace(capture, samples=replace(capture.samples, stack=stack), stacks=table)
 

@@ -20,6 +20,8 @@ _HERE = Path(__file__).parent
 _PACKAGE = _HERE.parent
 _HEADER = _HERE / "cursor.h"
 """What the sources share."""
+_COMPILER_S = 120.0
+"""A compiler takes a second for each."""
 _FLAGS = ("-std=gnu11", "-O2", "-fPIC", "-shared", "-fvisibility=hidden", "-pthread")
 
 
@@ -48,7 +50,7 @@ class Library:
         return f"{self.prefix}{hashlib.sha256(made_of).hexdigest()[:12]}.so"
 
     def compile_into(self, folder: Path, machine: str = "") -> Path:
-        """Compile it into a folder, whole or not at all; OSError or CalledProcessError when that fails.
+        """Compile it into a folder, whole or not at all; OSError or SubprocessError when that fails.
 
         `machine`: what the compiler compiles for, where that is not this machine.
         """
@@ -58,7 +60,15 @@ class Library:
             command = [*compiler(), *_FLAGS, f"-I{_HERE}", str(self.source), *self.link, "-o", str(made)]
             # A signal ends the compiler before it can remove its temporary files: they go with the place.
             own = {**os.environ, "TMPDIR": place}
-            subprocess.run(command, check=True, stdin=subprocess.DEVNULL, capture_output=True, text=True, env=own)
+            subprocess.run(
+                command,
+                check=True,
+                stdin=subprocess.DEVNULL,
+                capture_output=True,
+                text=True,
+                env=own,
+                timeout=_COMPILER_S,
+            )
             made.replace(target)
         return target
 
@@ -93,7 +103,7 @@ class Library:
                 "Install a C compiler with its headers (Debian: apt install gcc libc6-dev), or record with nsys.",
                 "c-library",
             ) from error
-        except (OSError, RuntimeError) as error:
+        except (OSError, RuntimeError, subprocess.TimeoutExpired) as error:
             raise ToolMissing(
                 f"The {self.title} could not be built in {folder}: {error}.",
                 "Set XDG_CACHE_HOME to a directory that you can write to.",
@@ -114,8 +124,9 @@ def target_machine() -> str:
     """What the C compiler compiles for, as `uname -m` says it there; this machine where it is none of MACHINES."""
     try:
         # zig answers, and then ends with status 1 where the target names a version of glibc.
-        said = subprocess.run([*compiler(), "-dumpmachine"], capture_output=True, text=True, check=False).stdout
-    except OSError:
+        ask = [*compiler(), "-dumpmachine"]
+        said = subprocess.run(ask, capture_output=True, text=True, check=False, timeout=_COMPILER_S).stdout
+    except (OSError, subprocess.TimeoutExpired):
         said = ""
     machine = said.partition("-")[0]
     return machine if machine in MACHINES else platform.machine()

@@ -10,23 +10,21 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import signal
 import sqlite3
-import subprocess
-import tempfile
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
 from pinprof.base.errors import CaptureError, PinprofError, ToolMissing, readable
-from pinprof.base.lazy_dataclass import dataclass
+from pinprof.machine import children
+from pinprof.machine.children import AT_ONCE, Ended, Limits
 
 REPORT_MAGIC = b"NVIDIA Tegra Profiler Report "
 STREAM_MAGIC = b"NVIDIA Nsight Systems Stream "
 HEAD_BYTES = 256
-TIMEOUT_S = 3600
 
 NSYS_VARIABLE, IMPORTER_VARIABLE = "NSYS", "NSYS_IMPORTER"
 LIBRARY_VARIABLE = "NSYS_LIBRARY_PATH"
@@ -75,15 +73,6 @@ _VERSION = re.compile(r"version (\d{4}(?:\.\d+)+)")
 _PROGRESS = re.compile(r".*\[[=\s]*\d+%[^\]]*\]")
 
 
-@dataclass(frozen=True)
-class Finished:
-    """A command that has ended, with everything it started."""
-
-    status: int
-    output: str
-    """Standard output and error, without progress bars."""
-
-
 def find_nsys() -> list[Path]:
     """Every nsys of this machine, the preferred first: $NSYS, PATH, then the usual folders, newest first.
 
@@ -114,7 +103,7 @@ def _named_by(variable: str, what: str) -> str:
 def version_of(nsys: Path) -> str:
     """`2022.4.2.1`, or an empty string when it does not say."""
     with suppress(OSError):
-        match = _VERSION.search(run([str(nsys), "--version"], timeout_s=30).output)
+        match = _VERSION.search(run([str(nsys), "--version"]).output)
         return match[1] if match else ""
     return ""
 
@@ -177,30 +166,10 @@ def tool_environment() -> dict[str, str]:
     return environment
 
 
-def run(command: Sequence[str], *, timeout_s: float = TIMEOUT_S) -> Finished:
-    """Run a command to its end in a process group of its own, and leave no process of that group behind.
-
-    OSError if it cannot be started; past the timeout its group is killed and the status is -9.
-    """
-    with tempfile.TemporaryFile() as output:
-        child = subprocess.Popen(
-            command,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-            start_new_session=True,
-            env=tool_environment(),
-        )
-        try:
-            status = child.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            status = -signal.SIGKILL
-        finally:
-            with suppress(ProcessLookupError, PermissionError):
-                os.killpg(child.pid, signal.SIGKILL)
-            child.wait()
-        output.seek(0)
-        return Finished(status, _PROGRESS.sub("", output.read(1 << 20).decode("utf-8", "replace")))
+def run(command: Sequence[str], limits: Limits = AT_ONCE) -> Ended:
+    """Run a command of Nsight Systems; what it prints comes without progress bars. OSError if it cannot be started."""
+    ended = children.ran(command, limits, tool_environment(), errors=True)
+    return replace(ended, output=_PROGRESS.sub("", ended.output))
 
 
 def _made_by_first(
@@ -213,16 +182,23 @@ def _made_by_first(
 ) -> Path:
     """What the first tool that can makes of a report; CaptureError or ToolMissing when none can."""
     failures: list[tuple[Path, str]] = []
+    limits = _limits(report.stat().st_size)
     for tool in tools:
         target.unlink(missing_ok=True)
         try:
-            output = run([str(tool), *arguments]).output
+            ended = run([str(tool), *arguments], limits)
         except OSError as error:
-            output = f"{error.strerror}: {tool}"
-        if is_whole(target):
+            ended = Ended(None, f"{error.strerror}: {tool}")
+        if not ended.stopped and is_whole(target):
             return target
-        failures.append((tool, output))
+        why = f"\nIt {ended.stopped}, and was ended" if ended.stopped else ""
+        failures.append((tool, ended.output + why))
     raise _failure(report, head, failures)
+
+
+def _limits(size: int) -> Limits:
+    """What exporting or importing a file of `size` bytes may take: nsys does some 10 MB a second."""
+    return Limits(120 + 10 * size / 1e6, 120 + size / 1e6, printed=16 << 20, written=(64 << 20) + 100 * size)
 
 
 def _is_written(path: Path) -> bool:

@@ -225,6 +225,7 @@ def _head(file: Path, shown: str) -> bytes:
 def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
     """A file as its reader takes it, which may be a temporary plain copy; and why a compressed one ends early."""
     from pinprof.read.byte_source import ByteSource
+    from pinprof.read.unpacking import write_plain
 
     if reader.streams or path.is_dir() or not ByteSource(path).packed:
         yield path, ""
@@ -232,11 +233,9 @@ def _decompressed(path: Path, reader: Reader) -> Iterator[tuple[Path, str]]:
     with files.temporary_folder() as folder:
         # Nsight Systems looks at what a report is called.
         copy = folder / re.sub(r"\.(gz|xz|zst)$", "", path.name)
-        source = ByteSource(path)
-        with readable(path), os.fdopen(files.create(copy), "wb") as plain:
-            for chunk in source.chunks():
-                plain.write(chunk)
-        yield copy, source.damage
+        with readable(path):
+            damage = write_plain(path, copy)
+        yield copy, damage
 
 
 def _meant(path: Path) -> str:

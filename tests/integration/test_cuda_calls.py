@@ -136,7 +136,7 @@ def test_every_call_has_its_size_its_duration_and_its_caller(recorded: tuple[Pat
         text.strip().partition("(")[0]: number for number, text in enumerate(source, 1) if text.startswith("    cu")
     }
     for row, name in enumerate(names):
-        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]]
+        size, site = int(calls.size_bytes[row]), calls.sites[calls.site[row]].text
         if name in ("cudaMallocHost", "cudaMemcpy", "cudaFreeHost"):
             assert size == (8 * MIB if parent[row] else 2 * MIB), name
             assert site == f"step (program.c:{lines[name]})"
@@ -315,7 +315,7 @@ def test_calls_of_python_have_the_programs_lines(python_program: Path) -> None:
         "registered": calls.size_bytes == 1003,
         "wait": calls.name == sync,
     }.items():
-        sites = Counter(calls.sites[site] if site >= 0 else "" for site in calls.site[mine].tolist())
+        sites = Counter(calls.sites[site].text if site >= 0 else "" for site in calls.site[mine].tolist())
         right = sum(count for site, count in sites.items() if site.endswith(f" (cuda_program.py:{lines[what]})"))
         wrong = sum(count for site, count in sites.items() if "cuda_program.py" in site) - right
         assert right >= 0.9 * sites.total(), (what, sites)

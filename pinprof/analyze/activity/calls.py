@@ -310,7 +310,7 @@ def _sites(table: ApiCallTable, cell: Int64, row: Int64) -> dict[int, list[CallS
     time = parts.sum(table.end_ns[row] - table.start_ns[row])
     sites: dict[int, list[CallSite]] = {}
     for part in np.argsort(-time, kind="stable").tolist():
-        site = CallSite(table.sites[parts.keys[1][part]], int(parts.count[part]), int(time[part]))
+        site = CallSite(table.sites[parts.keys[1][part]].text, int(parts.count[part]), int(time[part]))
         sites.setdefault(int(parts.keys[0][part]), []).append(site)
     return sites
 

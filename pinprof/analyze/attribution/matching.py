@@ -207,8 +207,7 @@ def frame_rules(frames: FrameTable, tables: Tables = TABLES) -> FrameRules:
     modules = [module_of(dso) for dso in frames.dsos]
     blank, no_user = KernelFrame(remainder=NONE, kinds=(0,) * (len(tables.context) + 1)), UserFrame(NONE)
     kernel, user = [], []
-    functions = map(frames.function, range(len(frames)))
-    for symbol, dso, mode in zip(functions, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    for symbol, dso, mode in zip(frames.function, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         inside = mode == KERNEL
         kernel.append(kernel_frame(symbol, modules[dso], tables) if inside else blank)
         user.append(no_user if inside else user_frame(symbol, frames.dsos[dso], tables))

@@ -39,7 +39,7 @@ def ledger_of(capture: Capture, calls: Calls, steps_ns: Int64) -> Ledger | None:
     if not len(made) and not len(frees):
         return None
     ended = _ended(capture.memory, calls)
-    allocations = settled(made, frees, calls.names, calls.table.sites, ended)
+    allocations = settled(made, frees, calls.names, tuple(site.text for site in calls.table.sites), ended)
     use = _use(activity, allocations, copies_of(capture, calls))
     allocations, basis = _with_wanted(capture, calls, allocations, use)
     checkpoints, left_out = checkpoints_of(allocations, capture.ranges, (capture.marks, activity.marks))

@@ -187,6 +187,6 @@ def _programs(capture: Capture, pids: Int64) -> list[frozenset[str]]:
     result = []
     for pid in pids.tolist():
         begins = [frame for frame in np.unique(first[samples.pid == pid]).tolist() if frame >= 0]
-        files = {frames.dsos[int(frames.dso[frame])].path for frame in begins if frames.symbol[frame] == "_start"}
+        files = {frames.dsos[int(frames.dso[frame])].path for frame in begins if frames.function[frame] == "_start"}
         result.append(frozenset(files or {capture.threads.get((pid, pid), "")}))
     return result

@@ -60,7 +60,7 @@ def phase_labels(stacks: StackTable) -> Int8:
     frames = stacks.frames
     rank, loader, libc = _frame_columns(frames)
     main = frames.named(_LIBC_MAIN)
-    named = np.array([not name.startswith("[") for name in frames.symbol], np.bool_)
+    named = np.array([not name.startswith("[") for name in frames.function], np.bool_)
     shows = (frames.mode == USER) & (named | ~libc)
     size = len(stacks) + 1
     label, depth, known = np.full(size, WORK, np.int8), np.full(size, -1, np.int8), np.zeros(size, np.bool_)
@@ -88,7 +88,7 @@ def _frame_columns(frames: FrameTable) -> tuple[Int8, Bool, Bool]:
         USER: ((_JOINS, _JOINED), (_ENDS, EXIT), (_CREATES, CONTEXT), (_STARTS, START_UP)),
         KERNEL: ((STARTS_PROGRAM, _EXECVE), (_ENDS_IN_KERNEL, EXIT)),
     }
-    for number, (name, mode) in enumerate(zip(frames.symbol, frames.mode.tolist(), strict=True)):
+    for number, (name, mode) in enumerate(zip(frames.function, frames.mode.tolist(), strict=True)):
         for pattern, meaning in patterns[mode]:
             if pattern.fullmatch(name[:LONGEST_NAME]):
                 rank[number] = meaning

@@ -319,7 +319,7 @@ class Scene:
         if table.site is not None and len(calls):
             known = table.site[calls][table.site[calls] >= 0]
             if 2 * len(known) >= len(calls):
-                named = self.sites.named(table.sites[int(np.bincount(known).argmax())], thread)
+                named = self.sites.of_caller(table.sites[int(np.bincount(known).argmax())], thread)
                 sampled = self.site_of(rows)
                 return (
                     sampled

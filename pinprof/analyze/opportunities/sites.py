@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 
 import numpy as np
 
-from pinprof.analyze.lines import NAMED_FRAME, NOTHING, Place, nearest_places, places_of_all, short_files
+from pinprof.analyze.lines import NOTHING, Place, nearest_places, places_of_all, short_files
 from pinprof.analyze.opportunities.results import Site
 from pinprof.base.columns import Bool, Int32, Int64
+from pinprof.data.activity import Caller
 from pinprof.data.cuda_functions import LINKED_RUNTIME
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
 
@@ -56,7 +56,7 @@ class Sites:
             return Site("", "", 0, thread)
         place = self._places.get(frame)
         if place is None:
-            return Site(self._capture.stacks.frames.symbol[frame], "", 0, thread)
+            return Site(self._capture.stacks.frames.function[frame], "", 0, thread)
         return _site(place, self._files[place.path], thread)
 
     def are_own(self, frames: Int32) -> Bool:
@@ -73,19 +73,11 @@ class Sites:
         sums[distinct == NOTHING] = -1
         return self.site(int(distinct[sums.argmax()]) if len(distinct) else NOTHING, thread)
 
-    def named(self, text: str, thread: str) -> Site:
-        """The site that a CUDA call was recorded with, `step (train.py:20)` or `step (libmine.so)`."""
-        match = NAMED_FRAME.fullmatch(text)
-        if match is None:
-            return Site(text, "", 0, thread)
-        function, file, line = match[1], match[2], int(match[3] or 0)
-        if not line:
-            return Site(function, "", 0, thread)
-        same = Counter(
-            self._files[place.path] for place in self._places.values()
-            if place.line == line and self._files[place.path].rpartition("/")[2] == file
-        )  # fmt: skip
-        return Site(function, max(same, key=lambda name: same[name], default=file), line, thread)
+    def of_caller(self, caller: Caller, thread: str) -> Site:
+        """The site of a CUDA call; a call from a file that no sample is in has the file's name alone."""
+        if not caller.line:
+            return Site(caller.function, "", 0, thread)
+        return Site(caller.function, self._files.get(caller.path, caller.file), caller.line, thread)
 
 
 def _site(place: Place, file: str, thread: str) -> Site:

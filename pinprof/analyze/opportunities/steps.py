@@ -61,7 +61,7 @@ def _of_calls(calls: Calls, critical: Critical, begin: int, end: int, least: flo
     _, _, place = min(entry for entry in found if places.count[entry[2]] <= ALIKE * rarest)
     name, number = calls.names[places.keys[0][place]], int(places.keys[1][place]) - 1
     starts = table.start_ns[rows[order[first[place] : first[place] + places.count[place]]]]
-    return _steps(f"{name} in {table.sites[number]}" if number >= 0 else name, starts)
+    return _steps(f"{name} in {table.sites[number].text}" if number >= 0 else name, starts)
 
 
 def _of_ranges(capture: Capture, critical: Critical, begin: int, end: int, least: float) -> Steps | None:

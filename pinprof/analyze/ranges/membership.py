@@ -66,7 +66,7 @@ def sample_events(capture: Capture) -> Events:
 def kernel_threads(capture: Capture) -> Bool:
     """Per sample, whether a kernel thread took it, by the outermost frame of its stack."""
     stacks = capture.stacks
-    started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.symbol], np.bool_)
+    started = np.array([symbol in _KERNEL_THREAD_ROOTS for symbol in stacks.frames.function], np.bool_)
     started &= stacks.frames.mode == KERNEL
     return np.asarray(stacks.under(started, roots=True)[capture.samples.stack])
 

@@ -106,8 +106,8 @@ def _restricted(capture: Capture, start_ns: int, end_ns: int) -> Capture:
 def _losses_in(capture: Capture, samples: SampleTable) -> Losses:
     """What could not be used of some of the samples. Which chains are cut is not known by then: their share is kept."""
     table, losses = capture.stacks, capture.losses
-    symbols = table.frames.symbol
-    nameless = np.array([symbol.startswith("[") and symbol.endswith("]") for symbol in symbols], np.int64)
+    names = table.frames.function
+    nameless = np.array([name.startswith("[") and name.endswith("]") for name in names], np.int64)
     on_stack = nameless[table.frame]
     for level in table.levels():
         parent = table.parent[level]

@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.base.errors import PinprofError
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_counted
-from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, CopyKind, GivenUp, Location
+from pinprof.data.activity import NO_STREAM, Activity, Api, ApiCallTable, Caller, CopyKind, GivenUp, Location
 from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, READ_PIECES, STATED, Function, kind_of, plain_name
 from pinprof.data.model import NO_NODE, FrameTable, Int32, Int64, StackTable, UInt8, UInt64
 from pinprof.data.own_code import library_part
@@ -181,7 +181,7 @@ def _table(
     row = entered[kept]
     places: dict[str, int] = {}
     of_node: dict[int, tuple[int, int]] = {}
-    sites: dict[str, int] = {}
+    sites: dict[Caller, int] = {}
     for number in np.unique(node[row]).tolist():
         name, site = _called(stacks, number)
         of_node[number] = (
@@ -299,28 +299,29 @@ def _state_by_inner(stated: UInt8, stacks: StackTable, node: Int32, outer: Int64
 
 
 def _name(stacks: StackTable, node: int) -> str:
-    return plain_name(stacks.frames.function(int(stacks.frame[node])))
+    return plain_name(stacks.frames.function[int(stacks.frame[node])])
 
 
-def _called(stacks: StackTable, node: int) -> tuple[str, str]:
+def _called(stacks: StackTable, node: int) -> tuple[str, Caller | None]:
     """The function that a stack ends in, and its caller, as the top of this module says."""
     frames = stacks.frames
     own = [
         frame
         for frame in (int(stacks.frame[above]) for above in list(stacks.chain(node))[1:])
         if not frames.dsos[int(frames.dso[frame])].name.startswith(_CUDA_LIBRARIES)
-        and plain_name(frames.function(frame)) not in FUNCTIONS
-        and not _LINKED_RUNTIME.fullmatch(frames.function(frame))
+        and plain_name(frames.function[frame]) not in FUNCTIONS
+        and not _LINKED_RUNTIME.fullmatch(frames.function[frame])
     ]
     chosen = [
         *(frame for frame in own if is_own(frames, frame)),
-        *(frame for frame in own if frames.symbol[frame].startswith("py::")),
+        *(frame for frame in own if frames.function[frame].startswith("py::")),
         *own,
     ]
     for frame in chosen[:1]:
-        symbol, library = frames.symbol[frame], frames.dsos[int(frames.dso[frame])].name
-        return _name(stacks, node), symbol if frames.source_of(frame) else f"{symbol} ({library})"
-    return _name(stacks, node), ""
+        path = frames.source_of(frame)
+        file = path.rpartition("/")[2] or frames.dsos[int(frames.dso[frame])].name
+        return _name(stacks, node), Caller(frames.function[frame], file, frames.lines[frame], path)
+    return _name(stacks, node), None
 
 
 def is_own(frames: FrameTable, frame: int) -> bool:

@@ -84,10 +84,13 @@ class Recording:
         return any(source.attr.needs_unwinding for source in self.header.sources)
 
 
-def load(path: Path, progress: Progress = untold) -> Recording:
-    """Read the records of a perf.data file; CaptureError if it cannot be opened, FormatError if it is none."""
+def load(path: Path, progress: Progress = untold, *, as_recorded: bool = False) -> Recording:
+    """Read the records of a perf.data file (`read_records`).
+
+    CaptureError if it cannot be opened, FormatError if it is none.
+    """
     with readable(path), path.open("rb", buffering=0) as file:
-        header, raw = read_records(file, path, progress)
+        header, raw = read_records(file, path, progress, as_recorded=as_recorded)
     recording = Recording(path, header, raw)
     if not header.sources:
         raise FormatError(

@@ -63,11 +63,16 @@ class Raw:
     """Whether samples carry times."""
 
 
-def read_records(file: BinaryIO, path: Path, progress: Progress = untold) -> tuple[Header, Raw]:
-    """The head of a file and all its records; no samples where perf has yet to make their call chains."""
+def read_records(
+    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False
+) -> tuple[Header, Raw]:
+    """The head of a file and all its records.
+
+    Where perf has yet to make the samples' call chains there are no samples, or with `as_recorded` those without them.
+    """
     header = read_header(file, str(path))
     tasks, chains = TaskReader(header, portion(progress, 0, _FIRST_PASS)), ChainGatherer()
-    if any(source.attr.needs_unwinding for source in header.sources):
+    if not as_recorded and any(source.attr.needs_unwinding for source in header.sources):
         first = TaskReader(header).kernel_reference(file)
         spaces = tasks.spaces()
         reduce, ahead = Workers(file.fileno()).reducing(spaces, tasks.deferred, chains)

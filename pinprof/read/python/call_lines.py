@@ -26,7 +26,7 @@ import numpy as np
 
 from pinprof.base.columns import pack
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.activity import ApiCallTable
+from pinprof.data.activity import ApiCallTable, Caller
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, Bool, Capture, Int32, Int64, StackTable
 from pinprof.data.own_code import library_part
 from pinprof.read.by_thread import threads
@@ -92,15 +92,14 @@ def with_lines(
     sites = {site: number for number, site in enumerate(calls.sites)}
     number = np.zeros(len(stacks.frames) + 1, np.int32)
     for frame in np.unique(line[line != NO_LINE]).tolist():
-        number[frame] = sites.setdefault(_text(stacks, frame), len(sites))
+        number[frame] = sites.setdefault(_caller(stacks, frame), len(sites))
     site = np.where(line != NO_LINE, number[line], calls.site).astype(np.int32)
     return replace(calls, site=site, sites=tuple(sites))
 
 
-def _text(stacks: PythonStacks, frame: int) -> str:
-    function, file, line = stacks.frames[frame]
-    place = library_part(file) or file.rpartition("/")[2] or file
-    return f"{function} ({place}:{line})" if line else f"{function} ({place})"
+def _caller(stacks: PythonStacks, frame: int) -> Caller:
+    function, path, line = stacks.frames[frame]
+    return Caller(function, library_part(path) or path.rpartition("/")[2] or path, line, path)
 
 
 def _lines(stacks: PythonStacks) -> Int32:

@@ -93,7 +93,7 @@ class _Kinds:
 
 def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool = False) -> Capture:
     """The capture with Python's functions as frames; the same object where it has none."""
-    trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.symbol)
+    trampolines = any(symbol.startswith("py::") for symbol in capture.stacks.frames.function)
     if not trampolines and stacks_file is None:
         return capture
     kinds = _kinds(capture.stacks.frames)
@@ -148,12 +148,13 @@ class _Grafting:
         self._builder = StackBuilder()
         frames = capture.stacks.frames
         self._native = [
-            self._builder.frame(symbol, frames.dsos[dso], mode, source)
-            for symbol, dso, mode, source in zip(
-                frames.symbol,
+            self._builder.frame(function, frames.dsos[dso], mode, source, line)
+            for function, dso, mode, source, line in zip(
+                frames.function,
                 frames.dso.tolist(),
                 frames.mode.tolist(),
                 frames.source or [""] * len(frames),
+                frames.lines,
                 strict=True,
             )
         ]
@@ -179,7 +180,7 @@ class _Grafting:
         ]
         nodes, before = self._builder.stacks(chains), self._capture.stacks
         after = self._builder.table()
-        blind = [symbol.startswith("[") for symbol in before.frames.symbol]
+        blind = [symbol.startswith("[") for symbol in before.frames.function]
         left = {made for made, unnamed in zip(self._native, blind, strict=True) if unnamed}
         dropped = (
             _frames_on(before, blind)[node] - _frames_on(after, [n in left for n in range(len(after.frames))])[nodes]
@@ -264,9 +265,7 @@ class _Grafting:
         return made
 
     def _function(self, name: str, file: str, line: int) -> int:
-        dso = Dso(file, "", "python")
-        place = f"{dso.name}:{line}" if line else dso.name
-        return self._builder.frame(f"{name} ({place})", dso, USER)
+        return self._builder.frame(name, Dso(file, "", "python"), USER, line=line)
 
 
 def _frames_on(stacks: StackTable, counted: Sequence[bool]) -> Int64:
@@ -310,7 +309,7 @@ def _same(function: tuple[str, str], seen: PythonFrame) -> bool:
 def _kinds(frames: FrameTable) -> _Kinds:
     function: list[tuple[str, str] | None] = []
     loop, machinery, nowhere = [], [], []
-    for symbol, index, mode in zip(frames.symbol, frames.dso.tolist(), frames.mode.tolist(), strict=True):
+    for symbol, index, mode in zip(frames.function, frames.dso.tolist(), frames.mode.tolist(), strict=True):
         dso = frames.dsos[index]
         trampoline = _TRAMPOLINE.fullmatch(symbol) if mode == USER and symbol.startswith("py::") else None
         function.append((trampoline[1], trampoline[2]) if trampoline else None)

@@ -113,7 +113,7 @@ def callers_of(native: StackTable, node: int, loops: Sequence[bool]) -> Callers:
     callers: list[tuple[str, str]] = []
     for above in native.chain(node):
         frame = int(native.frame[above])
-        name, library = frames.function(frame), frames.dsos[int(frames.dso[frame])].name
+        name, library = frames.function[frame], frames.dsos[int(frames.dso[frame])].name
         if loops[frame] or name.startswith("py::") or library == "[unknown]":
             break
         if library.startswith(_CUDA) or _LINKED_RUNTIME.fullmatch(name) or plain_name(name) in FUNCTIONS:
@@ -129,7 +129,7 @@ def _numbered(frames: FrameTable, numbers: Mapping[tuple[str, str], int]) -> UIn
     """Per frame of the samples its number, 0 for a function that calls nothing of CUDA."""
     return np.array(
         [
-            numbers.get((frames.function(index), frames.dsos[dso].name), 0)
+            numbers.get((frames.function[index], frames.dsos[dso].name), 0)
             for index, dso in enumerate(frames.dso.tolist())
         ],
         np.uint64,

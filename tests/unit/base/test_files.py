@@ -49,7 +49,7 @@ def test_files_are_made_in_one_place() -> None:
         if any(map(writes, calls(path))):
             found.add(str(path.relative_to(ROOT / "pinprof")))
     # gzip packs into a file that was made before; a named stream is not made at all.
-    assert found - ELSEWHERE <= {"read/perf/capture.py"}
+    assert found - ELSEWHERE <= {"read/perf/script_text.py"}
 
 
 @pytest.mark.parametrize("there", ["file", "link", "dangling", "fifo"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import sqlite3
-import subprocess
-import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pinprof.base.errors import CaptureError, ToolMissing
 from pinprof.machine import nsys
+from pinprof.machine.children import Limits
 from pinprof.read import read
 from tests.support.nsys_file import DATA, real
 
@@ -147,43 +144,18 @@ def test_a_tool_that_cannot_be_started_says_why(machine: Path) -> None:
         read(REPORT)
 
 
-def test_nothing_that_a_command_starts_outlives_it(tmp_path: Path) -> None:
-    marker = tmp_path / "pid"
-    done = nsys.run(["sh", "-c", f"sleep 600 & echo $! > {marker}; echo done"])
-    assert (done.status, done.output) == (0, "done\n")
-    assert_gone(int(marker.read_text()))
+def test_an_export_without_end_is_ended_and_the_limit_is_named(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(machine / "nsys", f'cp {real("both.sqlite")} "$7"; sleep 600')
+    monkeypatch.setattr(nsys, "_limits", lambda size: Limits(seconds=0.5))
+    with pytest.raises(CaptureError, match="said: It took more than 0 seconds, and was ended"):
+        read(REPORT)
 
 
-def test_a_command_past_its_time_is_ended_with_all_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    marker = tmp_path / "pid"
-    popen = subprocess.Popen
-
-    def started(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        child = popen(*arguments, **options)
-        deadline = time.monotonic() + 60
-        while not (marker.exists() and marker.read_text().endswith("\n")) and time.monotonic() < deadline:
-            time.sleep(0.01)
-        return child
-
-    monkeypatch.setattr(nsys.subprocess, "Popen", started)
-    done = nsys.run(["sh", "-c", f"sleep 600 & echo $! > {marker}; wait"], timeout_s=0.1)
-    assert done.status == -9
-    assert_gone(int(marker.read_text()))
-
-
-def assert_gone(pid: int) -> None:
-    """A process is gone, or waits as a zombie for its adoptive parent."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-        except FileNotFoundError:
-            return
-        if state == "Z":
-            return
-        time.sleep(0.05)
-    os.kill(pid, 9)
-    pytest.fail("a process was left behind")
+def test_an_export_larger_than_it_may_be_is_none(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    tool(machine / "nsys", f'sleep 0.2; cp {real("both.sqlite")} "$7"')
+    monkeypatch.setattr(nsys, "_limits", lambda size: Limits(written=size))
+    with pytest.raises(CaptureError, match=r"It wrote more than [\d,]+ bytes, and was ended"):
+        read(REPORT)
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import Site
 from pinprof.analyze.opportunities.sites import Sites
+from pinprof.data.activity import Caller
 from tests.support.stacks import Sample, capture
 
 TORCH = "/opt/venv/lib/python3.12/site-packages/torch/storage.py"
@@ -74,23 +75,19 @@ def test_files_of_one_name_are_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "function", "place"),
+    ("caller", "place"),
     [
-        ("step (app.cu:11)", "step", "app.cu:11"),
-        ("step (libmine.so)", "step", "step"),
-        ("step", "step", "step"),
-        ("operator() (a.cu:3)", "operator()", "a.cu:3"),
-        ("f(int) (a.cu:3)", "f(int)", "a.cu:3"),
+        (Caller("step", "app.cu", 11, "/w/app.cu"), "app.cu:11"),
+        (Caller("step", "libmine.so"), "step"),
+        (Caller("f(int)", "m.py", 3, "/elsewhere/m.py"), "m.py:3"),
+        (Caller("f", "m.py", 1, "/w/one/m.py"), "one/m.py:1"),
+        (Caller("g", "m.py", 2, "/w/two/m.py"), "two/m.py:2"),
     ],
 )
-def test_site_of_a_call_is_read_from_its_text(text: str, function: str, place: str) -> None:
-    found = Sites(capture([Sample(["main@/app"])])).named(text, "worker")
-    assert (found.function, found.place, found.thread) == (function, place, "worker")
-
-
-def test_site_of_a_call_has_the_file_as_samples_have_it() -> None:
+def test_site_of_a_call_has_the_file_as_samples_have_it(caller: Caller, place: str) -> None:
     made = capture([Sample(["f (m.py:1)@/w/one/m.py"]), Sample(["g (m.py:2)@/w/two/m.py"])])
-    assert Sites(made).named("f (m.py:1)", "").place == "one/m.py:1"
+    found = Sites(made).of_caller(caller, "worker")
+    assert (found.function, found.place, found.thread) == (caller.function, place, "worker")
 
 
 HOSTILE = ["<script>alert(1)</script>", "", "a\nb", "\x1b[31mred", "x" * 10_000, "(((", "%s{0}", "f (a:99999999999999)"]
@@ -98,7 +95,7 @@ HOSTILE = ["<script>alert(1)</script>", "", "a\nb", "\x1b[31mred", "x" * 10_000,
 
 @pytest.mark.parametrize("name", HOSTILE)
 def test_forged_names_stay_text(name: str) -> None:
-    assert Sites(capture([Sample(["main@/app"])])).named(name, "").function in name
+    assert Sites(capture([Sample(["main@/app"])])).of_caller(Caller(name, name), "").function == name
     found = site([f"{name}@/app"])
     assert found.function in ("", name)
     assert site([f"{name} (a.py:5)@/w/a.py"]).place == "a.py:5"

@@ -11,6 +11,7 @@ from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.opportunities.course import course_of
 from pinprof.analyze.opportunities.results import Steps
+from pinprof.data.activity import Caller
 from tests.support.activities import MS, Call, activity
 from tests.support.stacks import Range, Sample, capture
 
@@ -23,7 +24,9 @@ def steps(
         recorded = activity(calls)
         if sites:
             table = replace(
-                recorded.calls, site=np.array(sites, np.int32), sites=("step (train.py:20)", "init (a.py:2)")
+                recorded.calls,
+                site=np.array(sites, np.int32),
+                sites=(Caller("step", "train.py", 20), Caller("init", "a.py", 2)),
             )
             recorded = replace(recorded, calls=table)
         made = replace(made, activity=recorded)

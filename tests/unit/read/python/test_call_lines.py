@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.data.activity import ApiCallTable
+from pinprof.data.activity import ApiCallTable, Caller
 from pinprof.data.model import Capture
 from pinprof.read.python.call_lines import with_lines
 from pinprof.read.python.stacks import NO_STACK, PythonStacks, Runs
@@ -54,14 +54,14 @@ def sites(
     name = np.array([functions.index(name) for name in names] or [0] * len(calls), np.int32)
     table = ApiCallTable.of(
         len(calls), start_ns=start, end_ns=end, pid=PID, tid=PID, name=name, names=tuple(functions), site=0,
-        sites=("native (lib)",), stack=native.samples.stack,
+        sites=(Caller("native", "lib"),), stack=native.samples.stack,
     )  # fmt: skip
     sampled = capture([sample for sample, _ in samples] or [Sample(("idle",))])
     seen = np.array([stack for _, stack in samples] or [NO_STACK], np.int32)
     is_loop = [symbol == "PyEval" for symbol in symbols]
     found = with_lines(table, replace(native.stacks, frames=frames), is_loop, sampled, stacks, seen)
     assert found.site is not None
-    return [found.sites[site] for site in found.site.tolist()]
+    return [found.sites[site].text for site in found.site.tolist()]
 
 
 def test_a_look_inside_a_call_says_its_line() -> None:
