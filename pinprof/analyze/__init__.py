@@ -16,13 +16,13 @@ from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
 from pinprof.analyze.attribution.explain import Explanation, explain
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
+from pinprof.analyze.course.course import Around
 from pinprof.analyze.headline import headline
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.ledger.engine import ledger_of
 from pinprof.analyze.lines import lines_of_all, python_lines
 from pinprof.analyze.memory import summarise_memory
 from pinprof.analyze.opportunities.answer import with_opportunities
-from pinprof.analyze.opportunities.course import Around
 from pinprof.analyze.ranges.membership import membership
 from pinprof.analyze.ranges.spans import cut, cut_at
 from pinprof.analyze.ranges.summary import summarise

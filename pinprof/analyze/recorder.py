@@ -13,7 +13,7 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
-from pinprof.analyze.opportunities.results import Course
+from pinprof.analyze.course.results import Course
 from pinprof.data.model import Capture, clock_event
 
 RECORDER_EVENT = "recorder"

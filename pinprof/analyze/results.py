@@ -8,11 +8,12 @@ from typing import Literal
 from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
+from pinprof.analyze.course.results import Course
 from pinprof.analyze.evidence import MIN_SAMPLES
 from pinprof.analyze.ledger.results import Ledger
 from pinprof.analyze.lines import EventLines
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.results import Course, Opportunities
+from pinprof.analyze.opportunities.results import Opportunities
 from pinprof.analyze.ranges.membership import Membership
 from pinprof.analyze.ranges.paths import RangePath
 from pinprof.analyze.selection import Part

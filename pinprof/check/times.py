@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES, LEVELS
-from pinprof.analyze.opportunities.results import PHASE_NAMES
+from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import RangeWall
 from pinprof.base.columns import Bool, Int64

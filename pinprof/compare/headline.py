@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pinprof.analyze.opportunities.wall import RUNNABLE
+from pinprof.analyze.course.wall import RUNNABLE
 from pinprof.analyze.ranges.iterations import ITERATION
 from pinprof.base.units import format_counted, format_ns, format_share, format_weight
 from pinprof.compare.results import OpportunityChange, Row, Side, WorkUnit

@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES, Course
+from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Opportunity
+from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
 from pinprof.base.columns import Bool, Int64

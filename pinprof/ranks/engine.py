@@ -9,9 +9,9 @@ from pathlib import PurePath
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.analyze.evidence import worth_telling
 from pinprof.analyze.intervals import Intervals, union
-from pinprof.analyze.opportunities.results import PHASE_NAMES
 from pinprof.base.columns import Int64
 from pinprof.base.errors import CaptureError
 from pinprof.base.units import format_ns

@@ -11,8 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Opportunity, ToMeasure
-from pinprof.analyze.opportunities.wall import disturbed_ns
+from pinprof.analyze.course.results import PHASE_NAMES
+from pinprof.analyze.course.wall import disturbed_ns
+from pinprof.analyze.opportunities.results import Opportunity, ToMeasure
 from pinprof.analyze.recorder import tracing_ns
 from pinprof.trial.cures import Cure
 from pinprof.trial.measure import Measure

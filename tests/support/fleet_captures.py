@@ -23,7 +23,7 @@ import numpy as np
 
 from pinprof import analyze, read
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.opportunities.results import PHASE_NAMES
+from pinprof.analyze.course.results import PHASE_NAMES
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.header import read_header
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from pinprof.analyze.blame.waits import Certainty
-from pinprof.analyze.opportunities.results import Site
+from pinprof.analyze.sites import Site
 from pinprof.base.lazy_dataclass import dataclass
 
 CERTAINTIES: Mapping[Certainty, str] = {

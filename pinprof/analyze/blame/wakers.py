@@ -17,7 +17,7 @@ import numpy as np
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.waits import Waits
-from pinprof.analyze.opportunities.labels import marked
+from pinprof.analyze.course.labels import marked
 from pinprof.base.columns import Int64, pack
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import BY_EXIT, BY_INTERRUPT, CONTINUED, NO_NODE, Capture, ExitTable, WakeupTable

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.labels import marked
 from pinprof.analyze.ledger.allocations import family_of, kind_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
-from pinprof.analyze.opportunities.labels import marked
 from pinprof.base.columns import Int64
 from pinprof.data.activity import ApiCallTable
 from pinprof.data.model import Capture, MemoryLog

@@ -8,9 +8,10 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
-from pinprof.analyze.opportunities.results import CopyTable, Evidence
+from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns, format_share

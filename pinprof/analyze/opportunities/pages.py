@@ -11,9 +11,9 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from pinprof.analyze.course.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import cure
-from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass

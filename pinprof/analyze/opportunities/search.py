@@ -11,18 +11,11 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PhaseName
 from pinprof.analyze.evidence import LEAST_NS, MIN_SAMPLES, worth_telling
 from pinprof.analyze.opportunities import allocating, blocking, catalogue, copying, managed, pages, turns
 from pinprof.analyze.opportunities.candidate import Candidate
-from pinprof.analyze.opportunities.results import (
-    Evidence,
-    Opportunities,
-    Opportunity,
-    PhaseName,
-    Refused,
-    Saving,
-    ToMeasure,
-)
+from pinprof.analyze.opportunities.results import Evidence, Opportunities, Opportunity, Refused, Saving, ToMeasure
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.visible import lacking
 from pinprof.base.units import format_counted, format_ns, format_share, roughly

@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
-from pinprof.analyze.opportunities.copies import WAYS
+from pinprof.analyze.course.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass

@@ -8,9 +8,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.charging import Blame
 from pinprof.analyze.blame.waits import Waits
+from pinprof.analyze.course.critical import AWAITS, Critical
+from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.analyze.intervals import numbers
-from pinprof.analyze.opportunities.critical import AWAITS, Critical
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.base.columns import Int32, Int64
 from pinprof.data.model import Capture, clock_event
 

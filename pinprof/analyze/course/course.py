@@ -8,12 +8,12 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.course.critical import Critical, critical_of
+from pinprof.analyze.course.phases import phases_of
+from pinprof.analyze.course.results import Course, Interval, Phase
+from pinprof.analyze.course.steps import steps_of
+from pinprof.analyze.course.wall import wall_of
 from pinprof.analyze.intervals import Intervals, intersection, union
-from pinprof.analyze.opportunities.critical import Critical, critical_of
-from pinprof.analyze.opportunities.phases import phases_of
-from pinprof.analyze.opportunities.results import Course, Interval, Phase
-from pinprof.analyze.opportunities.steps import steps_of
-from pinprof.analyze.opportunities.wall import wall_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
 

@@ -16,7 +16,7 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
-from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
+from pinprof.analyze.course.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.base.columns import Bool, Int64, pack, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
