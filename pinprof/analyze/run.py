@@ -14,9 +14,6 @@ from pinprof.analyze.activity.results import ActivityAnalysis
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.blame.results import BlameResult
 from pinprof.analyze.blame.table import blame_of
-from pinprof.analyze.costs.counterfactual import counterfactual
-from pinprof.analyze.costs.pinning import pinning_curve, pinning_headline
-from pinprof.analyze.costs.results import Counterfactual, PinningCurve
 from pinprof.analyze.costs.run_rates import run_rates
 from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.analyze.course.course import Around, course_of
@@ -40,7 +37,6 @@ from pinprof.analyze.sites import Sites
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture, clock_event
 from pinprof.data.rate_book import RateBook
-from pinprof.data.rates import Rates
 from pinprof.data.unnamed_runs import JoinedRuns, with_runs_joined
 
 
@@ -136,36 +132,12 @@ class Run:
         """Whether samples end at the kernel's door: they cannot say what memory calls spend their time on."""
         return self.activity is not None and not (self.capture.kernel_chains and len(self.capture.samples))
 
-    @property
-    def _sees_kernel(self) -> bool:
-        return not self._traced_only and not self.capture.manifest.kernel_left_out
-
-    @cached_property
-    def pinning(self) -> PinningCurve | None:
-        """The time to pinned memory by threads; None unless that was measured, over a whole run."""
-        return pinning_curve(self.capture, self.ranges) if self.part is None else None
-
-    @cached_property
-    def counterfactual(self) -> Counterfactual | None:
-        """The run with other memory types; None for programs that do not say what their phases are, and for parts."""
-        if self.part is not None:
-            return None
-        rates = self.capture.rates
-        # A calibration takes too few sizes for a whole run in other kinds of memory.
-        thorough: Rates | None = rates if rates and rates.measured_by == "bench" else None
-        return counterfactual(self.capture, self.events, self.ranges, thorough, sees_kernel=self._sees_kernel)
-
     @cached_property
     def headline(self) -> str:
         """Where the time went, in one sentence."""
-        capture, events, ranges = self.capture, self.events, self.ranges
-        if sentence := pinning_headline(capture, events, ranges, self.pinning, sees_kernel=self._sees_kernel):
-            return sentence
-        return (
-            activity_headline(self.activity)
-            if self.activity and self._traced_only
-            else headline(capture, events, ranges)
-        )
+        if self.activity and self._traced_only:
+            return activity_headline(self.activity)
+        return headline(self.capture, self.events, self.ranges)
 
     @cached_property
     def leading(self) -> tuple[str, ...]:

@@ -64,7 +64,7 @@ class Pairs(Table):
     """Memory that was allocated and freed, one row each."""
 
     time_ns: Int64
-    """Of the allocation."""
+    """The allocation's."""
     pid: Int32
     call: Int64
     """Row of the call that allocated it; -1 where unknown."""
@@ -132,7 +132,7 @@ class View:
 
     @cached_property
     def copies(self) -> CopyTable:
-        """Copies between host and device; Unassessable where none can be told."""
+        """Copies between host and device; Unassessable where none is known."""
         calls, activity = self.calls, self.capture.activity
         table = copies_of(self.capture, calls)
         if table is None and activity is not None and activity.part and not len(activity.calls):

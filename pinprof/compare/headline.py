@@ -54,7 +54,7 @@ def headline(clock: Row | None, rows: Sequence[Row], opportunities: Sequence[Opp
 
 
 def _named(opportunities: Sequence[OpportunityChange], *, less: bool) -> str:
-    """What went away or became cheaper where time was saved, what came or became dearer where it was lost.
+    """What went away or became cheaper where time was saved, what came or became more expensive where it was lost.
 
     What moved the other way meanwhile follows.
     """

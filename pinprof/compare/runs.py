@@ -40,7 +40,7 @@ class Figure:
     """One figure of one run."""
 
     amount: float
-    """Of the whole run, in `unit`."""
+    """The whole run's, in `unit`."""
     name: str
     unit: str = "ns"
     exact: bool = True

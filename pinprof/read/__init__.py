@@ -1,7 +1,7 @@
 """Recordings of any known format → Capture: `read()` asks every reader what a path is, and the most certain one reads.
 
-A capture directory is read through the recordings inside it, with the symbols, kernel symbols and ranges that lie
-beside them.
+A capture directory is read through the recordings inside it, with the symbols, kernel symbols and ranges that are
+next to them.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _HEAD_BYTES = 1 << 16
 def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     """The capture in a directory, file or packed directory; `-` is standard input, which may be a pipe.
 
-    CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
+    CaptureError for what cannot be read or recorded nothing, FormatError for bytes that are not what their format says.
     """
     path = Path(path)
     with _seekable(path) as place:
@@ -78,7 +78,7 @@ def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
 
 
 def _with_side_files(path: Path, place: Path, options: ReadOptions) -> Capture:
-    """The capture at `place`, with what lies beside it; `path` is what it is called."""
+    """The capture at `place`, with what is next to it; `path` is what it is called."""
     from pinprof.read import machine_rates
     from pinprof.read.python import frames as python_frames
 

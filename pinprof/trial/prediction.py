@@ -60,7 +60,7 @@ def _counts(one: Opportunity, measure: Measure) -> bool:
 
 
 def _base_ns(analysis: Run, measure: Measure, as_is: float, wall_ns: float) -> float:
-    """What was measured in nanoseconds, without tracing and waits for a processor; 0 or less where it is no time."""
+    """What was measured in nanoseconds, without tracing and waits for a CPU; 0 or less where nothing was measured."""
     course = analysis.course
     if course is None or measure.kind == "memory":
         return 0.0

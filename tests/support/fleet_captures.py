@@ -76,7 +76,7 @@ class Base:
         assert course is not None
         wall = course.wall
         # A sample stands for the time before it, a wait for that after it.
-        waits = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event[wall.sample]]
+        waits = capture.spans[capture.samples.event[wall.sample]]
         begin = np.where(waits, wall.time_ns, wall.time_ns - wall.ns)
         order = np.argsort(begin, kind="stable")
         self.time = begin[order]

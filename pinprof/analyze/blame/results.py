@@ -57,7 +57,7 @@ class Holder:
     """0 where no process is known; for `tid` likewise."""
     tid: int
     name: str
-    """Of the thread, or of the other process's command."""
+    """The thread's, or the other process's command's."""
     site: Site
     """What it did meanwhile."""
     causes: Mapping[str, int]

@@ -23,7 +23,7 @@ class CopyTable(Table):
 
     start_ns: Int64
     end_ns: Int64
-    """Of the call, on the thread that made it."""
+    """The call's time, on the thread that made it."""
     pid: Int32
     tid: Int32
     call: Int64
@@ -36,7 +36,7 @@ class CopyTable(Table):
     target: Int32
     """`MemoryKind`, of the target."""
     address: UInt64
-    """Of the host's side; 0 where not recorded."""
+    """The host's side; 0 where not recorded."""
     from_file: Bool
     """Whether the source lies in a mapped file."""
     asynchronous: Bool

@@ -36,7 +36,7 @@ def course_of(
 ) -> Course | None:
     """The course of a run; None where nothing sampled time, no process is known, or times are none that a clock shows.
 
-    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). Of a part of a
+    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). For a part of a
     recording, the whole one (`around`) tells whose time counts and which phase it is.
     """
     if around is not None:
@@ -97,7 +97,7 @@ def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval
     samples = capture.samples
     mine = samples.pid == critical.pid
     time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
-    spans = np.array([entry.spans for entry in capture.events], np.bool_)[event]
+    spans = capture.spans[event]
     on_processor = np.array([entry.unit == "ns" and not entry.spans for entry in capture.events], np.bool_)[event]
     starts = [int((time - np.where(on_processor, weight, 0)).min())]
     ends = [int((time + np.where(spans, weight, 0)).max())]

@@ -60,7 +60,7 @@ class Pieces:
 def pieces_of(capture: Capture, critical: Critical) -> Pieces:
     """What each sample of time of the thread owns, with its stack's label."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     timed = spans.copy()
     clock = clock_event(capture.events)
     if clock is not None:

@@ -115,7 +115,7 @@ class CourseTable:
 
     def waits(self) -> Bool:
         """The rows of time off the CPU, by what the thread waited for and not by what that did."""
-        spans = np.array([event.spans for event in self.capture.events], np.bool_)
+        spans = self.capture.spans
         return np.asarray(spans[self.capture.samples.event[self.course.wall.sample]])
 
     def caused_by(self, *leaves: str) -> Bool:

@@ -21,7 +21,7 @@ RUNNABLE = "wait.runnable"
 def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phases: tuple[Phase, ...]) -> WallTable:
     """The critical thread's time by sample; every wait's rows sum to its length exactly."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     thread = (samples.pid == critical.pid) & (samples.tid == critical.tid) & (samples.weight > 0)
     starts, phase = _edges(phases)
     ran = np.flatnonzero(thread & (samples.event == clock_event(capture.events)))

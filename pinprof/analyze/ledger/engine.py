@@ -1,4 +1,4 @@
-"""The ledger of a capture: allocations with their lifetimes, and all that is told of them."""
+"""The ledger of a capture: allocations with their lifetimes, and all that is known about them."""
 
 from __future__ import annotations
 

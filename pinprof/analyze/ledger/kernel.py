@@ -45,7 +45,7 @@ def _alive_until(capture: Capture, calls: Calls, pids: Int64) -> int:
     """The time by which the first of some processes may have begun to end, by the last that is known of it."""
     samples, until = capture.samples, FOREVER
     ends = np.asarray(marked(capture.stacks, _ENDS)[samples.stack])
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     last = samples.time_ns + np.where(spans, samples.weight, 0)
     for pid in pids.tolist():
         seen = last[(samples.pid == pid) & ~ends]

@@ -1,4 +1,4 @@
-"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created amid the work."""
+"""Memory of CUDA that is made repeatedly, pages created during pins, and contexts created during the work."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from pinprof.data.rate_book import RUN, Estimate
 
 LEAST_PAIRS = 3
 ERROR = 0.1
-"""Of the cost of calls, by which one run differs from another."""
+"""The share of the cost of calls by which one run differs from another."""
 LEAST_USED = 0.25
 """Of pinned memory: where copies use less, the rest was pinned for nothing."""
 ROUNDED_USED = 0.5, 0.9
-"""Of a power of two of memory that PyTorch pins: where copies use more than the first and less than the second part, it
-was rounded up to that."""
+"""Shares of a power of two of memory that PyTorch pins: where copies use more than the first and less than the
+second, it was rounded up to that."""
 LEAST_PIN_BYTES = 32 << 20
 """Threads that touch memory pay from there on."""
 _CREATED = ("pin.faultin", "fault.anon", "fault.file", "fault.entry", "fault.core", "free.shmem")

@@ -26,7 +26,7 @@ LEAST_TRACED = 100
 SCALARS, SCALAR_BYTES, SCALAR_WAIT_NS = 200, 64, 1_000_000
 TWICE = 2
 ERROR = 0.2
-"""Of what short calls cost: what tracing takes is known that well."""
+"""The share of what short calls cost: what tracing takes is known that well."""
 FRESH_SHARE = 0.1
 """From this share of page faults on, a copy is one to fresh memory."""
 _HOST_KINDS = (MemoryKind.PINNED, MemoryKind.PAGEABLE, MemoryKind.MANAGED, MemoryKind.UNKNOWN)

@@ -33,7 +33,7 @@ _LONG_PIN_NS = 20_000_000
 _MOST_RANGES = 256
 """Distinct names of ranges that are looked at."""
 MEASURED_ERROR = 0.05
-"""Of the GPU's own times of copies, by which runs differ."""
+"""The share of the GPU's own times of copies by which runs differ."""
 _FRAMEWORKS = (("pytorch", "libtorch"), ("cupy", "cupy"), ("jax", "jaxlib"), ("numpy", "_multiarray_umath"))
 
 
@@ -230,10 +230,8 @@ class Scene(CourseTable):
         waiting = wall.waiting[rows]
         leaf = self.attribution.leaf[waiting]
         stacks = self.capture.stacks
-        of_frame = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
-        inside = np.zeros(len(stacks) + 1, np.bool_)
-        for nodes in stacks.levels():
-            inside[nodes] = of_frame[stacks.frames.dso[stacks.frame[nodes]]] | inside[stacks.parent[nodes]]
+        driver = np.array([dso.name.startswith("libcuda.so") for dso in stacks.frames.dsos], np.bool_)
+        inside = stacks.under(driver[stacks.frames.dso])
         lock = (leaf == _NAMES.index("wait.lock")) & inside[samples.stack[waiting]]
         result = np.zeros(len(wall), np.bool_)
         result[rows] = lock | np.isin(leaf, [_NAMES.index(name) for name in _IN_DRIVER])

@@ -33,7 +33,7 @@ class ThreadLine:
     size: Int64
     """Of uploads and downloads; 0 for other calls."""
     address: Int64
-    """Of the host's side."""
+    """The host's side."""
     pinned: Bool
     """Whether the host's side is page-locked."""
     blocks: Bool

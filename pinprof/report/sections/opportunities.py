@@ -30,7 +30,7 @@ LOOKED_FOR = (
 )  # fmt: skip
 """Kinds of opportunity, said where none was found."""
 _SHOWN = 0.03
-"""Of what an opportunity costs: causes of less are left to the page."""
+"""The share of what an opportunity costs: causes of less are left to the page."""
 
 
 @dataclass(frozen=True)
