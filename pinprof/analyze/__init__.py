@@ -7,10 +7,10 @@ from dataclasses import replace
 from pinprof.analyze.activity.clock import join
 from pinprof.analyze.attribution.attribute import GROUPS, Attribution, attribute
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF, LEVELS
-from pinprof.analyze.attribution.explain import Explanation, explain
 from pinprof.analyze.attribution.row import Category
 from pinprof.analyze.attribution.work import WORK_ATTRIBUTES
 from pinprof.analyze.course.course import Around
+from pinprof.analyze.explanation import Explanation, explain
 from pinprof.analyze.idle import idle_apart
 from pinprof.analyze.ranges.spans import cut, cut_at
 from pinprof.analyze.recorder import recorder_apart

@@ -179,7 +179,7 @@ class Run:
     @cached_property
     def blame(self) -> BlameResult | None:
         """Who waits for whom; None where no waits were recorded."""
-        return blame_of(self.capture, self.attribution) if self.course is not None else None
+        return blame_of(self.capture, self.attribution, self.sites) if self.course is not None else None
 
     @cached_property
     def rates(self) -> RateBook:

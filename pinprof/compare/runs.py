@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.course.results import Course
 from pinprof.analyze.course.table import CourseTable
-from pinprof.analyze.course.wall import disturbed_ns
+from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.opportunities.results import Opportunity
-from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
+from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.run import Run
 from pinprof.base.columns import Bool, Int64
 from pinprof.base.lazy_dataclass import dataclass

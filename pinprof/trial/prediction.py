@@ -12,9 +12,8 @@ from collections.abc import Sequence
 
 from pinprof.analyze import Run
 from pinprof.analyze.course.results import PHASE_NAMES
-from pinprof.analyze.course.wall import disturbed_ns
+from pinprof.analyze.course.wall import disturbed_ns, tracing_ns
 from pinprof.analyze.opportunities.results import Opportunity, ToMeasure
-from pinprof.analyze.recorder import tracing_ns
 from pinprof.trial.cures import Cure
 from pinprof.trial.measure import Measure
 from pinprof.trial.result import Ratio

@@ -16,7 +16,7 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
-from pinprof.analyze.course.labels import STARTS_PROGRAM, marked
+from pinprof.analyze.course.labels import STARTS_PROGRAM
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.base.columns import Bool, Int64, pack, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
@@ -166,7 +166,7 @@ def _launchers(capture: Capture, pids: Int64, time: Int64, begin: Int64, end: In
     }
     if not any(launched.any() for launched in heavy.values()):
         return result
-    started = marked(capture.stacks, STARTS_PROGRAM)[samples.stack]
+    started = capture.stacks.under(capture.stacks.frames.named(STARTS_PROGRAM))[samples.stack]
     executed = np.isin(pids, np.unique(samples.pid[started]))
     programs = _programs(capture, pids)
     for number, launched in heavy.items():

@@ -46,11 +46,6 @@ _INJECTED = re.compile(r"libTools?Injection\w*\.so.*")
 _BOOTSTRAP = re.compile(r"<?frozen importlib\._bootstrap(_external)?>?|_bootstrap(_external)?\.py|zipimport(\.py|>)?")
 
 
-def marked(stacks: StackTable, pattern: re.Pattern[str]) -> Bool:
-    """Per node, whether a frame on its chain matches; one more element, False, read by NO_NODE."""
-    return stacks.under(stacks.frames.named(pattern))
-
-
 def phase_labels(stacks: StackTable) -> Int8:
     """Per node what its chain speaks for; one more element, UNKNOWN, read by NO_NODE.
 

@@ -9,7 +9,6 @@ import numpy as np
 
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES
-from pinprof.analyze.course.labels import marked
 from pinprof.analyze.course.results import PHASE_NAMES, Course, PhaseName
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.ranges.membership import Events, Membership
@@ -100,7 +99,7 @@ class CourseTable:
 
     def has(self, functions: re.Pattern[str]) -> Bool:
         """Whether a function on its stack has such a name."""
-        return np.asarray(marked(self.capture.stacks, functions)[self.node])
+        return self.capture.stacks.under(self.capture.stacks.frames.named(functions))[self.node]
 
     def phase_of(self, rows: Int64) -> PhaseName:
         """The phase that most of these rows lie in."""

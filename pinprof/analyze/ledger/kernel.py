@@ -16,7 +16,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.course.labels import marked
 from pinprof.analyze.ledger.allocations import family_of, kind_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
@@ -44,7 +43,7 @@ def kernel_views(table: AllocationTable, calls: Calls, capture: Capture, page: i
 def _alive_until(capture: Capture, calls: Calls, pids: Int64) -> int:
     """The time by which the first of some processes may have begun to end, by the last that is known of it."""
     samples, until = capture.samples, FOREVER
-    ends = np.asarray(marked(capture.stacks, _ENDS)[samples.stack])
+    ends = capture.stacks.under(capture.stacks.frames.named(_ENDS))[samples.stack]
     spans = capture.spans[samples.event]
     last = samples.time_ns + np.where(spans, samples.weight, 0)
     for pid in pids.tolist():
