@@ -9,8 +9,8 @@ from functools import cached_property
 
 import numpy as np
 
-from pinprof.analyze.activity.calls import Calls, prepare_calls
-from pinprof.analyze.course.copies import WAYS, CopyTable, copies_of
+from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.copies import WAYS, CopyTable
 from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase
 from pinprof.analyze.course.table import CourseTable
 from pinprof.analyze.intervals import union
@@ -97,7 +97,7 @@ class View:
         """Phases and the critical thread's time; Unassessable without."""
         return self.doing.course
 
-    @cached_property
+    @property
     def calls(self) -> Calls:
         """CUDA calls; Unassessable without any: a program that makes none looks like a blind recording."""
         activity = self.capture.activity
@@ -107,7 +107,8 @@ class View:
             )
         if not len(activity.calls) and not activity.part:
             raise Unassessable("The recording has no CUDA calls.", _NO_CALLS)
-        return prepare_calls(activity)
+        assert self.analysis.calls is not None
+        return self.analysis.calls
 
     def calls_of(self, call: str) -> Bool:
         """Which calls are of a function; Unassessable for one that the recording would not show."""
@@ -133,9 +134,8 @@ class View:
     @cached_property
     def copies(self) -> CopyTable:
         """Copies between host and device; Unassessable where none is known."""
-        calls, activity = self.calls, self.capture.activity
-        table = copies_of(self.capture, calls)
-        if table is None and activity is not None and activity.part and not len(activity.calls):
+        calls, table = self.calls, self.analysis.copies
+        if table is None and not len(calls.table):
             table = CopyTable.empty()
         if table is None:
             raise Unassessable(
