@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
-from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
@@ -16,6 +15,7 @@ from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
 from pinprof.data.activity import MemoryKind, MemoryOperation
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Bool, Int64
 from pinprof.data.rate_book import RUN, Estimate
 
