@@ -24,7 +24,7 @@ from pinprof.base.lazy_dataclass import dataclass
 from pinprof.check.budgets import Budget
 from pinprof.check.verdicts import Site
 from pinprof.data.activity import MemoryOperation
-from pinprof.data.cuda_functions import COPIES, FUNCTIONS, MEMORY, plain_name
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, MEMORY, plain_name
 
 MOST_SITES = 5
 _MORE_CALLS = "Record again with a larger --probe-budget."

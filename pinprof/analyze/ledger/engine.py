@@ -22,7 +22,7 @@ from pinprof.analyze.memory import page_bytes
 from pinprof.base.columns import Int64, UInt8
 from pinprof.base.units import format_counted
 from pinprof.data.activity import Activity
-from pinprof.data.cuda_functions import MEMORY
+from pinprof.data.gpu_functions import MEMORY
 from pinprof.data.model import Capture, MemoryLog, PageTable
 
 _ALIVE_NS = 1_000_000_000

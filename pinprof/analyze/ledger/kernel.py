@@ -16,11 +16,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.ledger.allocations import family_of, kind_of
 from pinprof.analyze.ledger.levels import Level
 from pinprof.analyze.ledger.results import FOREVER, HOST_KINDS, KINDS, AllocationTable, KernelView
 from pinprof.base.columns import Int64
 from pinprof.data.activity import ApiCallTable
+from pinprof.data.gpu_functions import allocates, frees
 from pinprof.data.model import Capture, MemoryLog
 
 _LOOK_NS = 2_000_000
@@ -115,5 +115,5 @@ def _quiet(calls: Calls, looks: Int64) -> Int64:
 
 
 def _locking(calls: Calls) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    locks = [kind_of(name) in HOST_KINDS or family_of(name) in ("host", "registered") for name in calls.names]
+    locks = [allocates(name) in HOST_KINDS or frees(name) in ("host", "registered") for name in calls.names]
     return np.array(locks, np.bool_)

@@ -9,12 +9,12 @@ import numpy as np
 
 from pinprof.base.columns import Int32, Int64, Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Allocated
 
-Kind = Literal["pinned", "registered", "managed", "pool", "device"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS: tuple[Allocated, ...] = get_args(Allocated)
 Basis = Literal["calls", "copies"]
 BASES: tuple[Basis, ...] = get_args(Basis)
-HOST_KINDS: tuple[Kind, ...] = ("pinned", "registered")
+HOST_KINDS: tuple[Allocated, ...] = ("pinned", "registered")
 """Page-locked memory of the host: what counters of the kernel may know of."""
 FOREVER = int(np.iinfo(np.int64).max)
 """The end of what nobody gave back while the recording went on."""
@@ -107,7 +107,7 @@ class Pages:
 class SiteResult:
     """What one call at one line of one thread holds; sizes in bytes."""
 
-    kind: Kind
+    kind: Allocated
     api: str
     line: str
     """`function (file:line)`, empty where not known."""
@@ -144,7 +144,7 @@ class SiteResult:
 class Total:
     """All allocations of one kind."""
 
-    kind: Kind
+    kind: Allocated
     allocations: int
     frees: int
     requested_bytes: int
@@ -165,7 +165,7 @@ class Checkpoint:
     time_ns: int
     pid: int
     """The process whose memory counts; -1 for all."""
-    by_kind: Mapping[Kind, int]
+    by_kind: Mapping[Allocated, int]
     by_line: Mapping[str, int]
     """Requested bytes by line, `OTHERS` for those of the lines that hold least."""
 
@@ -248,7 +248,7 @@ class Curves:
 
     edge_ns: Int64
     """Where each bin begins."""
-    labels: tuple[tuple[Kind, str], ...]
+    labels: tuple[tuple[Allocated, str], ...]
     """Kind and line of each curve; the last may be OTHERS."""
     most: tuple[Int64, ...]
 

@@ -18,7 +18,6 @@ from pinprof.analyze.ledger.results import (
     Allocations,
     AllocationTable,
     Growth,
-    Kind,
     Pages,
     SiteResult,
     Total,
@@ -26,6 +25,7 @@ from pinprof.analyze.ledger.results import (
 )
 from pinprof.analyze.ledger.trend import trend_of
 from pinprof.base.columns import Int64, UInt8
+from pinprof.data.gpu_functions import Allocated
 from pinprof.data.model import PageTable
 
 LEAST_STEPS = 8
@@ -124,7 +124,7 @@ def totals_of(table: AllocationTable) -> tuple[Total, ...]:
                  if (table.kind == number).any())  # fmt: skip
 
 
-def _total(kind: Kind, mine: AllocationTable) -> Total:
+def _total(kind: Allocated, mine: AllocationTable) -> Total:
     (peak, peak_ns), (granted_peak, _) = Level.of(mine, mine.size_bytes).peak, Level.of(mine, mine.granted_bytes).peak
     live = mine.end_ns == FOREVER
     return Total(

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
-from pinprof.analyze.activity.results import Purpose
 from pinprof.analyze.opportunities.candidate import Candidate
 from pinprof.analyze.opportunities.catalogue import PYTORCH, cure
 from pinprof.analyze.opportunities.results import Evidence
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.base.units import format_bytes, format_counted, format_ns, format_share
+from pinprof.data.gpu_functions import Purpose
 from pinprof.data.model import Int64
 from pinprof.data.rate_book import RUN, Estimate
 

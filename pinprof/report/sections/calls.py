@@ -10,9 +10,10 @@ from rich.console import Console, Group, RenderableType
 from rich.text import Text
 
 from pinprof.analyze import Run
-from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit, Purpose
+from pinprof.analyze.activity.results import ActivityAnalysis, CallResult, CallSplit, ContextInit
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
+from pinprof.data.gpu_functions import Purpose
 from pinprof.report.data import ReportData, Shared
 from pinprof.report.names import printable, shortened
 from pinprof.report.section import Section

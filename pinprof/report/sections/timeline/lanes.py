@@ -11,10 +11,10 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze import Run
-from pinprof.analyze.activity.calls import purpose_of
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.analyze.groups import group
 from pinprof.base.columns import rows_of
+from pinprof.data.gpu_functions import purpose_of
 from pinprof.data.model import CONTINUED, Capture, Int32
 from pinprof.report.flame_tables import Numbered
 from pinprof.report.rows import is_timed, pools, range_threads, thread_names, timed_span
