@@ -68,7 +68,7 @@ SUFFIX = ".pinprof"
 PARTIAL = ".partial"
 
 _TAKEN = -2
-_RESERVE = ".reserve"
+RESERVE = ".reserve"
 _RESERVE_BYTES = 256 * 1024
 """Held while recording and given back before the manifest is written, so that a full disk cannot lose a capture."""
 
@@ -101,7 +101,7 @@ class CaptureWriter:
             raise _unwritable(partial, error) from error
         writer = cls(partial, target, manifest, _locked(partial))
         try:
-            files.written(partial / _RESERVE, bytes(_RESERVE_BYTES))
+            files.written(partial / RESERVE, bytes(_RESERVE_BYTES))
             write_manifest(partial, manifest)
         except BaseException as error:
             writer.discard()
@@ -122,7 +122,7 @@ class CaptureWriter:
 
     def release_reserve(self) -> None:
         """Give the reserved bytes back, before the last files are written."""
-        (self.path / _RESERVE).unlink(missing_ok=True)
+        (self.path / RESERVE).unlink(missing_ok=True)
 
     def finish(self, manifest: Manifest) -> Path:
         """Write the final manifest, rename the directory to its final name and return that.
