@@ -93,7 +93,7 @@ def record(
 
     Without `kernel_symbols` the capture names the kernel's functions that were seen, and holds no table of all.
 
-    `calibrate` is told when a calibration begins; None: there shall be none.
+    `calibrate` is called when a calibration begins; None: there shall be none.
     Raises as `create` does, and what ends the recording early.
     """
     refuse_another_rank(captured(target), rank)

@@ -1,6 +1,6 @@
 """Which line a sample belongs to: the innermost one of the program's own code, else the innermost of all.
 
-Library code (installed packages, the standard library, the system's headers) is what the line called, and stands beside
+Library code (installed packages, the standard library, the system's headers) is what the line called, and is shown with
 it: `loss.backward()` in train.py is the answer, torch/_tensor.py the way there. Only a thread that runs no code of the
 program, such as PyTorch's pin thread, counts for the library's line. Every sample belongs to one line at most, so lines
 add up; where the recording does not tell which one, it counts as undecided.
@@ -33,7 +33,7 @@ class SourceLine:
     """One line, or one function of Python where lines are unknown, with the weight of one event."""
 
     file: str
-    """As short as it can be told from others: `train.py`, `torch/_tensor.py`."""
+    """As short as it can be without being taken for another: `train.py`, `torch/_tensor.py`."""
     line: int
     """0 where only the function is known."""
     function: str

@@ -3,7 +3,7 @@
 - **Samples** belong to the part in which they were taken; those of a range by the rule of `ranges.membership`.
 - **Waits** were cut at the part's edges (`ranges.spans`), and the pieces inside remain.
 - **Ranges, calls, work of the GPU** that reach across the time's edges are cut there, a copy's bytes in proportion, so
-  that rates stay what they were. Of a range belongs what begins inside it, as everywhere.
+  that rates stay what they were. What begins inside a range belongs to it, as everywhere.
 - **Work of the GPU** belongs to the thread that called for it. What no call tells the thread of is left out where
   threads are chosen, and a note says so.
 """
@@ -36,7 +36,7 @@ _OF_THE_WHOLE = ("counters", "resources")
 
 @dataclass(frozen=True)
 class Restricted:
-    """A part of a capture, with what the whole one told of it."""
+    """A part of a capture, with what the whole one says about it."""
 
     capture: Capture
     attribution: Attribution

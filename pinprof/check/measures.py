@@ -214,7 +214,7 @@ def page_faults(view: View, budget: Budget) -> Amount:
 
 
 def _counted_faults(view: View) -> int | None:
-    """Of the program and the processes it waited for (getrusage(2)); None where the recorder did not start it."""
+    """The program and the processes it waited for (getrusage(2)); None where the recorder did not start it."""
     used = view.capture.manifest.outcome.get("resources")
     found = [used.get(name) for name in ("minor_faults", "major_faults")] if isinstance(used, Mapping) else []
     whole = [count for count in found if isinstance(count, int)]

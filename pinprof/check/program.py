@@ -52,7 +52,7 @@ class Recorded:
 
 
 def record(request: Request, environment: Mapping[str, str], tell: Callable[[str], None]) -> Recorded:
-    """Play all rounds; `tell` is told what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
+    """Play all rounds; `tell` gets what runs. ProgramNotFound, CollectError, TrialError where a run fails."""
     sides = [request.command, *([request.baseline] if request.baseline else [])]
     for command in sides:
         find_program(command[0])

@@ -18,7 +18,7 @@ from pinprof.check.verdicts import Outcome, Verdict
 from pinprof.check.view import Amount
 
 LOOSE = 1.0
-"""A budget that lets through what was found and as much again is told to be loose."""
+"""A budget that lets through what was found and as much again is called loose."""
 _SMALLEST: Mapping[str, float] = {"ns": 1000.0, "share": 0.001, "bytes": 1.0}
 """Amount of the first attempt, by unit; one of everything else."""
 _DOUBLINGS, _HALVINGS = 62, 12

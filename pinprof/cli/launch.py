@@ -24,7 +24,7 @@ FORMATS = ("html", "text", "json")
 MOST_PAGES = 8
 """Ranks that get a page of their own beside the launch's."""
 _ALONE = 4
-"""So many captures are read one after the other; of more, several at a time."""
+"""The captures that are read one after the other; from more, several at a time."""
 _MOST_AT_ONCE = 4
 _RANK = re.compile(r"rank-(\d+)\.pinprof")
 
@@ -135,7 +135,7 @@ def _several_at_a_time(captures: Sequence[Path], options: ReadOptions, workers: 
 
 
 def _reduced(path: Path, options: ReadOptions) -> _Read:
-    """One rank, read and reduced; what cannot be read is told, and the others go on."""
+    """One rank, read and reduced; what cannot be read is reported, and the others go on."""
     from pinprof import analyze, read
     from pinprof.ranks.rank_run import rank_run
     from pinprof.read import machine_rates

@@ -34,7 +34,7 @@ _PART = 0.01
 _WANTED = (0.05, 0.1, 0.2, 0.5)
 """Changes for which the runs that detect them are counted: the first that is less than what these runs detect."""
 _MOST_RUNS = 100
-"""Of each side: nobody makes more, so a larger change is asked for instead."""
+"""On each side: nobody makes more, so a larger change is asked for instead."""
 
 FEW_SAMPLES = "too few samples"
 ONE_RUN = "one run of a side"

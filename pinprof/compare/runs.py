@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES, Course
+from pinprof.analyze.course.wall import disturbed_ns
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Opportunity
+from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.wall import disturbed_ns
 from pinprof.analyze.recorder import RECORDER_EVENT, tracing_ns
 from pinprof.analyze.results import Analysis
 from pinprof.base.columns import Bool, Int64
@@ -40,7 +41,7 @@ class Figure:
     """One figure of one run."""
 
     amount: float
-    """Of the whole run, in `unit`."""
+    """The whole run's, in `unit`."""
     name: str
     unit: str = "ns"
     exact: bool = True
@@ -165,7 +166,7 @@ def _causes_and_lines(analysis: Analysis, course: Course) -> Iterator[tuple[Fami
     """Wall time of the critical thread's work, by cause and by line of the program's own code."""
     capture, wall = analysis.capture, course.wall
     rows = np.flatnonzero(wall.phase == PHASE_NAMES.index("work"))
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     sampled = ~spans[capture.samples.event[wall.sample]]
     leaf = analysis.attribution.leaf[wall.sample]
     for number, part in _parts(leaf[rows], rows):

@@ -23,7 +23,7 @@ _APART = 0.05
 _NAMED_APART = 0.5
 """A library has names on one side alone where the parts of its time with names differ by more."""
 SLOWER, _MEASURES = 0.10, 5
-"""Costs of memory operations that differ by more are named, where so many were measured."""
+"""Costs of memory operations that differ by more are named, where as many as this were measured."""
 _LONGEST = 120
 """Letters of a command."""
 SYMBOLS = "functions with names"

@@ -39,13 +39,12 @@ _HOST = Facts(
 )
 SCENARIO = Facts(
     {
-        **_texts("name family summary backend device_name emulation shows"),
+        **_texts("name family summary backend device_name emulation"),
         "parameters": Facts(
             {"size_bytes": _SIZE, "iterations": _NUMBER, "warmup": COUNT, "threads": _NUMBER, "variant": TEXT}, ANYTHING
         ),
         "phases": Each(TEXT, lenient=True),
         "calls": Facts(others=TEXT),
-        "traffic": Each(Facts({"what": TEXT, "size_bytes": _SIZE, "count": _NUMBER})),
         "memory_bytes": Facts(others=_SIZE),
     },
     ANYTHING,
@@ -98,9 +97,6 @@ SHAPE = Facts(
 )
 """What manifest.json may hold; what does not fit is as if it were not known, since a manifest may be edited by hand."""
 
-_SHOWN_BY = {"prefault": "prefaulting", "register": "registering"}
-
-
 USER_ONLY = "only the program's own code"
 """In the note of a recording without the kernel's part, which the pytest plugin looks for."""
 
@@ -116,9 +112,8 @@ class Manifest:
     command: tuple[str, ...]
     """The profiled command line; empty when unknown."""
     scenario: Mapping[str, Any]
-    """For a pinprof scenario (scenario.session): `name, backend, emulation, parameters, calls`, and, counted in its
-    warm-up, `traffic`: what one iteration allocates and copies, as `what, size_bytes, count`; `memory_bytes`: what a
-    framework said of its memory; `shows` (`scenario_shows`); empty otherwise.
+    """For a pinprof scenario (scenario.session): `name, backend, emulation, parameters, calls`, and `memory_bytes`:
+    what a framework said of its memory; empty otherwise.
     """
     host: Mapping[str, Any]
     """Machine facts (collect.host.facts): kernel, cpu, memory, THP, GPU, driver, link."""
@@ -128,15 +123,6 @@ class Manifest:
     """`state` (`complete`, `interrupted`, `failed`), `exit_status`, `started_utc`, `duration_ns`, `notes`."""
     labels: Mapping[str, str] = field(default_factory=dict)
     """What who recorded called it, name by name: `host`, `job`; empty unless they said so."""
-
-    @property
-    def scenario_shows(self) -> str:
-        """What the scenario is made to show, beside where time goes: `prefaulting`, `registering`, or nothing.
-
-        Captures of version 0.1 do not say it; the names of the scenarios do.
-        """
-        shows = self.scenario.get("shows", _SHOWN_BY.get(str(self.scenario.get("name")), ""))
-        return shows if isinstance(shows, str) else ""
 
     @property
     def kernel_left_out(self) -> bool:

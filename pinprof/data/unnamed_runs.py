@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of, slices, unpack
+from pinprof.base.columns import Bool, Int32, Int64, pack, pairs_of, slices
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import NO_NODE, Capture, FrameTable, StackTable
 
@@ -143,30 +143,15 @@ def with_runs_apart(capture: Capture) -> Capture:
     inlined = [number in frames.inlined for number in range(len(frames))]
     rows = zip(symbols, frames.dso.tolist(), frames.mode.tolist(), inlined, strict=True)
     same = np.array([first.setdefault(row, number) for number, row in enumerate(rows)], np.int32)
-    table, node = _merged(StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, function=symbols)))
+    table, node = StackTable(parent, same[np.repeat(stacks.frame, many)], replace(frames, function=symbols)).merged()
     stack = np.append(node[last], np.int32(NO_NODE))[capture.samples.stack]
     return replace(capture, samples=replace(capture.samples, stack=stack), stacks=table)
 
 
 def _longest(parent: Int32, many: Int64) -> int:
-    """The frames of the longest stack whose nodes stand for so many each; by jumps of doubling length."""
+    """The frames of the longest stack whose nodes stand for a number of frames each; by jumps of doubling length."""
     ancestor, length = np.append(parent, np.int32(NO_NODE)), np.append(many, 0)
     while (ancestor != NO_NODE).any():
         length += length[ancestor]
         ancestor = ancestor[ancestor]
     return int(length.max())
-
-
-def _merged(stacks: StackTable) -> tuple[StackTable, Int32]:
-    """The table with each chain of frames once, and old node → new node."""
-    node = np.full(len(stacks) + 1, NO_NODE, np.int32)
-    parents: list[Int32] = []
-    frames: list[Int32] = []
-    size = 0
-    for nodes in stacks.levels():
-        keys, which = np.unique(pack(node[stacks.parent[nodes]], stacks.frame[nodes]), return_inverse=True)
-        node[nodes] = size + which.reshape(-1)
-        for column, values in zip((parents, frames), unpack(keys), strict=True):
-            column.append(values.astype(np.int32))
-        size += len(keys)
-    return StackTable(np.concatenate(parents), np.concatenate(frames), stacks.frames), node[:-1]

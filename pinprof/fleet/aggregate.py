@@ -10,13 +10,13 @@ from typing import Any
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.results import PHASE_NAMES, Course
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course
 from pinprof.analyze.opportunities.scene import Scene
-from pinprof.analyze.opportunities.sites import Sites
 from pinprof.analyze.ranges.membership import Events, Membership
 from pinprof.analyze.recorder import RECORDER_EVENT
 from pinprof.analyze.results import Analysis
+from pinprof.analyze.sites import Sites
 from pinprof.base.columns import Int32, Int64
 from pinprof.compare.runs import event_name
 from pinprof.compare.surroundings import surroundings_of

@@ -28,7 +28,7 @@ from pinprof.fleet.packages import package
 FAILED, STAMPS, PLACES = "failed.parquet", "stamps.parquet", "places.parquet"
 BATCH = "batch-"
 _CAPTURES, _BYTES = 64, 32 << 20
-"""So many captures, or bytes of them, become a batch."""
+"""The captures, or bytes of them, that become a batch."""
 _LOCK = ".lock"
 
 

@@ -50,7 +50,7 @@ def _by_samples(analysis: Analysis, budgets: Sequence[Budget], block: Block) -> 
 
 
 def _unseen(block: Block, budget: Budget) -> Verdict:
-    """Of a block without samples."""
+    """For a block without samples."""
     limit = None if budget.relative else budget.limit
     why, _, remedy = (block.missing or "The test was not sampled.").partition(". ")
     why = f"{why.rstrip('.')}."

@@ -12,11 +12,12 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.critical import AWAITS
+from pinprof.analyze.course.results import Course, Interval
 from pinprof.analyze.intervals import Intervals, union
 from pinprof.analyze.lines import NOTHING
 from pinprof.analyze.memory import MemoryResult
-from pinprof.analyze.opportunities.critical import AWAITS
-from pinprof.analyze.opportunities.results import Course, Interval, Opportunity
+from pinprof.analyze.opportunities.results import Opportunity
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.analyze.results import Analysis
 from pinprof.base.columns import Int32, Int64, Table

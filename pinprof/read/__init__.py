@@ -57,7 +57,7 @@ _HEAD_BYTES = 1 << 16
 def read(path: str | Path, options: ReadOptions = ReadOptions()) -> Capture:
     """The capture in a directory, file or packed directory; `-` is standard input, which may be a pipe.
 
-    CaptureError for what cannot be read or is no recording, FormatError for bytes that are not what their format says.
+    CaptureError for what cannot be read or recorded nothing, FormatError for bytes that are not what their format says.
     """
     path = Path(path)
     with _seekable(path) as place:

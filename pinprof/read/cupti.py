@@ -139,7 +139,7 @@ class GpuFile:
     damaged: int
     """Records that make no sense, and the bytes of a part of one, left out."""
     cost_ns: int
-    """Processor time of translating and writing."""
+    """CPU time of translating and writing."""
     stopped_ns: int
     """When recording ended before the process did; 0 where it did not."""
     records: NDArray[np.void]
@@ -208,7 +208,7 @@ def parse(data: bytes) -> GpuFile | None:
 
 
 def _without_names(rows: NDArray[np.void]) -> tuple[NDArray[np.void], tuple[str, ...]]:
-    """The records that are no names, and the names by number; texts lie in place of records behind their name's."""
+    """The records other than names, and the names by number; texts lie in place of records behind their name's."""
     text = np.zeros(len(rows), np.bool_)
     names: list[str] = []
     for at in np.flatnonzero(rows["kind"] == Kind.NAME).tolist():

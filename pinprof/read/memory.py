@@ -27,7 +27,7 @@ _MOST_COUNTERS = 256
 PROCESS_FIELDS = ("rss", "shmem", "pinned", "locked", "swap", "huge", "threads")
 """What is known of a process, in bytes but for the number of threads."""
 _MOST_PAGES = 4096
-"""Of a process in a line; pinprof writes a fifth of that at most."""
+"""The entries of a process in a line; pinprof writes a fifth of that at most."""
 _PAGE = Row((COUNT, Whole(-2, (1 << 15) - 1), Whole(-1, 1)))
 _PROCESS = Facts(
     {

@@ -110,7 +110,7 @@ class UvmFile:
     stopped_ns: int
     """When events ended before the process did; 0 where they did not."""
     cost_ns: int
-    """Processor time of reading and writing."""
+    """CPU time of reading and writing."""
     counters: tuple[int, ...]
     """By `Counter`; empty where there were none."""
     dropped: int

@@ -124,7 +124,7 @@ def instance_data(analysis: Analysis, place: Int32) -> InstanceData:
 
 
 def _range_rows(analysis: Analysis, place: Int32) -> EventRows:
-    """Of the ranges that are shown."""
+    """The ranges that are shown."""
     ranges, group = analysis.capture.ranges, place[analysis.members.path]
     pairs = np.array(range_threads(analysis.capture), np.int32).reshape(-1, 2)
     rows = EventRows.of(

@@ -25,7 +25,7 @@ _NAME = "run.pinprof"
 _MARGIN_S = 60.0
 """For what a recording does before and after the program."""
 _SLOWER = 3.0
-"""A recorded run may take so many times as long."""
+"""A recorded run may take this many times as long."""
 
 
 @dataclass(frozen=True)

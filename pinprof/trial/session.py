@@ -27,7 +27,7 @@ REPORT_VARIABLE = "PINPROF_TRY_REPORT"
 LIMIT_S = 600.0
 """A program that runs longer cannot be repeated often enough."""
 _CURED_LIMIT = 5.0
-"""With a cure a program may take so many times as long, and a little more."""
+"""With a cure a program may take this many times as long, and a little more."""
 _CURED_MARGIN_S = 10.0
 _LIBRARIES = {"torch": ("libtorch", "libc10"), "cuda": ("libcuda.so", "libcudart")}
 """What shows that a program uses what a cure needs."""
@@ -88,7 +88,7 @@ def unknown(ids: Sequence[str]) -> None:
 def trial(
     request: Request, given: Mapping[str, str], say: Say, clock: Callable[[], float] = time.monotonic
 ) -> TrialResult:
-    """Try a program's cures; `given` is its environment as is, `say` is told what is going on.
+    """Try a program's cures; `given` is its environment as is, `say` gets what is going on.
 
     TrialError where the program cannot be repeated or tells no number; UsageError for cures that do not exist.
     """

@@ -15,7 +15,7 @@ import pytest
 
 from pinprof import analyze, read
 from pinprof.analyze.activity.calls import prepare_calls
-from pinprof.analyze.opportunities.copies import copies_of
+from pinprof.analyze.course.copies import copies_of
 from pinprof.collect.cuda_libraries import find_sites, functions_in
 from pinprof.data.activity import CopyKind, Location, MemoryKind, MemoryOperation
 from pinprof.read.perf import data as perf_data

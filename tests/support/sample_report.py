@@ -35,7 +35,7 @@ def assembled(shared: Shared, findings: Sequence[Finding] = (), losses: Losses =
     """A report of hand-written values: every section that needs no more of an analysis than this."""
     given = SimpleNamespace(
         findings=tuple(findings), capture=SimpleNamespace(losses=losses, rates=None), part=None,
-        pinning=None, counterfactual=None, memory=None, python=(), lines=(), course=None, opportunities=None,
+        memory=None, python=(), lines=(), course=None, opportunities=None,
         blame=None, ledger=None,
     )  # fmt: skip
     made = {

@@ -13,9 +13,9 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.course import course_of
-from pinprof.analyze.opportunities.results import Steps
+from pinprof.analyze.course.copies import copies_of
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import Steps
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.data.activity import (
     NO_STREAM,

@@ -44,7 +44,8 @@ CONTEXT_INIT_NS = 50_000_000
 CONTEXT_INIT_FACTOR = 5
 """A first call that is this many times as long as later ones of its size."""
 CONTEXT_SHARE = 0.8
-"""Of a call, in calls inside it that create a context: one that does as much of its own is what it is called."""
+"""The part of a call that calls inside it take to create a context; one with as much work of its own is what its name
+says."""
 BOOKKEEPING_NS = 1_000_000
 """Calls that ask for a version or a setting before any context exists are shorter than this."""
 UNKNOWN_SIZE = -1
@@ -174,7 +175,7 @@ def size_class(size: Int64) -> Int64:
 
 
 def _context_init(table: ApiCallTable, name: Int64, size: Int64) -> tuple[Bool, dict[int, int]]:
-    """Rule 0: in each process the first call that is no bookkeeping, if it is long for a call of its size.
+    """Rule 0: in each process the first call other than bookkeeping, if it is long for a call of its size.
 
     It is compared with later calls of the same name and size class, else with those of the same name; alone it counts
     only if it allocates and moves nothing, since a large allocation may well take that long.

@@ -15,7 +15,7 @@ from pinprof.data.model import RangeTable
 
 MOST_CHECKPOINTS = 1_000
 MOST_LINES = 64
-"""Lines that are told apart at a checkpoint."""
+"""Lines that are separate at a checkpoint."""
 Key = TypeVar("Key", bound=str)
 Edge = Literal["start", "end", "mark"]
 

@@ -1,4 +1,4 @@
-"""The ledger of a capture: allocations with their lifetimes, and all that is told of them."""
+"""The ledger of a capture: allocations with their lifetimes, and all that is known about them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
+from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.analyze.ledger.allocations import recorded
 from pinprof.analyze.ledger.checkpoints import checkpoints_of
 from pinprof.analyze.ledger.curves import curves_of
@@ -18,8 +19,6 @@ from pinprof.analyze.ledger.sites import sites_of, totals_of
 from pinprof.analyze.ledger.use import Use, use_of
 from pinprof.analyze.ledger.wanted import wanted_of
 from pinprof.analyze.memory import page_bytes
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.base.columns import Int64, UInt8
 from pinprof.base.units import format_counted
 from pinprof.data.activity import Activity

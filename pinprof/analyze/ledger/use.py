@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from pinprof.analyze.course.copies import CopyTable
 from pinprof.analyze.ledger.results import UNKNOWN, AllocationTable
-from pinprof.analyze.opportunities.results import CopyTable
 from pinprof.base.columns import Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import MemoryKind

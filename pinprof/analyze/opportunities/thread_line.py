@@ -6,7 +6,7 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import size_class
 from pinprof.analyze.activity.results import Purpose
-from pinprof.analyze.opportunities.copies import WAYS
+from pinprof.analyze.course.copies import WAYS
 from pinprof.analyze.opportunities.scene import Scene
 from pinprof.base.columns import Bool, Int32, Int64
 from pinprof.base.lazy_dataclass import dataclass
@@ -33,7 +33,7 @@ class ThreadLine:
     size: Int64
     """Of uploads and downloads; 0 for other calls."""
     address: Int64
-    """Of the host's side."""
+    """The host's side."""
     pinned: Bool
     """Whether the host's side is page-locked."""
     blocks: Bool

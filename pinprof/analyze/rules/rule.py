@@ -105,7 +105,7 @@ class View:
     def worst(self, *leaves: str) -> tuple[Scope, float]:
         """Where these leaves' share is largest: among outermost ranges, or the whole recording without ranges.
 
-        A range in which they cost a trifle stands behind all others.
+        A range in which they cost a trifle follows all others.
         """
         outer = [scope for scope in self.scopes() if scope.range and not scope.range.depth]
         scopes = outer or [scope for scope in self.scopes() if not scope.range]
@@ -230,7 +230,7 @@ class Rule:
     """Its slug in docs/diagnoses.md."""
     judge: Callable[[View], Verdict]
     needs: tuple[Need, ...]
-    """In the order in which a missing one is told; `judge` reads nothing that they do not promise."""
+    """In the order in which a missing one is named; `judge` reads nothing that they do not promise."""
     subject: str = "This"
     """Begins the sentence `… can't be judged.`"""
     otherwise: Rule | None = None

@@ -37,7 +37,7 @@ _SETTLE_S = 0.5
 
 _SAID_FACTS = ("recording_cpu_ns", "lost_records", "ring_bytes", "cpus", "stacks", "wakeups", "thinned")
 SAMPLES_SHARE = 0.8
-"""Of the size that a recording may have; the rest is for memory over time (memory.py)."""
+"""The part of the size that a recording may have; the rest is for memory over time (memory.py)."""
 _RING_BYTES = 4 << 20
 _ALL_RINGS_BYTES = 512 << 20
 _UNPRIVILEGED_RING_BYTES = 512 << 10
@@ -176,7 +176,7 @@ def _failed(problem: str, remedy: str) -> CollectError:
 
 
 def unwinding_library() -> str:
-    """The library that completes stacks; empty where it cannot be had, or does not know this machine."""
+    """The library that completes stacks; empty where it is not available, or does not know this machine."""
     try:
         return str(UNWINDING.find()) if unwinding.supported() else ""
     except ToolMissing:

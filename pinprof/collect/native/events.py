@@ -145,7 +145,7 @@ def for_target(specs: Sequence[EventSpec], *, inherit: bool) -> list[EventSpec]:
     """The same events as they are opened: off until told, in children as well or not.
 
     Without numbers of their own they wake the reader when their ring is half full (ring_buffer_init); calls do so after
-    so many samples (perf_output_sample).
+    a number of samples (perf_output_sample).
     """
     more = pe.INHERIT if inherit else 0
     return [spec.having(flags=spec.attr.flags | more | (0 if spec.always_on else pe.DISABLED)) for spec in specs]

@@ -40,7 +40,7 @@ class Opened:
     rings: list[Ring]
     notes: list[str]
     cpus: list[int]
-    """Of each ring."""
+    """For each ring."""
     lost: list[int]
     """Per event the records that instances which are closed by now found no room for."""
 

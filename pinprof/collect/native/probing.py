@@ -28,13 +28,13 @@ from pinprof.collect.proc import tree
 _OFTEN_NS, _SELDOM_NS = 2_000_000, 400_000_000
 """Between two looks at the rates: while records come fast, and at most."""
 _FAST_BYTES = 32 << 10
-"""Records come fast when so many have come since the last look."""
+"""Records come fast when this many have come since the last look."""
 _LOOK_SHARE = 5
 """A look may take a fifth of the time between two: a rarer one lets the program pay for traced calls for longer."""
 _WINDOW_S = 0.001
 """In which calls are counted that are not traced; the kernel takes ten times as long to open and to close it."""
 _LEAST_RAN_NS = 200_000
-"""From a shorter time on the processor within a window no rate is told."""
+"""From a shorter time on the processor within a window no rate follows."""
 _CPU_READ_NS, _CPU_TIME = 20_000_000, 2
 """Between two readings of the program's CPU time; the kind of clock (CPUCLOCK_SCHED of posix-timers.h)."""
 _FIRST_PAUSE_NS, _LONGEST_PAUSE_NS = 250_000_000, 1_000_000_000
@@ -76,7 +76,7 @@ class _Kind:
     point: int
     episode: Episode | None = None
     counted: int = 0
-    """Of the event that tells the calls, at the last look."""
+    """The count of the event that shows the calls, at the last look."""
     rate: float = 0.0
     """Calls in a second of the program's CPU time, while it is given up."""
     counted_ns: int = 0
@@ -155,7 +155,7 @@ class Probes:
             raise
 
     def govern(self, opened: Opened, recognise: Callable[[int, Sequence[int]], None]) -> None:
-        """Take charge of the opened events; `recognise` is told of each that is opened again, and its new ids."""
+        """Take charge of the opened events; `recognise` gets each that is opened again, and its new ids."""
         self._opened, self._recognise = opened, recognise
         places = {spec.name: place for place, spec in enumerate(opened.specs)}
         for kind, points in self._points.items():
@@ -231,7 +231,7 @@ class Probes:
         self._budget = Budget(self._percent, self._prices, dict.fromkeys(self._kinds, False), self._looked_ns)
 
     def look(self, written: int) -> None:
-        """While so many bytes of records wait: see what calls cost, and give up or take back what the budget says."""
+        """While these bytes of records wait: see what calls cost, and give up or take back what the budget says."""
         if not self._working:
             if self.opening and not self.begun and time.monotonic_ns() >= self._anchor_at_ns:
                 self._anchor_at_ns = _NEVER_NS

@@ -42,7 +42,7 @@ _CRASHED = 1 << 7
 _SELF = Path("/proc/self")
 _EVENT = "anon_inode:[perf_event]"
 _MOST_ELEMENTS, _ARRAYS = 64, 2
-"""The kernel reads so many elements at most in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
+"""The kernel reads no more elements than these in one array (MAX_ARRAY_LEN, kernel/trace/trace_probe.h)."""
 _LOCATION_BYTE = 8
 """Of CUmemAllocationProp, CUmemPoolProps and cudaMemPoolProps."""
 _SETTLE_S = 0.05

@@ -1,6 +1,6 @@
 """NVTX ranges of any program without nsys: a library that NVTX itself loads into the program, and its environment.
 
-    injection.c   the library: what NVTX is told goes into one file for each process
+    injection.c   the library: what NVTX receives goes into one file for each process
 
 `libraries.py` builds it. Files that it writes are read by `read/nvtx/injection.py`.
 """

@@ -1,7 +1,7 @@
 """One process that runs Python: the stack of each of its threads, now.
 
-The program runs on while frames.c reads its memory, a few microseconds a thread. What is no frame any more is told by
-its code object.
+The program runs on while frames.c reads its memory, a few microseconds a thread. The code object shows what has
+stopped being a frame.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ class _Piece:
         return self.raw[name] if name in self.raw else uniform(missing, len(self.raw["start"]), np.int64)
 
     def steps(self) -> Iterator[Int64 | slice]:
-        """The rows, so many at a time that what is made of them takes little memory."""
+        """The rows, in parts so short that what is made of them takes little memory."""
         for first in range(0, self.count, ROWS_AT_ONCE):
             last = min(first + ROWS_AT_ONCE, self.count)
             rows = self.rows

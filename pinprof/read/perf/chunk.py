@@ -52,12 +52,12 @@ class Reduced:
 
 
 class Reducer:
-    """Turns chunks of one file into columns, and remembers the chains that it has told of."""
+    """Turns chunks of one file into columns, and remembers the chains that it has passed on."""
 
     def __init__(
         self, file: int, spaces: SpaceTable, deferred: DeferredChains, chains: ChainGatherer | None = None
     ) -> None:
-        """`file` is open; the others are those of the whole recording. Without `chains` it tells of those it finds."""
+        """`file` is open; the others are those of the whole recording. Without `chains` it passes on those it finds."""
         self._file, self._spaces, self._deferred = file, spaces, deferred
         self._tells = chains is None
         self._chains = ChainGatherer() if chains is None else chains

@@ -40,7 +40,7 @@ _MOST_PIECE = np.uint64(1 << 48)
 _DEEPEST = 64
 """Calls inside one another whose return the kernel tells (MAX_URETPROBE_DEPTH, include/linux/uprobes.h)."""
 _INNERMOST = 2
-"""Of a chain: where the program's part begins, and the function that was entered."""
+"""For a chain: where the program's part begins, and the function that was entered."""
 NO_CALLS = replace(ApiCallTable.empty(), size_bytes=np.zeros(0, np.int64))
 _CUDA_LIBRARIES = ("libcuda.", "libcudart.")
 _LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
@@ -53,7 +53,7 @@ class CudaCalls:
     activity: Activity
     notes: tuple[str, ...]
     stacks: StackTable | None = None
-    """Of the callers; the calls' `stack` points into it."""
+    """The callers'; the calls' `stack` points into it."""
     after: Mapping[int, Process] = field(default_factory=dict)
     """What is known of the processes' memory in the end."""
 
@@ -231,7 +231,7 @@ def _table(
 
 
 def _batched(row: Int64, pieces: UInt64, rows: Int64, sizes: UInt64) -> Int64:
-    """Per call what its first READ_PIECES pieces are together, -1 for a call that is no batch; `rows` have `sizes`."""
+    """Per call what its first READ_PIECES pieces are together, -1 for a single call; `rows` have `sizes`."""
     order = np.argsort(rows, kind="stable")
     place = np.searchsorted(rows[order], row)
     found = np.flatnonzero((np.append(rows[order], -1)[place] == row) & (pieces > 0))

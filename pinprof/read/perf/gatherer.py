@@ -25,7 +25,7 @@ class SampleGatherer:
     def __init__(self, reduce: Callable[[Chunk], Pending], ahead: int, samples: int, chains: ChainGatherer) -> None:
         """`reduce` may go on with up to `ahead` chunks while others are read; `samples` is how many there may be.
 
-        `chains` takes those that reducers tell of.
+        `chains` takes those that reducers pass on.
         """
         self.unknown_records = self.corrupt_bytes = 0
         self.missing = 0

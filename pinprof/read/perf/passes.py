@@ -1,6 +1,6 @@
 """The two passes over the records of a perf.data file: what tasks did, and then the samples.
 
-perf writes the buffers of processors one after another, so a mapping may stand behind the samples that need it. The
+perf writes the buffers of processors one after another, so a mapping may follow the samples that need it. The
 first pass takes in what is not a sample, and where samples are; the second reduces these to columns and distinct call
 chains, a chunk at a time, so that memory grows with these and not with the file. What is compressed is walked twice.
 """

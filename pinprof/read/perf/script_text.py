@@ -32,7 +32,7 @@ _SCRIPT_FIELDS = (
 )
 """Fields of `perf script`, and what every event must record for perf to print one; it refuses otherwise."""
 SECONDS, _PRINTED, _TIMES_PRINTED = 30, 64 << 20, 200
-"""What `perf script` may take and print for a recording of any size; so many times its size comes on top."""
+"""What `perf script` may take and print for a recording of any size; this many times its size comes on top."""
 _MARK = "# pinprof: perf script was stopped"
 """The last line of the text of a perf that was: a comment, as perf writes them."""
 STOPPED = "pinprof stopped perf script, which took too long or printed too much"

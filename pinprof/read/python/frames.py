@@ -330,7 +330,7 @@ def _kinds(frames: FrameTable) -> _Kinds:
 def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, UInt8]:
     """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     ready = spans if samples.wait is None else spans & ((samples.wait & READY) > 0)
     waits = spans & ~ready if samples.wait is not None else spans
     # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.

@@ -23,7 +23,7 @@ SUMMARY = "GITHUB_STEP_SUMMARY"
 _LARGEST = 1 << 20
 """Bytes of one step's summary; GitHub shows none of a larger one."""
 _MOST_ROWS, _MOST_PLACES = 100, 3
-"""Of a table, and of one budget in it."""
+"""Bytes of a table, and of one budget in it."""
 
 
 def write(checked: Checked, stream: IO[str]) -> None:
@@ -34,7 +34,7 @@ def write(checked: Checked, stream: IO[str]) -> None:
 def append_summary(checked: Checked, environment: Mapping[str, str] = os.environ) -> str:
     """Add the check to the step's summary if the environment names one; a sentence where that fails, else empty.
 
-    A summary that cannot be written changes no verdict, so it is no error.
+    A summary that cannot be written changes no verdict, so it raises nothing.
     """
     path = environment.get(SUMMARY, "")
     if not path:

@@ -114,7 +114,7 @@ def _names(capture: Capture) -> Iterator[Json]:
     for pid in sorted({pid for pid, _ in threads}):
         name = capture.threads.get((pid, pid)) or f"process {pid}"
         yield {"ph": "M", "name": "process_name", "pid": pid, "tid": 0, "args": {"name": name}}
-    spans = np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event]
+    spans = capture.spans[capture.samples.event]
     sampled, waiting = (
         {*zip(capture.samples.pid[rows].tolist(), capture.samples.tid[rows].tolist(), strict=True)}
         for rows in (~spans, spans)

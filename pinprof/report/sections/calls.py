@@ -91,7 +91,7 @@ class Calls(Section):
 
     @property
     def memory(self) -> list[CallResult]:
-        """Those about memory, which are told before all others."""
+        """Those about memory, which come before all others."""
         return [call for call in self.activity.whole.calls if call.purpose in MEMORY_CALLS]
 
     @property

@@ -9,7 +9,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from pinprof.analyze import Analysis
-from pinprof.analyze.opportunities.results import Phase, Steps
+from pinprof.analyze.course.results import Phase, Steps
 from pinprof.base import units
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.report.data import ReportData, Shared, Tile

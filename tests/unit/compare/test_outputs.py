@@ -12,8 +12,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving, Site
-from pinprof.analyze.opportunities.wall import RUNNABLE
+from pinprof.analyze.course.wall import RUNNABLE
+from pinprof.analyze.opportunities.results import Cure, Evidence, Opportunity, Saving
+from pinprof.analyze.sites import Site
 from pinprof.base.statistics import Estimate
 from pinprof.compare.engine import compare
 from pinprof.compare.headline import clock_row, headline

@@ -61,7 +61,7 @@ class Wall:
         return self.result.wall_ns >= _ERRORS * self.result.error_ns
 
     def parts(self) -> list[Part]:
-        """Processor time by cause, waits, small parts, the remainder."""
+        """CPU time by cause, waits, small parts, the remainder."""
         causes = [*self.result.on_cpu.items(), *self.result.off_cpu.items()]
         return parts_of(causes, self.result.remainder_ns, REMAINDER, _SMALLEST)
 

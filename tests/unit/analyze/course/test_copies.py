@@ -7,8 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pinprof.analyze.activity.calls import prepare_calls
-from pinprof.analyze.opportunities.copies import copies_of
-from pinprof.analyze.opportunities.results import CopyTable
+from pinprof.analyze.course.copies import CopyTable, copies_of
 from pinprof.data.activity import UNRECORDED, Activity, ApiCallTable, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
 from pinprof.data.model import Capture
 from tests.support.activities import Call, activity, to_device

@@ -9,8 +9,8 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.opportunities.course import course_of
-from pinprof.analyze.opportunities.results import Steps
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import Steps
 from pinprof.data.activity import Caller
 from tests.support.activities import MS, Call, activity
 from tests.support.stacks import Range, Sample, capture

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.opportunities.course import course_of
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import PHASE_NAMES, Course
 from pinprof.data.model import Capture
 from tests.support.activities import MS, Call, activity
 from tests.support.stacks import CLOCK, OFF_CPU, Range, Sample, capture

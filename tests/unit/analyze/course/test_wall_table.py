@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from pinprof.analyze.attribution.attribute import attribute
 from pinprof.analyze.attribution.categories import CATEGORIES
+from pinprof.analyze.course.course import course_of
+from pinprof.analyze.course.results import WallTable
 from pinprof.analyze.idle import idle_apart
-from pinprof.analyze.opportunities.course import course_of
-from pinprof.analyze.opportunities.results import WallTable
 from pinprof.data.model import Capture
 from tests.support.activities import MS
 from tests.support.stacks import CLOCK, OFF_CPU, Sample, capture

@@ -8,9 +8,9 @@ from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import LEAF
 from pinprof.analyze.blame.charging import Blame
 from pinprof.analyze.blame.waits import Waits
+from pinprof.analyze.course.critical import AWAITS, Critical
+from pinprof.analyze.course.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.analyze.intervals import numbers
-from pinprof.analyze.opportunities.critical import AWAITS, Critical
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Course, Phase, PhaseName, WallTable
 from pinprof.base.columns import Int32, Int64
 from pinprof.data.model import Capture, clock_event
 
@@ -21,7 +21,7 @@ RUNNABLE = "wait.runnable"
 def wall_of(capture: Capture, attribution: Attribution, critical: Critical, phases: tuple[Phase, ...]) -> WallTable:
     """The critical thread's time by sample; every wait's rows sum to its length exactly."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     thread = (samples.pid == critical.pid) & (samples.tid == critical.tid) & (samples.weight > 0)
     starts, phase = _edges(phases)
     ran = np.flatnonzero(thread & (samples.event == clock_event(capture.events)))

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from pinprof.analyze.lines import NOTHING
-from pinprof.analyze.opportunities.results import Site
-from pinprof.analyze.opportunities.sites import Sites
+from pinprof.analyze.sites import Site, Sites
 from pinprof.data.activity import Caller
 from tests.support.stacks import Sample, capture
 

@@ -7,66 +7,42 @@ from collections.abc import Sequence
 import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
-from pinprof.analyze.opportunities.results import CopyTable
-from pinprof.base.columns import UInt8
+from pinprof.base.columns import Table, UInt8, UInt64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import UNRECORDED, CopyKind, GivenUp, GpuOpTable, MemoryKind, OpKind
 from pinprof.data.cuda_functions import COPIES
 from pinprof.data.model import Bool, Capture, Int32, Int64
-from pinprof.data.rate_book import RUN, Estimate
 
 WAYS = ((CopyKind.HOST_TO_DEVICE, "h2d", "to the GPU"), (CopyKind.DEVICE_TO_HOST, "d2h", "to the host"))
 """Directions between host and device, as rates and as titles name them."""
-MEASURED_ERROR = 0.05
-"""Of the GPU's own times of copies, by which runs differ."""
 
 
-@dataclass(frozen=True)
-class CopyGroup:
-    """Copies of one site in one direction between device memory and one kind of host memory."""
+@dataclass(frozen=True, eq=False, repr=False)
+class CopyTable(Table):
+    """Copies between host and device, and on the host, by CUDA; one row each, ordered by start."""
 
-    table: CopyTable
-    calls: Int64
-    """Rows of the calls' table, in time order."""
-    rows: Int64
-    """Wall rows inside them."""
-    cost_ns: int
-    way: str
-    """`h2d` or `d2h`."""
-    words: str
-
-    @property
-    def count(self) -> int:
-        """How many."""
-        return len(self.table)
-
-    @property
-    def bytes(self) -> int:
-        """All of them."""
-        return int(self.table.size_bytes.sum())
-
-    @property
-    def each(self) -> int:
-        """Bytes of a typical one."""
-        return max(int(np.median(self.table.size_bytes)), 1)
-
-    @property
-    def measured(self) -> Estimate | None:
-        """How long the GPU copied; None where the recording does not hold all of it."""
-        busy = self.table.busy_ns
-        if (busy < 0).any():
-            return None
-        total = float(busy.sum())
-        return Estimate(total, (1 - MEASURED_ERROR) * total, (1 + MEASURED_ERROR) * total, RUN)
-
-    @property
-    def distinct(self) -> int:
-        """Bytes of the different places of the host that they use."""
-        if not self.table.address.any():
-            return self.bytes
-        order = np.lexsort((-self.table.size_bytes, self.table.address))
-        _, largest = np.unique(self.table.address[order], return_index=True)
-        return int(self.table.size_bytes[order][largest].sum())
+    start_ns: Int64
+    end_ns: Int64
+    """The call's time, on the thread that made it."""
+    pid: Int32
+    tid: Int32
+    call: Int64
+    """Row of the calls' table; -1 where only the GPU's copy was recorded."""
+    size_bytes: Int64
+    direction: Int32
+    """`CopyKind`."""
+    source: Int32
+    """`MemoryKind`, of the source; UNKNOWN where the recording does not say."""
+    target: Int32
+    """`MemoryKind`, of the target."""
+    address: UInt64
+    """The host's side; 0 where not recorded."""
+    from_file: Bool
+    """Whether the source lies in a mapped file."""
+    asynchronous: Bool
+    """Whether the call promises to return before the copy is done."""
+    busy_ns: Int64
+    """How long the GPU copied; -1 where its work was not recorded."""
 
 
 def copies_of(capture: Capture, calls: Calls) -> CopyTable | None:

@@ -9,7 +9,7 @@ import pytest
 
 from pinprof.analyze.activity.calls import prepare_calls
 from pinprof.analyze.attribution.attribute import attribute
-from pinprof.analyze.opportunities.critical import critical_of
+from pinprof.analyze.course.critical import critical_of
 from pinprof.data.model import Capture
 from tests.support.activities import MS, Call, activity
 from tests.support.stacks import CLOCK, FAULTS, OFF_CPU, Range, Sample, capture

@@ -48,12 +48,7 @@ _BOOTSTRAP = re.compile(r"<?frozen importlib\._bootstrap(_external)?>?|_bootstra
 
 def marked(stacks: StackTable, pattern: re.Pattern[str]) -> Bool:
     """Per node, whether a frame on its chain matches; one more element, False, read by NO_NODE."""
-    hit = np.array([pattern.fullmatch(name[:LONGEST_NAME]) is not None for name in stacks.frames.function], np.bool_)
-    result = np.append(hit[stacks.frame] if len(stacks) else np.zeros(0, np.bool_), False)
-    if result.any():
-        for nodes in stacks.levels():
-            result[nodes] |= result[stacks.parent[nodes]]
-    return result
+    return stacks.under(stacks.frames.named(pattern))
 
 
 def phase_labels(stacks: StackTable) -> Int8:
@@ -64,7 +59,7 @@ def phase_labels(stacks: StackTable) -> Int8:
     """
     frames = stacks.frames
     rank, loader, libc = _frame_columns(frames)
-    main = np.array([_LIBC_MAIN.fullmatch(name[:LONGEST_NAME]) is not None for name in frames.function], np.bool_)
+    main = frames.named(_LIBC_MAIN)
     named = np.array([not name.startswith("[") for name in frames.function], np.bool_)
     shows = (frames.mode == USER) & (named | ~libc)
     size = len(stacks) + 1

@@ -8,12 +8,12 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
+from pinprof.analyze.course.critical import Critical, critical_of
+from pinprof.analyze.course.phases import phases_of
+from pinprof.analyze.course.results import Course, Interval, Phase
+from pinprof.analyze.course.steps import steps_of
+from pinprof.analyze.course.wall import wall_of
 from pinprof.analyze.intervals import Intervals, intersection, union
-from pinprof.analyze.opportunities.critical import Critical, critical_of
-from pinprof.analyze.opportunities.phases import phases_of
-from pinprof.analyze.opportunities.results import Course, Interval, Phase
-from pinprof.analyze.opportunities.steps import steps_of
-from pinprof.analyze.opportunities.wall import wall_of
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import Capture
 
@@ -37,7 +37,7 @@ def course_of(
 ) -> Course | None:
     """The course of a run; None where nothing sampled time, no process is known, or times are none that a clock shows.
 
-    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). Of a part of a
+    `capture` and `attribution` are those with the waits of idle threads apart (`idle.idle_apart`). For a part of a
     recording, the whole one (`around`) tells whose time counts and which phase it is.
     """
     if around is not None:
@@ -97,7 +97,7 @@ def _life(capture: Capture, calls: Calls | None, critical: Critical) -> Interval
     samples = capture.samples
     mine = samples.pid == critical.pid
     time, weight, event = samples.time_ns[mine], samples.weight[mine], samples.event[mine]
-    spans = np.array([entry.spans for entry in capture.events], np.bool_)[event]
+    spans = capture.spans[event]
     on_processor = np.array([entry.unit == "ns" and not entry.spans for entry in capture.events], np.bool_)[event]
     starts = [int((time - np.where(on_processor, weight, 0)).min())]
     ends = [int((time + np.where(spans, weight, 0)).max())]

@@ -16,7 +16,7 @@ import numpy as np
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.attribution.attribute import Attribution
 from pinprof.analyze.attribution.categories import CATEGORIES, LEAF
-from pinprof.analyze.opportunities.labels import STARTS_PROGRAM, marked
+from pinprof.analyze.course.labels import STARTS_PROGRAM, marked
 from pinprof.analyze.ranges.membership import kernel_threads
 from pinprof.base.columns import Bool, Int64, pack, slices, unpack
 from pinprof.base.lazy_dataclass import dataclass
@@ -53,7 +53,7 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
     if clock is None:
         return None
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
+    spans = capture.spans[samples.event]
     timed = (spans | (samples.event == clock)) & (samples.pid > 0) & (samples.tid > 0)
     timed &= ~kernel_threads(capture)
     pids = _program(capture, timed)
@@ -68,7 +68,7 @@ def critical_of(capture: Capture, attribution: Attribution, calls: Calls | None)
 
 
 def _program(capture: Capture, timed: Bool) -> Int64:
-    """The processes of the program among those with samples: those somebody told of, else all that can be."""
+    """The processes of the program among those with samples: those somebody named, else all that can be."""
     seen = np.zeros(len(capture.sampled_threads), np.bool_)
     seen[capture.thread[timed]] = True
     pids = np.unique(np.array([*capture.sampled_threads], np.int64).reshape(-1, 2)[seen, 0])
@@ -155,7 +155,7 @@ def _working(capture: Capture, attribution: Attribution, timed: Bool, spans: Boo
 def _launchers(capture: Capture, pids: Int64, time: Int64, begin: Int64, end: Int64) -> Bool:
     """Which processes hardly compute while another program, which began later, does.
 
-    A process that starts several of its own kind at once shares its work among them and is no launcher.
+    A process that starts several of its own kind at once shares its work among them; that does not make it a launcher.
     """
     samples = capture.samples
     result = np.zeros(len(pids), np.bool_)

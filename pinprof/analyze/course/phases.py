@@ -12,10 +12,10 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import Calls
 from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.course.critical import Critical
+from pinprof.analyze.course.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
+from pinprof.analyze.course.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.analyze.intervals import Intervals, difference, union
-from pinprof.analyze.opportunities.critical import Critical
-from pinprof.analyze.opportunities.labels import CONTEXT, EXIT, START_UP, UNKNOWN, WORK, phase_labels
-from pinprof.analyze.opportunities.results import PHASE_NAMES, Interval, Phase, PhaseName
 from pinprof.base.columns import Bool, Int8, Int64
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.model import READY, Capture, clock_event
@@ -60,7 +60,7 @@ class Pieces:
 def pieces_of(capture: Capture, critical: Critical) -> Pieces:
     """What each sample of time of the thread owns, with its stack's label."""
     samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)
+    spans = capture.spans
     timed = spans.copy()
     clock = clock_event(capture.events)
     if clock is not None:

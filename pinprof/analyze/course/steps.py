@@ -6,9 +6,9 @@ import numpy as np
 
 from pinprof.analyze.activity.calls import PURPOSES, Calls
 from pinprof.analyze.activity.results import Purpose
+from pinprof.analyze.course.critical import Critical
+from pinprof.analyze.course.results import Phase, Steps
 from pinprof.analyze.groups import group
-from pinprof.analyze.opportunities.critical import Critical
-from pinprof.analyze.opportunities.results import Phase, Steps
 from pinprof.base.columns import Int64
 from pinprof.data.model import Capture
 

@@ -7,8 +7,8 @@ import re
 import numpy as np
 
 from pinprof.analyze.lines import NOTHING, Place, nearest_places, places_of_all, short_files
-from pinprof.analyze.opportunities.results import Site
 from pinprof.base.columns import Bool, Int32, Int64
+from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.activity import Caller
 from pinprof.data.cuda_functions import LINKED_RUNTIME
 from pinprof.data.model import NO_NODE, UNDECIDED_LINE, USER, Capture, StackTable
@@ -20,6 +20,27 @@ _SYSTEM = re.compile(
 """Paths of what is no program of somebody who looks for a line to change."""
 _NOT_OWN = re.compile(rf"\[|_start|(?:{LINKED_RUNTIME}|(?:__)?cuda[A-Z]\w+)$")
 """Functions in a program's file that nobody wrote there."""
+
+
+@dataclass(frozen=True)
+class Site:
+    """Where to change something."""
+
+    function: str
+    file: str
+    line: int
+    """0 where only the function is known."""
+    thread: str
+    """Name of the thread, empty where it has none."""
+    range: str = ""
+    """Path of the innermost NVTX range around most of the cost; empty without one."""
+
+    @property
+    def place(self) -> str:
+        """`train.py:88`, `train.py`, the function where no file is known, else the range."""
+        named = "" if self.function.startswith("[") else self.function
+        around = f"range {self.range}" if self.range else ""
+        return (f"{self.file}:{self.line}" if self.line else self.file) or named or around
 
 
 class Sites:
