@@ -25,14 +25,12 @@ from pinprof.collect.proc import alive
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
+from pinprof.streams import STREAMS, holds_recording
 from pinprof.streams.store import (
     KALLSYMS,
-    NSYS_SQLITE,
-    PERF_DATA,
     RATES,
     CaptureWriter,
     captured,
-    holds_recording,
     is_capture,
     new_manifest,
     read_manifest,
@@ -229,9 +227,9 @@ class _Rates:
 
 def _saw_cuda(directory: Path) -> bool:
     """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file."""
-    for name in (PERF_DATA, NSYS_SQLITE):
+    for path in (directory / stream.name for stream in STREAMS if stream.alone):
         try:
-            with (directory / name).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
+            with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 if whole.find(b"libcuda.so") >= 0 or whole.find(b"CUPTI_ACTIVITY_KIND_RUNTIME") >= 0:
                     return True
         except (OSError, ValueError):

@@ -6,6 +6,8 @@ Whoever opens, cuts or shares a capture goes through this list, in its order: `p
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from pinprof.streams import store
 from pinprof.streams.stream import Stream
 
@@ -113,6 +115,11 @@ STREAMS: tuple[Stream, ...] = (
     Stream(".pinprof-*.partial", "left by an interrupted write", "pinprof.base.files", scrub=_LEFT_OUT),
 )  # fmt: skip
 """Every file of a capture. Who reads it adds to what those before it have read."""
+
+
+def holds_recording(directory: Path) -> bool:
+    """Whether a capture holds what a report can be made of: samples, or what Nsight Systems traced."""
+    return any(stream.alone and stream.of(directory) for stream in STREAMS)
 
 
 def owner(name: str) -> Stream | None:
