@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from pinprof import collect
+from pinprof import collect, streams
 from pinprof.base import files, shapes
 from pinprof.base.errors import CaptureError, CollectError, PinprofError
 from pinprof.base.lazy_dataclass import dataclass
@@ -25,7 +25,7 @@ from pinprof.collect.proc import alive
 from pinprof.data import rates
 from pinprof.data.manifest import SCENARIO, Manifest
 from pinprof.scenario import RANGES_VARIABLE, SCENARIO_VARIABLE
-from pinprof.streams import STREAMS, holds_recording
+from pinprof.streams import holds_recording
 from pinprof.streams.store import (
     KALLSYMS,
     RATES,
@@ -227,7 +227,7 @@ class _Rates:
 
 def _saw_cuda(directory: Path) -> bool:
     """Whether a recorded process had CUDA's driver mapped: recorders name every mapped file."""
-    for path in (directory / stream.name for stream in STREAMS if stream.alone):
+    for path in (directory / stream.name for stream in streams.STREAMS if stream.alone):
         try:
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as whole:
                 if whole.find(b"libcuda.so") >= 0 or whole.find(b"CUPTI_ACTIVITY_KIND_RUNTIME") >= 0:

@@ -9,11 +9,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from pinprof import streams
 from pinprof.base.errors import CaptureError
 from pinprof.data.manifest import Manifest
 from pinprof.data.model import Capture
 from pinprof.read.reader import Certainty, Reader, ReadOptions
-from pinprof.streams import STREAMS, store
+from pinprof.streams import store
 from pinprof.streams.stream import found
 
 if TYPE_CHECKING:
@@ -64,7 +65,7 @@ def read(directory: Path, options: ReadOptions) -> Capture:
         perf.refuse_pieces(directory)
     reading = Reading(directory, options)
     capture: Capture | None = None
-    for stream in STREAMS:
+    for stream in streams.STREAMS:
         path = stream.of(directory)
         if path is not None and stream.read and not stream.context and (capture is not None or stream.alone):
             capture = found(stream.read)(capture, path, reading)
@@ -76,7 +77,7 @@ def read(directory: Path, options: ReadOptions) -> Capture:
 def with_context(capture: Capture, path: Path, options: ReadOptions) -> Capture:
     """The capture of any format with what explains it: of a directory, what lies in there."""
     reading = Reading(path, options)
-    for stream in STREAMS:
+    for stream in streams.STREAMS:
         if stream.context:
             capture = found(stream.read)(capture, stream.of(path), reading)
     return capture

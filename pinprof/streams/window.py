@@ -15,15 +15,15 @@ from dataclasses import field
 from pathlib import Path
 from typing import Any
 
+from pinprof import streams
 from pinprof.base import files
 from pinprof.base.lazy_dataclass import dataclass
 from pinprof.data.uvm_events import ENTRY_BYTES, HEADER_BYTES, State
-from pinprof.streams import STREAMS
 from pinprof.streams.records import RecordsFile, between, composed, size
 from pinprof.streams.stream import found
 
-_UVM_HEAD = struct.Struct("<16xII24xQ")
-"""layout, state and written of `uvm_events.HEADER`."""
+_LAYOUT_AT, _STATE_AT, _WRITTEN_AT = 16, 20, 48
+"""Places in `uvm_events.HEADER`."""
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Growing:
 
     def mark(self, time_ns: int) -> Mark:
         """This moment."""
-        paths = [path for stream in STREAMS if stream.cut for path in stream.files(self.directory)]
+        paths = [path for stream in streams.STREAMS if stream.cut for path in stream.files(self.directory)]
         return Mark(time_ns, {self.name(path): size(path) for path in paths})
 
     def name(self, path: Path) -> str:
@@ -70,7 +70,7 @@ class Window:
     def cut(self, target: Path) -> None:
         """Write what every stream has of it into another directory."""
         here = self.recording.directory
-        for stream in STREAMS:
+        for stream in streams.STREAMS:
             for source in stream.files(here) if stream.cut else ():
                 place = target / source.relative_to(here)
                 if stream.folder:
@@ -113,12 +113,14 @@ def uvm_events(source: Path, target: Path, window: Window) -> None:
     head = bytearray(between(source, 0, HEADER_BYTES))
     if len(head) < HEADER_BYTES:
         return
-    layout, state, written = _UVM_HEAD.unpack_from(head)
+    layout, state = struct.unpack_from("<II", head, _LAYOUT_AT)
+    (written,) = struct.unpack_from("<Q", head, _WRITTEN_AT)
     entry = ENTRY_BYTES.get(layout, 1)
     first, last = ((max(place, HEADER_BYTES) - HEADER_BYTES) // entry * entry for place in window.span(source))
     last = min(last, written // entry * entry)
     entries = between(source, HEADER_BYTES + first, HEADER_BYTES + max(first, last))
     # Its recorder goes on, which is no loss of the window's.
     ended = State.ENDED if state == State.RUNNING else state
-    struct.pack_into("<I20xQ", head, 20, ended, len(entries))
+    struct.pack_into("<I", head, _STATE_AT, ended)
+    struct.pack_into("<Q", head, _WRITTEN_AT, len(entries))
     files.written(target, bytes(head) + entries)
