@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -28,17 +28,14 @@ _OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
 class CollectorRun:
     """The tools of one recording, and what is noted around it."""
 
-    def __init__(
-        self, request: RecordRequest, directory: Path, places: ExitStack, beside: Sequence[str] = BESIDE
-    ) -> None:
-        """`beside`: the parts that join the request's collectors."""
+    def __init__(self, request: RecordRequest, directory: Path, places: ExitStack) -> None:
         self._request, self._directory = request, directory
         self._setup = Setup(request, directory, places, _environment(request))
         self._modules = kallsyms.modules()
         self._kernel = kallsyms.Copying(directory, directory / LOG, fork=not request.own_process)
         places.callback(self._kernel.end)
         self.tools: list[Tool] = []
-        for part in (*chosen(request), *map(load, beside)):
+        for part in (*chosen(request), *map(load, BESIDE)):
             self.tools += part.join(self._setup)
 
     @property

@@ -85,7 +85,7 @@ class OwnRecording:
         """Begin; CollectError when the kernel does not allow it."""
         self._process = _ThisProcess()
         with ExitStack() as places:
-            self._run = CollectorRun(request, directory, places, beside=("native.calls", "python", "uvm.beside"))
+            self._run = CollectorRun(request, directory, places)
             self._patience = _Patience(self._run.tools)
             places.callback(self._patience.kill)
             self._run.begin(self._process, self._patience)

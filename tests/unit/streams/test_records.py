@@ -7,8 +7,8 @@ from pathlib import Path
 
 from pinprof.collect.native import events, perf_event
 from pinprof.collect.native.perf_file import PerfFile, features
-from pinprof.portions.perf_files import RecordsFile, composed, lost
 from pinprof.read.perf.data import load
+from pinprof.streams.records import RecordsFile, composed, lost
 
 
 def fork(child: int) -> bytes:
