@@ -195,7 +195,7 @@ def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[
 def fetched(site: Site) -> str:
     """What is read when a function is entered, as a definition says it.
 
-    An array of fewer sizes than are read (cuda_functions.READ_PIECES) is read beyond its end: what lies there, or
+    An array of fewer sizes than are read (gpu_functions.READ_PIECES) is read beyond its end: what lies there, or
     nothing. This module has what it needs in itself, since the collector is started while the program waits.
     """
     registers = ARGUMENTS[platform.machine()]
