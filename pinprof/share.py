@@ -1,4 +1,5 @@
-"""A copy of a capture to give to others: it reads the same, and holds no address of the kernel that it was recorded on.
+"""A copy of a capture to give to others: it reads the same, and holds no address of the kernel that it was recorded on,
+nor what older or interrupted recordings hold of the program's memory. What pinprof does not know is not copied.
 
 Where the kernel lies in memory differs at every boot, and is kept from ordinary users, because attacks on the kernel
 need it. A capture made by root says it: in the table of the kernel's symbols, in every call chain that goes through the
@@ -22,6 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pinprof import files, store
+from pinprof.collect import perf_host_name
 from pinprof.errors import CaptureError, CollectError, unwritable
 from pinprof.uvm_events import HEADER_BYTES
 
@@ -39,9 +41,26 @@ _IN_TEXT = re.compile(r"(?i)(?<![0-9a-f])ffff[0-9a-f]{12}(?![0-9a-f])")
 _PIECE = 1 << 23
 """Words looked at in one go."""
 _PERF_FILES = (store.PERF_DATA, store.CALLS_DATA)
-_LEFT_OUT = (store.KALLSYMS, store.LOG, store.CALLS_LOG, store.NSYS_REPORT, "nsys.qdstrm")
+_FOLDERS = (store.NVTX, store.GPU, store.UVM)
+_COPIED = frozenset(
+    (
+        store.MANIFEST, *_PERF_FILES, store.CALLS_BEFORE, store.PERF_SCRIPT, store.SYMBOLS, store.MEMORY, store.RANGES,
+        store.PYTHON_STACKS, store.NSYS_SQLITE, store.RATES,
+    )
+)  # fmt: skip
+_OF_A_PROCESS = re.compile(rf"({'|'.join(_FOLDERS)})/\d+-[0-9a-f]+\.bin")
+"""What is copied: all of it holds nothing that is not for others, or is changed below."""
+_LEFT_OUT = frozenset((store.KALLSYMS, store.LOG, store.CALLS_LOG, store.NSYS_REPORT, "nsys.qdstrm", ".reserve"))
+_UNFINISHED = re.compile(r"(perf|calls)\.data\.head(\.new)?|\.pinprof-\w+\.partial")
+"""What recorders that were interrupted leave behind."""
 
 Words = NDArray[np.uint64]
+
+
+def unknown(capture: Path) -> list[str]:
+    """The files of a capture that are not copied because pinprof does not know what they hold."""
+    names = [str(path.relative_to(capture)) for path in sorted(capture.rglob("*")) if not path.is_dir()]
+    return [name for name in names if not _is_copied(name) and name not in _LEFT_OUT and not _UNFINISHED.match(name)]
 
 
 def share(capture: Path, target: Path) -> Path:
@@ -72,13 +91,20 @@ def share(capture: Path, target: Path) -> Path:
     return target
 
 
+def _is_copied(name: str) -> bool:
+    return name in _COPIED or bool(_OF_A_PROCESS.fullmatch(name))
+
+
 def _copy(capture: Path, target: Path) -> None:
     for source in sorted(capture.rglob("*")):
-        place = target / source.relative_to(capture)
-        if source.is_dir():
-            place.mkdir(files.PRIVATE_FOLDER)
-        elif source.name not in _LEFT_OUT:
-            files.copied(source, place)
+        name = str(source.relative_to(capture))
+        if source.is_dir() and name in _FOLDERS:
+            (target / name).mkdir(files.PRIVATE_FOLDER)
+        elif source.is_file() and _is_copied(name):
+            files.copied(source, target / name)
+    # Only what a manifest may say, without what looks like a secret.
+    store.write_manifest(target, store.read_manifest(target))
+    _blank_memory(target)
     moved = _Moved(_addresses(target))
     for recording in _of_words(target):
         _change_words(recording, moved.words)
@@ -89,6 +115,26 @@ def _copy(capture: Path, target: Path) -> None:
         files.written(path, gzip.compress(moved.text(text).encode("utf-8", "surrogateescape"), 6, mtime=0))
     if path := store.part(target, store.NSYS_SQLITE):
         _change_database(path, moved)
+
+
+def _blank_memory(capture: Path) -> None:
+    """Overwrite what recordings hold of the program's memory, in stacks, registers and fields of calls."""
+    from pinprof.read.perf import data, program_memory, stack_copies, unread_fields
+    from pinprof.read.symbols.resolver import Resolver, SealedSymbols
+
+    if path := store.part(capture, store.PERF_DATA):
+        perf_host_name.forget(path)
+        recording = data.load(path, placed=True)
+        if recording.holds_stacks:
+            if not store.part(capture, store.PERF_SCRIPT):
+                raise ValueError("its call chains exist only as copies of the program's stack")
+            stack_copies.blank(path, recording.header)
+        program_memory.blank(recording)
+    if path := store.part(capture, store.CALLS_DATA):
+        symbols = store.part(capture, store.SYMBOLS)
+        resolver = Resolver(sealed=SealedSymbols.load(symbols) if symbols else None)
+        recording = data.load(path, placed=True)
+        program_memory.blank(recording, unread_fields.functions_called(recording, resolver))
 
 
 def _of_words(capture: Path) -> list[Path]:

@@ -200,6 +200,9 @@ def _share(paths: tuple[Path, ...], output: Path | None) -> None:
     name = paths[0].resolve().name.removesuffix(store.PARTIAL).removesuffix(store.SUFFIX)
     with working(f"Copying {paths[0].name}"):
         copy = share.share(paths[0], output or paths[0].resolve().with_name(f"{name}-shared{store.SUFFIX}"))
+    if names := share.unknown(paths[0]):
+        verb, they = ("is", "it holds") if len(names) == 1 else ("are", "they hold")
+        say(f"{', '.join(names)} {verb} not in the copy: pinprof does not know what {they}.")
     say(f"Capture without kernel addresses: {copy}")
 
 

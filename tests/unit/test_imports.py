@@ -74,7 +74,7 @@ ALLOWED = {
     "bench": FOUNDATION | {"store", "scenario", "read"},
     "collect": FOUNDATION | {"store", "scenario", "nsys"},
     "read": FOUNDATION | {"store", "nsys"},
-    "share": {"errors", "files", "store", "uvm_events"},
+    "share": {"errors", "files", "store", "uvm_events", "collect", "read"},
     "recording": FOUNDATION | {"store", "scenario", "bench", "collect", "read"},
     "analyze": FOUNDATION,
     "compare": FOUNDATION | {"store", "analyze", "statistics"},

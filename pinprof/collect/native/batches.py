@@ -52,12 +52,11 @@ def _beyond(records: bytearray, at: int, end: int, sample_type: int) -> int:
     """Where what is no size begins: behind the id, of a sample that is not laid out as its event says."""
     place = at + _HEADER.size + 8 * (sample_type & pe.FIXED_FIELDS).bit_count()
     if sample_type & pe.SAMPLE_CALLCHAIN and place + 8 <= end:
-        (chain,) = _NUMBER.unpack_from(records, place)
-        place += 8 + 8 * chain
+        place += 8 + 8 * int(_NUMBER.unpack_from(records, place)[0])
     # u32 size, then what was read.
     sizes = place + 4 + ARGUMENTS_END
     last = sizes + 8 * READ_SIZES
     if last + 8 > end:
         return at + _IDENTIFIER + _NUMBER.size
-    (pieces,) = _NUMBER.unpack_from(records, last)
+    pieces = int(_NUMBER.unpack_from(records, last)[0])
     return sizes + 8 * min(pieces, READ_SIZES)

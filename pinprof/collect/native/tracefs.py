@@ -195,8 +195,8 @@ def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[
         try:
             _define(root, [f"p:{group}/{names[0]} {place} {fetched(site)}" for site, place in mine])
             _define(root, [f"r:{group}/{names[1]} {place} value=$retval:u64" for _, place in mine])
-            ids = (int((root / "events" / group / name / "id").read_text()) for name in names)
-            made[kind] = Tracepoints(*ids, batched=any(site.sizes is not None for site, _ in mine))
+            enter, leave = (int((root / "events" / group / name / "id").read_text()) for name in names)
+            made[kind] = Tracepoints(enter, leave, batched=any(site.sizes is not None for site, _ in mine))
         except OSError as error:
             refusal = error
     if refusal is not None and not made:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gzip
 import io
 import os
@@ -16,14 +17,14 @@ import numpy as np
 
 from pinprof import files, store
 from pinprof.activity import GivenUp
-from pinprof.errors import CaptureError, FormatError, ToolMissing
+from pinprof.errors import CaptureError, FormatError, PinprofError, ToolMissing
 from pinprof.manifest import Manifest
 from pinprof.model import Capture, RangeTable, SampleTable
 from pinprof.read import range_sources
 from pinprof.read.byte_source import ByteSource
 from pinprof.read.perf import data as perf_data
+from pinprof.read.perf import program_memory, stack_copies
 from pinprof.read.perf import records as rec
-from pinprof.read.perf import stack_copies
 from pinprof.read.perf.header import is_perf_data
 from pinprof.read.perf.processes import IDLE_PID, program_tree
 from pinprof.read.ranges import parse_ranges, read_ranges
@@ -174,7 +175,8 @@ def _in_pieces(directory: Path) -> bool:
 def seal(directory: Path) -> frozenset[int]:
     """Store the symbols of every address of a capture, and for copied stacks perf's text, inside it; the pids seen."""
     path = directory / store.PERF_DATA
-    recording = perf_data.load(path)
+    recording = perf_data.load(path, placed=True)
+    recorded = [recording]
     if recording.needs_perf:
         _store_script(recording, directory / store.PERF_SCRIPT)
     resolver = Resolver(kallsyms=store.part(directory, store.KALLSYMS), recording=True)
@@ -183,10 +185,14 @@ def seal(directory: Path) -> frozenset[int]:
     if calls := store.part(directory, store.CALLS_DATA):
         from pinprof.read.perf import cuda_calls
 
-        cuda_calls.load(calls, resolver)
+        with contextlib.suppress(PinprofError):  # the head is damaged, which is said when the capture is read
+            recorded.append(perf_data.load(calls, placed=True))
+            cuda_calls.calls_of(recorded[-1], resolver)
     resolver.seal().save(directory / store.SYMBOLS)
     if store.part(directory, store.PERF_SCRIPT):
         stack_copies.blank(path, recording.header)
+    for each in recorded:
+        program_memory.blank(each)
     roots = {pid for pid in np.unique(sampled).tolist() if pid > IDLE_PID}
     return program_tree(recording.raw.tasks, roots, manifest.command)
 

@@ -61,10 +61,17 @@ class Raw:
     corrupt_bytes: int
     timed: bool
     """Whether samples carry times."""
+    chunks: tuple[Chunk, ...] = ()
+    """Where the samples lie in the file, if that was asked for; none where some are compressed."""
 
 
-def read_records(file: BinaryIO, path: Path, progress: Progress = untold) -> tuple[Header, Raw]:
-    """The head of a file and all its records; no samples where perf has yet to make their call chains."""
+def read_records(
+    file: BinaryIO, path: Path, progress: Progress = untold, *, placed: bool = False
+) -> tuple[Header, Raw]:
+    """The head of a file and all its records; no samples where perf has yet to make their call chains.
+
+    `placed`: with `Raw.chunks`.
+    """
     header = read_header(file, str(path))
     tasks, chains = TaskReader(header, portion(progress, 0, _FIRST_PASS)), ChainGatherer()
     if any(source.attr.needs_unwinding for source in header.sources):
@@ -80,16 +87,18 @@ def read_records(file: BinaryIO, path: Path, progress: Progress = untold) -> tup
         reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
+        kept: tuple[Chunk, ...] = ()
         if tasks.inflated:
             file.seek(0)
             SampleReader(read_header(file, str(path)), gatherer, progress).run(file)
         else:
             count = len(tasks.chunks)
+            kept = tuple(tasks.chunks) if placed else ()
             while tasks.chunks:
                 gatherer.take(tasks.chunks.popleft())
                 progress(1 - len(tasks.chunks) / count)
         gatherer.finish()
-    return header, tasks.joined(spaces, gatherer)
+    return header, replace(tasks.joined(spaces, gatherer), chunks=kept)
 
 
 class SampleReader(RecordReader):
