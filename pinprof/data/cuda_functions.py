@@ -53,6 +53,15 @@ class Function:
     pool: int | None = None
     """The pool that memory comes from."""
 
+    @property
+    def arguments(self) -> tuple[int, ...]:
+        """All of them that a recording reads, ascending."""
+        places = (
+            self.size, self.rows, self.pointer, self.target, self.source, self.stated, self.stream, self.sizes,
+            self.pieces, self.properties, self.pool,
+        )  # fmt: skip
+        return tuple(sorted({place for place in places if place is not None}))
+
 
 READ_PIECES = 128
 """Sizes of a batched call that a recording reads at most."""

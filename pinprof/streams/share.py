@@ -1,4 +1,5 @@
-"""A copy of a capture to give to others: it reads the same, and holds no address of the kernel that it was recorded on.
+"""A copy of a capture to give to others: it reads the same, and holds no address of the kernel that it was recorded on,
+nor what older or interrupted recordings hold of the program's memory.
 
 Where the kernel lies in memory differs at every boot, and is kept from ordinary users, because attacks on the kernel
 need it. A capture made by root says it: in the table of the kernel's symbols, in every call chain that goes through the
@@ -71,6 +72,8 @@ def _copy(capture: Path, target: Path, scrubs: dict[str, Scrub]) -> None:
     for name in scrubs:
         (target / name).parent.mkdir(files.PRIVATE_FOLDER, exist_ok=True)
         files.copied(capture / name, target / name)
+    for name, scrub in scrubs.items():
+        scrub.blank(target / name)
     words = [np.zeros(0, np.uint64)]
     for name, scrub in scrubs.items():
         words += scrub.addresses(target / name)
