@@ -13,7 +13,7 @@ from pinprof.base.terminal import say
 
 if TYPE_CHECKING:
     from pinprof.compare.results import Difference
-    from pinprof.compare.runs import Run
+    from pinprof.compare.runs import ComparedRun
 
 FORMATS = ("text", "html", "json", "markdown", "folded")
 
@@ -96,7 +96,9 @@ def _sides(
     return old, new
 
 
-def _runs(old: Sequence[Path], new: Sequence[Path], reading: dict[str, Any]) -> tuple[list[Run], list[Run]]:
+def _runs(
+    old: Sequence[Path], new: Sequence[Path], reading: dict[str, Any]
+) -> tuple[list[ComparedRun], list[ComparedRun]]:
     """Every recording read and explained, one after the other: only what a comparison needs of each stays in memory."""
     from pinprof import read
     from pinprof.cli import pipeline

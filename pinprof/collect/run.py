@@ -25,7 +25,7 @@ _OURS = (CONTROL_VARIABLE, RANGES_VARIABLE, SCENARIO_VARIABLE)
 """Variables that another pinprof may have set, for itself."""
 
 
-class Run:
+class CollectorRun:
     """The tools of one recording, and what is noted around it."""
 
     def __init__(self, request: RecordRequest, directory: Path, places: ExitStack) -> None:
@@ -116,14 +116,14 @@ def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outc
     """Record the program; what the tools saw, kallsyms.gz and the log lie in the capture's directory then."""
     with ExitStack() as places:
         if not request.delay_s:
-            run = Run(request, directory, places)
+            run = CollectorRun(request, directory, places)
             with signals_held() as signals:
                 session = _recorded(run, run.program(signals), signals, told)
         else:
             with signals_held() as signals:
                 program = _after_delay(request, signals)
                 try:
-                    run = Run(replace(request, pid=program.pid), directory, places)
+                    run = CollectorRun(replace(request, pid=program.pid), directory, places)
                 except BaseException:
                     program.abandon()
                     Session(program, [], signals).until_gone()
@@ -133,7 +133,7 @@ def record(request: RecordRequest, directory: Path, told: Told = Told()) -> Outc
         return run.outcome(session.program, interrupted=session.interruptions > 0 and not request.pid)
 
 
-def _recorded(run: Run, program: Program, signals: HeldSignals, told: Told) -> Session:
+def _recorded(run: CollectorRun, program: Program, signals: HeldSignals, told: Told) -> Session:
     """A program and its tools, from their start to their end."""
     session = Session(program, run.tools, signals)
     try:

@@ -256,7 +256,7 @@ class GivenUp:
     """A time in which calls of a kind were recorded with less, since that would have cost the program too much."""
 
     kind: str
-    """One of cuda_functions.KINDS."""
+    """One of gpu_functions.KINDS."""
     untraced: bool
     """Whether they were not recorded at all; else they have no stacks."""
     start_ns: int

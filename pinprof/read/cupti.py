@@ -30,7 +30,7 @@ from pinprof.data.activity import (
     OpKind,
     PageFaultTable,
 )
-from pinprof.data.cuda_functions import COPIES, FUNCTIONS, Function
+from pinprof.data.gpu_functions import COPIES, FUNCTIONS, Function
 from pinprof.data.model import Capture, Int64, UInt8
 from pinprof.read.directory import Reading
 from pinprof.read.symbols.demangle import demangle

@@ -27,7 +27,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from pinprof.analyze import Analysis, analyze
+from pinprof.analyze import Run, analyze
 from pinprof.analyze.attribution.categories import CATEGORIES
 from pinprof.base.units import parse_bytes
 from pinprof.collect.native import perf_event as pe
@@ -155,7 +155,7 @@ def _rounds(raw: bytes, spec: EventSpec) -> Iterator[tuple[bytes, int]]:
         place += length
 
 
-def shares(analysis: Analysis, event: str) -> dict[str, float]:
+def shares(analysis: Run, event: str) -> dict[str, float]:
     """Cause → percent of an event."""
     capture, rows = analysis.capture, _rows(analysis, event)
     weight = np.bincount(analysis.attribution.leaf[rows], capture.samples.weight[rows], len(CATEGORIES))
@@ -169,7 +169,7 @@ def differences(ours: dict[str, float], theirs: dict[str, float]) -> list[tuple[
                   key=lambda one: -abs(one[0]))  # fmt: skip
 
 
-def compare(bounded: Analysis, whole: Analysis) -> float:
+def compare(bounded: Run, whole: Run) -> float:
     """Print what differs; the most points."""
     most = 0.0
     for event in EVENTS:
@@ -183,7 +183,7 @@ def compare(bounded: Analysis, whole: Analysis) -> float:
     return most
 
 
-def _amounts(analysis: Analysis, event: str) -> tuple[int, int]:
+def _amounts(analysis: Run, event: str) -> tuple[int, int]:
     """How many samples an event has, and what they weigh."""
     rows = _rows(analysis, event)
     return int(np.count_nonzero(rows)), int(analysis.capture.samples.weight[rows].sum())
@@ -215,7 +215,7 @@ def main() -> int:
     return int(not kept or most > MOST_POINTS or live.growth > MOST_GROWTH)
 
 
-def _rows(analysis: Analysis, event: str) -> NDArray[np.bool_]:
+def _rows(analysis: Run, event: str) -> NDArray[np.bool_]:
     numbers = [number for number, one in enumerate(analysis.capture.events) if one.name.split("/")[0] == event]
     return np.isin(analysis.capture.samples.event, numbers)
 

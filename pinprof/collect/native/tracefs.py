@@ -207,7 +207,7 @@ def _defined(root: Path, group: str, sites: Sequence[tuple[Site, str]]) -> dict[
 def fetched(site: Site) -> str:
     """What is read when a function is entered, as a definition says it.
 
-    An array of fewer sizes than are read (cuda_functions.READ_PIECES) is read beyond its end, so how many there are is
+    An array of fewer sizes than are read (gpu_functions.READ_PIECES) is read beyond its end, so how many there are is
     read as well: what lies beyond reaches no file (batches.py). Where an argument is not read, the stack pointer
     stands. This module has what it needs in itself, since the collector is started while the program waits.
     """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pinprof.base.columns import packed
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.cuda_functions import READ_PIECES
+from pinprof.data.gpu_functions import READ_PIECES
 from pinprof.data.model import Bool, Int32, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf.addresses import GUEST, address_chains

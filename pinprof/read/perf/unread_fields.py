@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pinprof.data.cuda_functions import FUNCTIONS, READ_PIECES, Function, plain_name
+from pinprof.data.gpu_functions import FUNCTIONS, READ_PIECES, Function, plain_name
 from pinprof.data.model import NO_NODE, Bool, Int64, UInt64
 from pinprof.read.perf import records as rec
 from pinprof.read.perf import wakeups

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pinprof.base.columns import pack, unpack
 from pinprof.base.lazy_dataclass import dataclass
-from pinprof.data.cuda_functions import FUNCTIONS, LINKED_RUNTIME, plain_name
+from pinprof.data.gpu_functions import of_vendor
 from pinprof.data.model import NO_NODE, Bool, Capture, FrameTable, Int32, Int64, StackTable, UInt64
 
 NO_LINE = -1
@@ -18,8 +17,6 @@ _CALLERS = (12, 6, 3)
 _CERTAIN, _USUAL = 0.9, 0.05
 """The part of what is known of callers that decides for a line, and that a line needs to be one of several."""
 _FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_CUDA = ("libcuda.", "libcudart.")
-_LINKED_RUNTIME = re.compile(LINKED_RUNTIME)
 
 Callers = tuple[tuple[str, str], ...]
 """Native functions with their libraries, innermost first."""
@@ -116,7 +113,7 @@ def callers_of(native: StackTable, node: int, loops: Sequence[bool]) -> Callers:
         name, library = frames.function[frame], frames.dsos[int(frames.dso[frame])].name
         if loops[frame] or name.startswith("py::") or library == "[unknown]":
             break
-        if library.startswith(_CUDA) or _LINKED_RUNTIME.fullmatch(name) or plain_name(name) in FUNCTIONS:
+        if of_vendor(name, library):
             callers.clear()
             continue
         callers.append((name, library))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pinprof.base.errors import FormatError
-from pinprof.data.cuda_functions import FUNCTIONS, READ_PIECES
+from pinprof.data.gpu_functions import FUNCTIONS, READ_PIECES
 from pinprof.data.model import Capture
 from pinprof.read import read
 from pinprof.read.perf import data, program_memory, unread_fields
