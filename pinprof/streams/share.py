@@ -1,11 +1,11 @@
-"""A copy of a capture to give to others: it reads the same, and holds no address of the kernel that it was recorded on,
-nor what older or interrupted recordings hold of the program's memory.
+"""A copy of a capture to give to others: it reads the same, and holds no address of the kernel that it was recorded on.
 
 Where the kernel lies in memory differs at every boot, and is kept from ordinary users, because attacks on the kernel
 need it. A capture made by root says it: in the table of the kernel's symbols, in every call chain that goes through the
 kernel, and in what other tools noted. The copy is made of the same files without the table and the logs; every address
-of the kernel is moved, neighbours together, so that functions keep their names, their order and their distances. A
-capture with a file of which no stream says how that is done is not copied.
+of the kernel is moved, neighbours together, so that functions keep their names, their order and their distances. What
+older or interrupted recordings hold of the program's memory is overwritten. A capture with a file of which no stream
+says how that is done is not copied.
 """
 
 from __future__ import annotations
