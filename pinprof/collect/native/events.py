@@ -50,6 +50,8 @@ class EventSpec:
     """`enable` leaves it off: something else switches it on when it is wanted."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
+    batched: bool = False
+    """Its samples go on with sizes of a batch (batches.py)."""
     path: str = ""
     """A file whose name's address the kernel wants in `config1` (the uprobe PMU)."""
 
@@ -126,7 +128,8 @@ def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
         ):
             spec = event(f"{name}/{kind}", pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
             spec = spec if name == CALL_LEAVE else spec.having(wakeup=_CALLS_AT_ONCE)
-            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE))
+            batched = points.batched and name != CALL_LEAVE
+            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE, batched=batched))
     return specs
 
 

@@ -75,6 +75,18 @@ def load(
         recording = perf_data.load(path)
     except PinprofError as error:
         return CudaCalls(Activity(SOURCE), (f"CUDA calls can't be read: {error.problem}",))
+    return calls_of(recording, resolver, given_up, before, callers=callers)
+
+
+def calls_of(
+    recording: perf_data.Recording,
+    resolver: Resolver,
+    given_up: Sequence[GivenUp] = (),
+    before: Known = NOBODY,
+    *,
+    callers: bool = True,
+) -> CudaCalls:
+    """The same of a recording that is read."""
     raw = recording.raw
     names, kinds = ([source.name.partition("/")[part] for source in recording.header.sources] for part in (0, 2))
     if _ENTER not in names or _LEAVE not in names or not len(raw.payload):

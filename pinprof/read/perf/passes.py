@@ -61,12 +61,14 @@ class Raw:
     corrupt_bytes: int
     timed: bool
     """Whether samples carry times."""
+    chunks: tuple[Chunk, ...] = ()
+    """Where the samples lie in the file, if that was asked for; none where some are compressed."""
 
 
 def read_records(
-    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False
+    file: BinaryIO, path: Path, progress: Progress = untold, *, as_recorded: bool = False, placed: bool = False
 ) -> tuple[Header, Raw]:
-    """The head of a file and all its records.
+    """The head of a file and all its records; `placed`: with where its samples lie (`Raw.chunks`).
 
     Where perf has yet to make the samples' call chains there are no samples, or with `as_recorded` those without them.
     """
@@ -85,16 +87,18 @@ def read_records(
         reduce, ahead = workers.reducing(spaces, tasks.deferred, chains)
         gatherer = SampleGatherer(reduce, ahead, tasks.samples, chains)
         progress = portion(progress, _FIRST_PASS, _BOTH_PASSES)
+        kept: tuple[Chunk, ...] = ()
         if tasks.inflated:
             file.seek(0)
             SampleReader(read_header(file, str(path)), gatherer, progress).run(file)
         else:
             count = len(tasks.chunks)
+            kept = tuple(tasks.chunks) if placed else ()
             while tasks.chunks:
                 gatherer.take(tasks.chunks.popleft())
                 progress(1 - len(tasks.chunks) / count)
         gatherer.finish()
-    return header, tasks.joined(spaces, gatherer)
+    return header, replace(tasks.joined(spaces, gatherer), chunks=kept)
 
 
 class SampleReader(RecordReader):
