@@ -100,6 +100,11 @@ class Interpreter:
                     thread.asked = _MOST_ASKED
         return names
 
+    @property
+    def windows(self) -> dict[int, tuple[int, int]]:
+        """Thread id → between which two moments the last look saw it."""
+        return {thread.tid: thread.seen.window for thread in self._threads.values()}
+
     def list_threads(self) -> None:
         """Walk along the interpreters and their threads."""
         layout, pid = self._layout, self.pid

@@ -36,6 +36,8 @@ class _Thread(ctypes.Structure):
         ("places", ctypes.POINTER(ctypes.c_uint64)),
         ("depth", ctypes.c_uint32),
         ("state", ctypes.c_int32),
+        ("begun", ctypes.c_uint64),
+        ("ended", ctypes.c_uint64),
     )
 
 
@@ -63,6 +65,11 @@ class Seen:
     def state(self) -> int:
         """NOT_SEEN, AS_BEFORE, ANOTHER."""
         return int(self._thread.state)
+
+    @property
+    def window(self) -> tuple[int, int]:
+        """Between which two moments it was seen so."""
+        return self._thread.begun, self._thread.ended
 
     @property
     def depth(self) -> int:

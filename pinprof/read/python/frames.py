@@ -32,7 +32,7 @@ from pinprof.lazy_dataclass import dataclass
 from pinprof.model import LONGEST_NAME, NO_NODE, READY, USER, Bool, Capture, Dso, FrameTable, Int32, Int64, StackTable
 from pinprof.read.assembly import StackBuilder
 from pinprof.read.python import stacks as python_stacks
-from pinprof.read.python.call_lines import with_lines
+from pinprof.read.python.call_lines import settle_samples, with_lines
 from pinprof.read.python.matching import CERTAIN, NEARER, NONE, UNDECIDED, Matched, ThreadSamples, match
 from pinprof.read.python.roots import Roots
 from pinprof.read.python.stacks import NO_STACK, PythonFrame, PythonStacks
@@ -96,10 +96,11 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
         return capture.with_notes(*notes)
     capture, moved = wakers_among_samples(capture)
     seen, how = _python_of(capture, stacks, kinds)
+    capture, said = _with_call_lines(capture, stacks, seen, how)
     made = _Grafting(capture, stacks, kinds, keep_interpreter=keep_interpreter).run(seen)
-    notes += _notes(capture, stacks, how, made.named, trampolines=trampolines)
+    notes += [*_notes(capture, stacks, how, made.named, trampolines=trampolines), *said]
     grafted = replace(
-        _with_call_lines(capture, stacks, np.where(how == CERTAIN, seen, np.int32(NO_STACK))),
+        capture,
         samples=replace(capture.samples, stack=made.node),
         stacks=made.table,
         threads=with_python_names(capture, stacks),
@@ -108,13 +109,19 @@ def settle(capture: Capture, stacks_file: Path | None, *, keep_interpreter: bool
     return wakers_apart(grafted, moved).with_notes(*notes)
 
 
-def _with_call_lines(capture: Capture, stacks: PythonStacks, seen: Int32) -> Capture:
-    """The capture with Python's lines as sites of its CUDA calls; `seen`: per sample its Python stack, if certain."""
+def _with_call_lines(
+    capture: Capture, stacks: PythonStacks, seen: Int32, how: UInt8
+) -> tuple[Capture, tuple[str, ...]]:
+    """The capture with Python's lines as sites of its CUDA calls, and what must be said about them.
+
+    `seen` and `how`, of the samples, follow what calls say of those inside them.
+    """
     activity, native = capture.activity, capture.call_stacks
     if activity is None or native is None or not stacks.threads:
-        return capture
-    calls = with_lines(activity.calls, native, _kinds(native.frames).loop, capture, stacks, seen)
-    return replace(capture, activity=replace(activity, calls=calls))
+        return capture, ()
+    found = with_lines(activity.calls, native, _kinds(native.frames).loop, stacks)
+    settle_samples(found, capture.samples, stacks, seen, how)
+    return replace(capture, activity=replace(activity, calls=found.calls)), found.notes
 
 
 @dataclass(frozen=True)

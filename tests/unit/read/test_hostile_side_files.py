@@ -44,7 +44,18 @@ SEGMENT = {
 }  # fmt: skip
 """Of py-spy."""
 LOOKED = SEGMENT | {
-    "threads": [{"pid": 7, "tid": 9, "name": "T", "times": [1, 2], "lasts": [0, 5], "stacks": [0, -1]}],
+    "threads": [
+        {
+            "pid": 7,
+            "tid": 9,
+            "name": "T",
+            "times": [1, 2],
+            "lasts": [0, 5],
+            "stacks": [0, -1],
+            "begun": [-2],
+            "took": [3],
+        }
+    ],
     "looks": {"7": [1, 2]},
 }
 ROW = {"measure": "memcpy.host", "size_bytes": 1 << 20, "median_ns": 5e4, "low_ns": 4e4, "high_ns": 6e4}
@@ -75,6 +86,8 @@ def see_stacks(path: Path) -> None:
     for pid, tid in found.threads:
         times, stacks, _ = found.looks(pid, tid)
         assert len(times) == len(stacks)
+        begun, ended, seen = found.windows(pid, tid)
+        assert len(begun) == len(ended) == len(seen)
         for stack in set(stacks.tolist()):
             assert all(frame < len(found.frames) for frame in found.chain(stack))
     for pid, tid in found.changes:

@@ -47,6 +47,26 @@ def test_where_two_segments_overlap_the_later_one_counts(tmp_path: Path) -> None
     assert len(load(path).frames) == 2, "what both have is kept once"
 
 
+def looked(**more: Any) -> dict[str, Any]:
+    thread = {"pid": 7, "tid": 9, "name": "T", "times": [5000, 4000], "lasts": [2000, 0], "stacks": [0, 1]}
+    return one(1000, [], []) | {"threads": [thread | more], "looks": {"7": [1, 4, 1, 1, 2]}}
+
+
+def test_a_look_says_between_which_moments_it_saw_a_thread(tmp_path: Path) -> None:
+    path = write(tmp_path / "stacks", looked(begun=[-3, 0, 2, -1], took=[5, 0, 4, 12]))
+    begun, ended, stack = load(path).windows(7, 9)
+    assert (begun.tolist(), ended.tolist(), stack.tolist()) == ([5700, 8200, 9900], [6200, 8600, 11_100], [0, 0, 1])
+    assert load(path).looks(7, 9).time.tolist() == [6000, 8000, 10_000], "the second one did not see it"
+    begun, ended, _ = load(write(path, looked())).windows(7, 9)
+    assert begun.tolist() == ended.tolist() == [6000, 7000, 8000, 10_000], "older recordings know a moment alone"
+    for more in (
+        {"begun": [1], "took": [1, 1]},
+        {"begun": [1] * 9, "took": [1] * 9},
+        {"begun": [1 << 40], "took": [1]},
+    ):
+        assert load(write(path, looked(**more))).damaged
+
+
 def test_a_file_cut_off_or_damaged_gives_what_is_whole(tmp_path: Path) -> None:
     path = write(tmp_path / "stacks", one(1000, [10], [0]), one(2000, [10], [1]))
     whole = path.read_bytes()
