@@ -8,8 +8,8 @@
  * caller, a frame that ended belongs to its frame object, and the outermost frame is that of C. Then the look begins
  * again.
  *
- * A look that is done asks once more, for a few words alone, whether the thread is still there, and notes between which
- * two moments that was: a thread that spent all of the time between them in one call was seen in that call.
+ * A look that is done asks once more, for a few words alone, whether the thread is still there, and notes the moments
+ * before, between and after both: whatever the thread was in at the middle one, it was seen in that.
  *
  * Sources: Include/internal/pycore_frame.h and Python/ceval.c of CPython 3.11 to 3.15.
  */
@@ -64,7 +64,7 @@ struct thread {
     struct place *places; /* innermost first */
     uint32_t depth;
     int32_t state;
-    uint64_t begun, ended; /* between which it was seen there */
+    uint64_t since, begun, ended; /* seen there between the first two, and again between the last two */
     uint32_t capacity, pages;
     uint64_t looks;
     struct page page[REMEMBERED]; /* in the order in which a look comes to them */
@@ -238,7 +238,7 @@ static int look_at(struct process *p, struct thread *t)
     p->look = ++t->looks;
     for (int attempt = 0; attempt < ATTEMPTS && result == TORN; attempt++) {
         uint32_t depth;
-        t->begun = now_ns(), p->pages = 0;
+        t->since = t->begun = now_ns(), p->pages = 0;
         memcpy(p->page, t->page, t->pages * sizeof *t->page);
         if (t->pages)
             read_pages(p, t->pages); /* one that has gone hides those after it */

@@ -17,7 +17,7 @@ from pinprof.collect.python_frames.code import Code, are_still, bytecode_copy, i
 from pinprof.collect.python_frames.layout import Layout
 from pinprof.collect.python_frames.memory import Gather, Gone, read, word
 from pinprof.collect.python_frames.names import NAMED_BY_INTERPRETER, thread_name
-from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Reader, Seen
+from pinprof.collect.python_frames.reader import ANOTHER, NOT_SEEN, Places, Reader, Seen, Window
 from pinprof.lazy_dataclass import dataclass
 
 NO_STACK = -1
@@ -101,8 +101,8 @@ class Interpreter:
         return names
 
     @property
-    def windows(self) -> dict[int, tuple[int, int]]:
-        """Thread id → between which two moments the last look saw it."""
+    def windows(self) -> dict[int, Window]:
+        """Thread id → when the last look saw it."""
         return {thread.tid: thread.seen.window for thread in self._threads.values()}
 
     def list_threads(self) -> None:

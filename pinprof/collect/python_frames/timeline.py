@@ -15,6 +15,7 @@ from typing import Any
 
 from pinprof import files
 from pinprof.collect.python_frames.interpreter import UNKNOWN, Tables
+from pinprof.collect.python_frames.reader import Window
 from pinprof.lazy_dataclass import dataclass
 
 _WINDOW_STEP_NS, _MOST_STEPS = 100, 10_000_000
@@ -31,17 +32,15 @@ class _Runs:
     stack: list[int] = field(default_factory=list)
     first_look: int = 0
     """Its number among its process's; from here on there are windows."""
-    begun: array[int] = field(default_factory=lambda: array("i"))
-    """After the time of the look, in steps,"""
-    took: array[int] = field(default_factory=lambda: array("i"))
-    """and how many steps it took; 0 for a look that did not see it."""
+    windows: tuple[array[int], ...] = field(default_factory=lambda: tuple(array("i") for _ in range(3)))
+    """Steps from the look's time to `begun_ns`, from `since_ns` to that, and from that to `ended_ns`; nothing but 0 for
+    a look that did not see it."""
 
-    def within(self, look: int, begun: int, took: int) -> None:
+    def within(self, look: int, *steps: int) -> None:
         """Note the window of a look; those since the last one did not see it."""
-        missed = bytes(self.took.itemsize * (look - self.first_look - len(self.took)))
-        for column, value in ((self.begun, begun), (self.took, took)):
-            column.frombytes(missed)
-            column.append(value)
+        missed = look - self.first_look - len(self.windows[0])
+        for column, value in zip(self.windows, steps, strict=True):
+            column.extend([0] * missed + [value])
 
     def saw(self, stack: int, time_ns: int) -> None:
         if self.stack and self.stack[-1] == stack:
@@ -75,10 +74,10 @@ class Timeline:
         stacks: Iterable[tuple[int, int]],
         time_ns: int,
         due_ns: int,
-        windows: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+        windows: Mapping[int, Window] = MappingProxyType({}),
     ) -> None:
-        """Note a look at all threads of a process, and when this process was to wake for it; `windows`: between which
-        moments it saw each thread.
+        """Note a look at all threads of a process, and when this process was to wake for it; `windows`: when it saw
+        each thread.
         """
         look = (time_ns - self.start_ns) // 1000
         number = len(self._looks.setdefault(pid, []))
@@ -92,11 +91,12 @@ class Timeline:
                 time = self.start_ns + look * 1000
                 runs.saw(stack, time)
                 if tid in windows:
-                    begun, ended = windows[tid]
-                    first, end = begun // _WINDOW_STEP_NS, -(-ended // _WINDOW_STEP_NS)
-                    after, took = first - time // _WINDOW_STEP_NS, max(end - first, 1)
-                    if max(abs(after), took) <= _MOST_STEPS:  # a machine that stood still saw nothing for certain
-                        runs.within(number, after, took)
+                    since, begun, ended = windows[tid]
+                    place = begun // _WINDOW_STEP_NS
+                    after, before = place - time // _WINDOW_STEP_NS, place - since // _WINDOW_STEP_NS
+                    took = max(-(-ended // _WINDOW_STEP_NS) - place, 1)
+                    if max(abs(after), before, took) <= _MOST_STEPS:  # a machine that stood still saw nothing
+                        runs.within(number, after, before, took)
 
     def to_json(self, end_ns: int) -> dict[str, Any]:
         """The segment as it is stored; see read/python/stacks.py."""
@@ -116,7 +116,7 @@ class Timeline:
                     "times": _differences([self.start_ns, *runs.first]),
                     "lasts": [last - first for first, last in zip(runs.first, runs.last, strict=True)],
                     "stacks": runs.stack,
-                    **({"begun": runs.begun.tolist(), "took": runs.took.tolist()} if (pid, tid) in timed else {}),
+                    **({"windows": [column.tolist() for column in runs.windows]} if (pid, tid) in timed else {}),
                 }
                 for (pid, tid), runs in self._threads.items()
             ],
@@ -129,7 +129,7 @@ class Timeline:
         """The threads whose windows are kept."""
         kept: set[tuple[int, int]] = set()
         for pid in self._looks:
-            mine = [thread for thread, runs in self._threads.items() if thread[0] == pid and runs.took]
+            mine = [thread for thread, runs in self._threads.items() if thread[0] == pid and runs.windows[0]]
             mine.sort(key=lambda thread: -len(self._threads[thread].stack))
             kept.update(mine[:_MOST_WINDOWS])
         return kept

@@ -1,11 +1,14 @@
 """Which line of Python each CUDA call was made from, by looks at its thread.
 
-A look says the line of a call if the thread was in the call from the look's beginning to its end (stacks.py). Most
-calls are too short for that. They have the line in which looks saw calls like them: of one CUDA function with the same
-native callers, of the same size, and, since long calls are seen most and would hide short ones, not much longer. Where
-looks saw these in several lines, one after another, a call has the line of those before and after it in its thread;
-where the lines take turns, or too few such calls were seen, its line stays open. A line that merely runs before and
-after a call says nothing: it may be one that waits or computes for long.
+A look says the line of a call if it read the thread within the call. It reads it twice (stacks.py): where both readings
+found it in one place, it was there at the moment between them too, unless it may have gone round and come back, for
+which there must be time from one call of it to the next.
+
+Few calls are met by a look. The others have the line in which looks saw calls like them: of one CUDA function with the
+same native callers, of the same size, and, since long calls are seen most and would hide short ones, not much longer.
+Where looks saw these in several lines, one after another, a call has the line of those before and after it in its
+thread; where the lines take turns, or too few such calls were seen, its line stays open. A line that merely runs before
+and after a call says nothing: it may be one that waits or computes for long.
 
 A line counts as in `own_code`: the innermost one of the program's own code, else the innermost library line. A line of
 C or C++ that is the program's own, and was called by Python, is the one; a line that called Python is not. What stays
@@ -27,10 +30,11 @@ from pinprof.own_code import library_part
 from pinprof.read.by_thread import threads
 from pinprof.read.python.matching import CERTAIN, NONE, UNDECIDED
 from pinprof.read.python.native_callers import Callers, callers_of
-from pinprof.read.python.stacks import NO_STACK, PythonStacks
+from pinprof.read.python.stacks import NO_STACK, PythonStacks, Windows
 from pinprof.units import format_counted, format_share
 
 _NO_LINE = -1
+_NEVER = 1 << 62
 _FEWEST = 5
 """Calls that were seen: so many in one line tell that of calls like them."""
 _FOR_EACH_CHANGE = 16
@@ -159,19 +163,35 @@ def _looked(calls: ApiCallTable, stacks: PythonStacks, line_of: Int32) -> tuple[
     """
     seen, looked = np.full(len(calls), NO_STACK, np.int32), np.zeros(len(calls), np.bool_)
     for rows in threads(calls.pid, calls.tid):
-        begun, ended, stack = stacks.windows(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
-        if not len(stack):
+        windows = stacks.windows(int(calls.pid[rows[0]]), int(calls.tid[rows[0]]))
+        if not len(windows.stack):
             continue
         looked[rows] = True
-        first = np.searchsorted(begun, calls.start_ns[rows])
-        last = np.searchsorted(ended, calls.end_ns[rows], side="right") - 1
+        rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
+        within, call = _within(windows, calls.start_ns[rows], calls.end_ns[rows])
+        if not len(call):
+            continue
+        stack = windows.stack[within]
         line = line_of[stack]
         changes = np.append(0, np.cumsum(line[1:] != line[:-1]))
-        inside = np.flatnonzero(last >= first)
-        first, last = first[inside], last[inside]
+        first = np.flatnonzero(np.append(True, call[1:] != call[:-1]))
+        last = np.append(first[1:], len(call)) - 1
         certain = (changes[first] == changes[last]) & (line[first] != _NO_LINE)
-        seen[rows[inside[certain]]] = stack[first[certain]]
+        seen[rows[call[first[certain]]]] = stack[first[certain]]
     return seen, looked
+
+
+def _within(windows: Windows, start: Int64, end: Int64) -> tuple[Int64, Int64]:
+    """The looks that saw a thread in one of its calls, and in which."""
+    since, begun, ended, _ = windows
+    call = np.searchsorted(start, begun, side="right") - 1
+    look = np.flatnonzero(call >= 0)
+    call, since, begun, ended = call[look], since[look], begun[look], ended[look]
+    apart = np.append(np.append(_NEVER, np.diff(start)), _NEVER)
+    came_back = ended - since >= np.minimum(apart[call], apart[call + 1])
+    twice = (since < begun) & (begun <= end[call])
+    inside = (ended <= end[call]) | (twice & ((since >= start[call]) | ~came_back))
+    return look[inside], call[inside]
 
 
 def _alike(calls: ApiCallTable, callers: Int64) -> Int64:

@@ -7,9 +7,11 @@ Gzip members one after another, each a line of JSON, a segment of the recording.
     frames              [[function, file, line]], line 0 where unknown
     stacks              [[caller, frame]]: a prefix tree, caller -1 for the outermost; callers come first
     threads             [{pid, tid, name, times, lasts, stacks}]: stacks, -1 for none, each seen from one time on
-                        (differences after `start_ns`) to that of `lasts` (ns after it); of some threads `begun` and
-                        `took`: for each look from the first that saw it on, how long after its time it began to read
-                        the thread, and for how long, in steps of 100 ns; 0 where it did not see it
+                        (differences after `start_ns`) to that of `lasts` (ns after it); of some threads `windows`,
+                        three columns with an entry for each look from the first that saw it on, in steps of 100 ns: how
+                        long after the look's time a moment was between two readings of the thread that found it in the
+                        same place, how long before it the first one began (0 for a single reading, which began then),
+                        and how long after it the last one ended (0 for a look that did not see it)
     looks               {pid: differences of times after `start_ns` in µs}: when the process was looked at
     lags                {pid: µs}: how long before each look the reader was to wake for it
     unnamed_threads     threads whose kernel id is not known (CPython before 3.11)
@@ -49,8 +51,7 @@ _THREAD = Record(
     {"pid": _ID, "tid": _ID, "name": TEXT, "times": _STEPS, "stacks": Column(NO_STACK, _NUMBER)},
     optional={
         "lasts": _STEPS,
-        "begun": Column(-_MOST_STEPS, _MOST_STEPS),
-        "took": Column(0, _MOST_STEPS),
+        "windows": Row((Column(-_MOST_STEPS, _MOST_STEPS), Column(0, _MOST_STEPS), Column(0, _MOST_STEPS))),
     },
 )
 _SEGMENT = Record(
@@ -74,9 +75,12 @@ PythonFrame = tuple[str, str, int]
 
 
 class Windows(NamedTuple):
-    """Between which two moments each look saw a thread, and in which stack; ascending columns of one length."""
+    """When looks saw a thread, and in which stack: ascending columns of one length."""
 
+    since: Int64
+    """Between this and `begun` it was seen,"""
     begun: Int64
+    """and in the same place between this and `ended`; only there if both are the same."""
     ended: Int64
     stack: Int32
 
@@ -101,8 +105,8 @@ class Runs:
     """When its process was looked at."""
     due: Int64
     """When the reader was to wake for each look."""
-    window: tuple[Int64, Int64] | None = None
-    """When each look began and ended to read it; two equal times for one that did not see it."""
+    window: tuple[Int64, Int64, Int64] | None = None
+    """`since`, `begun` and `ended` of each look; the last two are the same for one that did not see it."""
 
     def _seen(self) -> tuple[Bool, Int32]:
         """Which looks saw it, and in which stack."""
@@ -110,7 +114,7 @@ class Runs:
         seen = row >= 0
         seen[seen] = self.looked[seen] <= self.last[row[seen]]
         if self.window is not None:
-            seen &= self.window[0] < self.window[1]
+            seen &= self.window[1] < self.window[2]
         return seen, self.stack[row[seen]]
 
     def looks(self) -> Looks:
@@ -121,8 +125,8 @@ class Runs:
     def windows(self) -> Windows:
         """When they did; of recordings that do not say so, and of threads that they do not say it of, the moments."""
         seen, stack = self._seen()
-        begun, ended = self.window or (self.looked, self.looked)
-        return Windows(begun[seen], ended[seen], stack)
+        since, begun, ended = self.window or (self.looked,) * 3
+        return Windows(since[seen], begun[seen], ended[seen], stack)
 
 
 @dataclass
@@ -212,11 +216,12 @@ class PythonStacks:
 
     def windows(self, pid: int, tid: int) -> Windows:
         """When exactly looks saw a thread."""
-        none = Windows(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.int32))
-        parts = [none, *(runs.windows() for runs in self.threads.get((pid, tid), ()))]
-        begun, ended, stack = (np.concatenate(column) for column in zip(*parts, strict=True))
-        order = np.argsort(begun, kind="stable")
-        return Windows(begun[order], ended[order], stack[order])
+        none = np.zeros(0, np.int64)
+        parts = [Windows(none, none, none, np.zeros(0, np.int32))]
+        parts += [runs.windows() for runs in self.threads.get((pid, tid), ())]
+        columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
+        order = np.argsort(columns[1], kind="stable")
+        return Windows(*(column[order] for column in columns))
 
 
 def load(path: Path) -> PythonStacks:
@@ -281,18 +286,21 @@ def _take(
     loaded.unnamed_threads = max(loaded.unnamed_threads, raw["unnamed_threads"])
 
 
-def _window(thread: Mapping[str, Any], looked: Int64, times: Int64) -> tuple[Int64, Int64] | None:
+def _window(thread: Mapping[str, Any], looked: Int64, times: Int64) -> tuple[Int64, Int64, Int64] | None:
     """Per look of its process when it read a thread, if that is said."""
-    if not {"begun", "took"} <= thread.keys() or not len(times):
+    if "windows" not in thread or not len(times):
         return None
-    begun, took = (np.array(thread[name], np.int64) for name in ("begun", "took"))
+    after, before, took = (np.array(column, np.int64) for column in thread["windows"])
     first = int(np.searchsorted(looked, times[0]))
-    if len(begun) != len(took) or first + len(took) > len(looked):
+    mine = slice(first, first + len(took))
+    if not len(after) == len(before) == len(took) == len(looked[mine]):
         raise ValueError("numbers of looks at a thread do not match")
-    window = looked // _WINDOW_STEP_NS * _WINDOW_STEP_NS, looked // _WINDOW_STEP_NS * _WINDOW_STEP_NS
-    for moment, steps in zip(window, (begun, begun + took), strict=True):
-        moment[first : first + len(took)] += _WINDOW_STEP_NS * steps
-    return window
+    moment = looked // _WINDOW_STEP_NS * _WINDOW_STEP_NS
+    moment[mine] += _WINDOW_STEP_NS * after
+    since, ended = moment.copy(), moment.copy()
+    since[mine] -= _WINDOW_STEP_NS * before
+    ended[mine] += _WINDOW_STEP_NS * took
+    return since, moment, ended
 
 
 def _lags(raw: Any, count: int) -> Int64:

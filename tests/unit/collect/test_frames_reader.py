@@ -109,16 +109,16 @@ def test_a_stack_is_not_seen_where_memory_ends_or_frames_never_do() -> None:
 
 
 @pytest.mark.parametrize("layout", [NEWEST, *layouts._FIXED.values()], ids=lambda layout: str(layout.version))
-def test_a_look_knows_between_which_moments_it_saw_a_thread(layout: Layout) -> None:
+def test_a_look_knows_when_it_saw_a_thread(layout: Layout) -> None:
     memory = Memory(layout)
     outermost = memory.frame(2 * PAGE, 0, 0, OF_C) if layout.version > (3, 11) else 0
     memory.innermost(memory.frame(3 * PAGE, 80, outermost))
     before = time.monotonic_ns()
     memory.look()
-    begun, ended = memory.seen.window
-    assert before < begun < ended < time.monotonic_ns()
+    since, begun, ended = memory.seen.window
+    assert before < since < begun < ended < time.monotonic_ns(), "twice in one place"
     memory.look()
-    assert memory.seen.window[0] > ended, "each look has its own"
+    assert memory.seen.window.since_ns > ended, "each look has its own"
 
 
 def test_a_thread_that_left_is_said_to_have() -> None:

@@ -52,8 +52,7 @@ LOOKED = SEGMENT | {
             "times": [1, 2],
             "lasts": [0, 5],
             "stacks": [0, -1],
-            "begun": [-2],
-            "took": [3],
+            "windows": [[-2], [1], [3]],
         }
     ],
     "looks": {"7": [1, 2]},
@@ -86,8 +85,7 @@ def see_stacks(path: Path) -> None:
     for pid, tid in found.threads:
         times, stacks, _ = found.looks(pid, tid)
         assert len(times) == len(stacks)
-        begun, ended, seen = found.windows(pid, tid)
-        assert len(begun) == len(ended) == len(seen)
+        assert len(set(map(len, found.windows(pid, tid)))) == 1
         for stack in set(stacks.tolist()):
             assert all(frame < len(found.frames) for frame in found.chain(stack))
     for pid, tid in found.changes:

@@ -29,12 +29,12 @@ CALLED = ("_start@python3", "PyEval@python3", "work@extension", "cudaMemcpy@libc
 CALLS = ("_start@app", "work@app", "PyEval@python3", "copy@libtorch.so", "cudaMemcpy@libcudart.so.13")
 
 
-def python(looks: Sequence[tuple[float, int]], tid: int = PID, window_ns: int = 0) -> PythonStacks:
-    """Stacks that looks saw: (time in ms, number of the stack); each look began and ended `window_ns` beside it."""
+def python(looks: Sequence[tuple[float, int]], tid: int = PID, before_ns: int = 0, after_ns: int = 0) -> PythonStacks:
+    """Stacks that looks saw: (time in ms, number of the stack); each began and ended so long before and after that."""
     times = np.array([round(time * MS) for time, _ in looks], np.int64)
     stacks = PythonStacks(list(FRAMES), [(NO_STACK, 0), (NO_STACK, 1), (0, 2)], uncertainty_ns=MS // 2)
-    stack, window = np.array([stack for _, stack in looks], np.int32), (times - window_ns, times + window_ns)
-    stacks.threads[PID, tid] = [Runs(times, times, stack, times, times, window if window_ns else None)]
+    stack, window = np.array([stack for _, stack in looks], np.int32), (times - before_ns, times, times + after_ns)
+    stacks.threads[PID, tid] = [Runs(times, times, stack, times, times, window if after_ns else None)]
     return stacks
 
 
@@ -90,10 +90,20 @@ def test_the_innermost_line_of_the_programs_own_code_counts() -> None:
     assert sites([(10, 20, NATIVE)], python([(12, TO_BELOW_8)])) == ["step (train.py:8)"]
 
 
-def test_a_look_that_began_before_a_call_or_ended_after_it_saw_none_of_it() -> None:
-    calls = [(10.0, 10.004, NATIVE)]
-    for time, seen in ((10.002, "step (train.py:8)"), (10.0005, "native (lib)"), (10.0035, "native (lib)")):
-        assert sites(calls, python([(time, STEP_8)], window_ns=1000)) == [seen]
+def test_a_look_saw_a_call_that_it_read_the_thread_in() -> None:
+    line, none = "step (train.py:8)", "native (lib)"
+    for time, seen in ((10.002, line), (9.9995, none), (10.0035, none)):
+        assert sites([(10.0, 10.004, NATIVE)], python([(time, STEP_8)], after_ns=1000)) == [seen], "a single reading"
+
+
+def test_a_look_that_saw_a_thread_in_one_place_before_and_after_a_moment_saw_it_then() -> None:
+    line, none = "step (train.py:8)", "native (lib)"
+    for time, seen in ((10.001, line), (9.999, none), (10.005, none)):
+        assert sites([(10.0, 10.004, NATIVE)], python([(time, STEP_8)], before_ns=4000, after_ns=4000)) == [seen]
+    # Twenty microseconds are enough to go round a loop that calls every fifteen.
+    calls = [(start, start + 0.003, NATIVE) for start in (9.985, 10.0, 10.015)]
+    for before, seen in ((4000, line), (16_000, none)):
+        assert sites(calls, python([(10.001, STEP_8)], before_ns=before, after_ns=4000)) == [none, seen, none]
 
 
 def test_looks_that_disagree_within_one_call_say_nothing() -> None:

@@ -52,19 +52,16 @@ def looked(**more: Any) -> dict[str, Any]:
     return one(1000, [], []) | {"threads": [thread | more], "looks": {"7": [1, 4, 1, 1, 2]}}
 
 
-def test_a_look_says_between_which_moments_it_saw_a_thread(tmp_path: Path) -> None:
-    path = write(tmp_path / "stacks", looked(begun=[-3, 0, 2, -1], took=[5, 0, 4, 12]))
-    begun, ended, stack = load(path).windows(7, 9)
-    assert (begun.tolist(), ended.tolist(), stack.tolist()) == ([5700, 8200, 9900], [6200, 8600, 11_100], [0, 0, 1])
+def test_a_look_says_when_it_saw_a_thread(tmp_path: Path) -> None:
+    path = write(tmp_path / "stacks", looked(windows=[[-3, 0, 2, -1], [2, 0, 0, 30], [5, 0, 4, 12]]))
+    since, begun, ended, stack = load(path).windows(7, 9)
+    assert begun.tolist() == [5700, 8200, 9900]
+    assert (since.tolist(), ended.tolist(), stack.tolist()) == ([5500, 8200, 6900], [6200, 8600, 11_100], [0, 0, 1])
     assert load(path).looks(7, 9).time.tolist() == [6000, 8000, 10_000], "the second one did not see it"
-    begun, ended, _ = load(write(path, looked())).windows(7, 9)
-    assert begun.tolist() == ended.tolist() == [6000, 7000, 8000, 10_000], "older recordings know a moment alone"
-    for more in (
-        {"begun": [1], "took": [1, 1]},
-        {"begun": [1] * 9, "took": [1] * 9},
-        {"begun": [1 << 40], "took": [1]},
-    ):
-        assert load(write(path, looked(**more))).damaged
+    since, begun, ended, _ = load(write(path, looked())).windows(7, 9)
+    assert since.tolist() == begun.tolist() == ended.tolist() == [6000, 7000, 8000, 10_000], "in older recordings"
+    for columns in ([[1], [0], [1, 1]], [[1] * 9, [0] * 9, [1] * 9], [[1 << 40], [0], [1]], [[1], [0]]):
+        assert load(write(path, looked(windows=columns))).damaged
 
 
 def test_a_file_cut_off_or_damaged_gives_what_is_whole(tmp_path: Path) -> None:
