@@ -21,6 +21,7 @@ from typing import Any
 from pinprof.collect.native import perf_event as pe
 from pinprof.collect.native.perf_event import EventAttr
 from pinprof.collect.native.tracefs import Tracepoints
+from pinprof.cuda_functions import MEMORY
 from pinprof.lazy_dataclass import dataclass
 
 CLOCK_MONOTONIC = 1
@@ -50,6 +51,8 @@ class EventSpec:
     """`enable` leaves it off: something else switches it on when it is wanted."""
     optional: bool = False
     """The recording goes on without it when the kernel refuses it; the name is noted then."""
+    crowds: bool = False
+    """It may come so often that others find no room beside it: it goes into rings of its own."""
     path: str = ""
     """A file whose name's address the kernel wants in `config1` (the uprobe PMU)."""
 
@@ -114,7 +117,8 @@ def wakeups(point: int) -> EventSpec:
 
 def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
     """For each kind of watched functions: entered, with arguments and the program's stack; the same without the stack,
-    held back; and returned, with the result.
+    held back; and returned, with the result. What grants and frees memory is all needed: copies and others, which are
+    frequent, don't share its rings.
     """
     plain, exclude = pe.SAMPLE_RAW, pe.EXCLUDE_CALLCHAIN_KERNEL
     specs = []
@@ -126,8 +130,13 @@ def call_events(kinds: Mapping[str, Tracepoints]) -> list[EventSpec]:
         ):
             spec = event(f"{name}/{kind}", pe.TYPE_TRACEPOINT, point, 1, kernel=True, also=fields, flags=flags)
             spec = spec if name == CALL_LEAVE else spec.having(wakeup=_CALLS_AT_ONCE)
-            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE))
+            specs.append(replace(spec, held_back=name == CALL_ENTER_BARE, crowds=kind != MEMORY))
     return specs
+
+
+def owner() -> EventSpec:
+    """What never has a record: the owner of a ring that other events come and go in."""
+    return event("ring", pe.TYPE_SOFTWARE, pe.SW_DUMMY, 1, kernel=False, flags=pe.DISABLED)
 
 
 def counter(point: int) -> EventSpec:

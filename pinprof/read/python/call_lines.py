@@ -67,9 +67,15 @@ class CallLines:
         return (f"The Python line of {what} is undecided: too few calls like them were seen in Python.",)
 
 
-def with_lines(calls: ApiCallTable, native: StackTable, loops: Sequence[bool], stacks: PythonStacks) -> CallLines:
+def with_lines(
+    calls: ApiCallTable,
+    native: StackTable,
+    loops: Sequence[bool],
+    stacks: PythonStacks,
+    kept: SampleTable | None = None,
+) -> CallLines:
     """The calls with their lines of Python; `native` are their stacks, of whose frames `loops` are the interpreter's
-    evaluation loop.
+    evaluation loop. `kept`: times, as weights, in which others kept threads from running.
     """
     nothing, line_of = np.full(len(calls), NO_STACK, np.int32), _lines(stacks)
     if calls.stack is None or calls.site is None or not len(calls):
@@ -83,8 +89,11 @@ def with_lines(calls: ApiCallTable, native: StackTable, loops: Sequence[bool], s
     seen[~by_python] = NO_STACK
     has_callers = by_python & (native.parent[calls.stack] != NO_NODE)
     alike = _alike(calls, np.array(callers, np.int64)[of_call.reshape(-1)])
-    period_ns = max(2 * stacks.uncertainty_ns, 2)
-    stack = _decided(calls, seen, line_of, np.where(has_callers, alike, -1), period_ns)
+    duration = calls.end_ns - calls.start_ns - (0 if kept is None else _kept_inside(calls, kept))
+    # Looks keep the program from running, too, so the calls that they see are longer by that.
+    short = max(stacks.uncertainty_ns, 1)
+    length = np.log2(np.maximum(duration, short) / short).astype(np.int64)
+    stack = _decided(calls, seen, line_of, np.where(has_callers, alike, -1), length)
     open_ = by_python & (stack == NO_STACK)
     return CallLines(_with_sites(calls, stack, open_, line_of, stacks), stack, open_, line_of)
 
@@ -205,12 +214,24 @@ def _alike(calls: ApiCallTable, callers: Int64) -> Int64:
     return np.where(count[which] >= _OFTEN, which, len(sizes) + same)
 
 
-def _decided(calls: ApiCallTable, seen: Int32, line_of: Int32, alike: Int64, period_ns: int) -> Int32:
-    """The stack of each call; `alike` is -1 for those of which no others tell."""
+def _kept_inside(calls: ApiCallTable, kept: SampleTable) -> Int64:
+    """For how long of each call others kept its thread from running."""
+    found = np.zeros(len(calls), np.int64)
+    by_thread = {(int(kept.pid[rows[0]]), int(kept.tid[rows[0]])): rows for rows in threads(kept.pid, kept.tid)}
+    for rows in threads(calls.pid, calls.tid):
+        mine = by_thread.get((int(calls.pid[rows[0]]), int(calls.tid[rows[0]])))
+        if mine is not None:
+            mine = mine[np.argsort(kept.time_ns[mine], kind="stable")]
+            # A thread can't leave a call while it is kept from running: each of these times lies in one call, or in none.
+            passed = np.append(0, np.cumsum(kept.weight[mine]))
+            before, until = (np.searchsorted(kept.time_ns[mine], time[rows]) for time in (calls.start_ns, calls.end_ns))
+            found[rows] = passed[until] - passed[before]
+    return np.asarray(np.minimum(found, calls.end_ns - calls.start_ns))
+
+
+def _decided(calls: ApiCallTable, seen: Int32, line_of: Int32, alike: Int64, length: Int64) -> Int32:
+    """The stack of each call; `alike` is -1 for those of which no others tell, `length` counts doublings."""
     stack = seen.copy()
-    # Looks keep the program from running, so they make the calls longer that they see.
-    duration = np.maximum(calls.end_ns - calls.start_ns, period_ns // 2)
-    length = np.log2(duration / (period_ns / 2)).astype(np.int64)
     order = np.lexsort((calls.start_ns, alike))
     for rows in np.split(order, np.flatnonzero(np.diff(alike[order])) + 1):
         if alike[rows[0]] < 0:

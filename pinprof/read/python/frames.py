@@ -119,7 +119,8 @@ def _with_call_lines(
     activity, native = capture.activity, capture.call_stacks
     if activity is None or native is None or not stacks.threads:
         return capture, ()
-    found = with_lines(activity.calls, native, _kinds(native.frames).loop, stacks)
+    kept = capture.samples.take(np.flatnonzero(_kept(capture)))
+    found = with_lines(activity.calls, native, _kinds(native.frames).loop, stacks, kept)
     settle_samples(found, capture.samples, stacks, seen, how)
     return replace(capture, activity=replace(activity, calls=found.calls)), found.notes
 
@@ -317,12 +318,21 @@ def _kinds(frames: FrameTable) -> _Kinds:
     return _Kinds(function, loop, machinery, nowhere)
 
 
+def _spans(capture: Capture) -> Bool:
+    """Which samples are times off the processors."""
+    return np.array([event.spans for event in capture.events], np.bool_)[capture.samples.event]
+
+
+def _kept(capture: Capture) -> Bool:
+    """Which of these are times in which others kept the thread from running."""
+    wait = capture.samples.wait
+    return np.zeros(len(capture.samples), np.bool_) if wait is None else _spans(capture) & ((wait & READY) > 0)
+
+
 def _python_of(capture: Capture, stacks: PythonStacks, kinds: _Kinds) -> tuple[Int32, UInt8]:
     """Per sample the Python stack that its thread was in, and how that is known (matching.NONE …)."""
-    samples = capture.samples
-    spans = np.array([event.spans for event in capture.events], np.bool_)[samples.event]
-    ready = spans if samples.wait is None else spans & ((samples.wait & READY) > 0)
-    waits = spans & ~ready if samples.wait is not None else spans
+    samples, spans = capture.samples, _spans(capture)
+    waits = spans & ~_kept(capture)
     # A thread that another one kept from running stayed where it was: the middle of that time is as good as any.
     middle = samples.time_ns + np.where(spans, samples.weight // 2, 0)
     times = np.where(waits, samples.time_ns, middle)

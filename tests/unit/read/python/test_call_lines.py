@@ -45,10 +45,12 @@ def found_lines(
     names: Sequence[str] = (),
     sizes: Sequence[int] | None = None,
     site: str = "native (lib)",
+    kept: Sequence[tuple[float, float]] = (),
 ) -> CallLines:
     """What is found of calls: (start and end in ms, stack); `source` is work's file.
 
-    `names` are the functions called, cudaMemcpy without them.
+    `names` are the functions called, cudaMemcpy without them; `kept` are times in ms that others kept the thread from
+    running.
     """
     native: Capture = capture([Sample(stack) for *_, stack in calls])
     symbols = native.stacks.frames.symbol
@@ -62,7 +64,9 @@ def found_lines(
         size_bytes=None if sizes is None else np.array(sizes, np.int64),
     )  # fmt: skip
     is_loop = [symbol == "PyEval" for symbol in symbols]
-    return with_lines(table, replace(native.stacks, frames=frames), is_loop, stacks)
+    times = [Sample(("off",), pid=PID, tid=PID, time_ns=round(a * MS), weight=round((b - a) * MS)) for a, b in kept]
+    off = capture(times).samples if times else None
+    return with_lines(table, replace(native.stacks, frames=frames), is_loop, stacks, off)
 
 
 def sites(*arguments: Any, **more: Any) -> list[str]:
@@ -140,6 +144,15 @@ def test_long_calls_of_one_line_hide_no_short_ones_of_another() -> None:
     looks = [(start + 1.0, STEP_8) for start, *_ in long_ones]
     expected = ["step (train.py:8)"] * 20 + ["native (lib)"] * 20
     assert sites([*long_ones, *short_ones], python(looks)) == expected
+
+
+def test_time_in_which_others_kept_a_thread_from_running_makes_no_call_a_long_one() -> None:
+    kept = [(start + 0.001, start + 8.001) for start in range(10, 110, 10)]
+    calls = [(float(start), start + 8.003, NATIVE) for start in range(10, 110, 10)]
+    looks = python([(start + 2.0, STEP_8) for start in range(10, 110, 10)])
+    expected = ["step (train.py:8)"] * 10 + ["native (lib)"]
+    assert sites([*calls, *short(120)], looks) == expected
+    assert sites([*calls, *short(120)], looks, kept=kept) == ["step (train.py:8)"] * 11
 
 
 def test_lines_that_follow_each_other_have_the_calls_between_those_that_were_seen() -> None:
