@@ -222,7 +222,7 @@ def _kept_inside(calls: ApiCallTable, kept: SampleTable) -> Int64:
         mine = by_thread.get((int(calls.pid[rows[0]]), int(calls.tid[rows[0]])))
         if mine is not None:
             mine = mine[np.argsort(kept.time_ns[mine], kind="stable")]
-            # A thread can't leave a call while it is kept from running: each of these times lies in one call, or in none.
+            # A thread can't leave a call while it is kept from running: each such time lies in one call, or in none.
             passed = np.append(0, np.cumsum(kept.weight[mine]))
             before, until = (np.searchsorted(kept.time_ns[mine], time[rows]) for time in (calls.start_ns, calls.end_ns))
             found[rows] = passed[until] - passed[before]
