@@ -168,7 +168,7 @@ def _copied_share(scene: Scene, pins: Int64) -> float | None:
     """The share of this pinned memory that copies begin in or reach; None unless the place of every copy is known."""
     calls, copies = scene.calls, scene.copies
     activity = scene.capture.activity
-    if calls is None or copies is None or activity is None or activity.untraced() or activity.lost_calls:
+    if calls is None or copies is None or activity is None or activity.may_lack():
         return None
     if (_may_use_pinned(copies) & (copies.address == 0)).any():
         return None

@@ -44,8 +44,16 @@ class CallLosses:
         self._given_up = [part for part in given_up if part.untraced and part.kind == MEMORY]
 
     @property
+    def lost_memory(self) -> bool:
+        """Whether records of calls that grant or free memory, or of mappings, may be among those that were lost."""
+        return bool(self._gaps_of_memory())
+
+    @property
     def of_memory(self) -> list[Interval]:
-        """When calls that grant or free memory, or mappings, may be missing."""
+        """When these may be missing, for that reason or because they were not traced."""
+        return sorted([*self._gaps_of_memory(), *((part.start_ns, part.end_ns) for part in self._given_up)])
+
+    def _gaps_of_memory(self) -> list[Interval]:
         told = [
             loss
             for loss in self._raw.losses
@@ -55,7 +63,7 @@ class CallLosses:
         lost = sum(count for place, count in self._raw.lost_by_source.items() if self._of_memory[place])
         if lost > sum(loss.lost for loss in told):
             gaps.append((_ALWAYS, _NEVER))
-        return sorted([*gaps, *((part.start_ns, part.end_ns) for part in self._given_up)])
+        return gaps
 
     def across(self, entered: Int64, left: Int64) -> Bool:
         """Per pair of an entry and a return, rows of samples, whether the return of the one and the entry of the other

@@ -75,7 +75,11 @@ def load(
     losses = CallLosses(raw, recording.header.sources, given_up)
     if ENTER not in names or LEAVE not in names or not len(raw.payload):
         none = cuda_memory.settle(NO_CALLS, Arguments.none(), raw.areas, raw.tasks, before, losses.of_memory)
-        return CudaCalls(Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples), (), after=none.after)
+        return CudaCalls(
+            Activity(SOURCE, recorded=TRACED, lost_calls=raw.lost_samples, lost_memory=losses.lost_memory),
+            (),
+            after=none.after,
+        )
     samples = raw.samples
     chains = raw.chains if callers else raw.chains.innermost(_INNERMOST)
     stacks = build_stacks(chains, samples.chain, raw.spaces, resolver)
@@ -109,6 +113,7 @@ def load(
         notes.append(f"{what} lost, so the counts of calls are too low.")
     activity = Activity(
         SOURCE, calls=memory.calls, memory=memory.usage, recorded=TRACED, lost_calls=raw.lost_samples,
+        lost_memory=losses.lost_memory,
         given_up=tuple(_outermost(part, memory.calls) for part in given_up),
     )  # fmt: skip
     return CudaCalls(activity, tuple(notes), stacks.table, memory.after)
@@ -132,6 +137,8 @@ def _outermost(part: GivenUp, calls: ApiCallTable) -> GivenUp:
 
     A call of the runtime that calls the driver is entered twice.
     """
+    if part.calls is None:
+        return part
     mine = np.array([kind_of(name) == part.kind for name in calls.names] or [False], np.bool_)
     inside = calls.folded[mine[calls.name]]
     return replace(part, calls=round(part.calls / (1 + float(np.median(inside))))) if len(inside) else part
