@@ -51,7 +51,7 @@ ALLOWED = {
     "units": {"errors"},
     "columns": set(),
     "activity_kinds": set(),
-    "activity": {"activity_kinds", "columns"},
+    "activity": {"activity_kinds", "columns", "cuda_functions"},
     "cuda_errors": set(),
     "cuda_functions": {"activity_kinds"},
     "shapes": set(),
